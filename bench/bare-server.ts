@@ -1,15 +1,13 @@
 import { hash, randomUUID } from 'node:crypto';
 import fastify from 'fastify';
 import postgres from 'postgres';
-import { batchLookups } from '../src/database/batch-lookups.ts';
-import type { Database, Sql } from '../src/database/db.ts';
-import { Transactions } from '../src/database/transactions.ts';
-import { registerArrays, wireTypes } from '../src/database/wire-types.ts';
+import { batchLookups, type Database, type Sql, Transactions } from '../src/database/db.ts';
+import { registerArrays, wireTypes } from '../src/database/connection.ts';
 import { findKeyStates } from '../src/queries/accounts/api-keys.ts';
 import { createContact, findContacts, listContacts } from '../src/queries/crm/contacts.ts';
 import { Contact, ContactDetail, type ContactCreate, type ContactQuery } from '../src/schemas/contacts.ts';
-import { done, DoneWithId } from '../src/schemas/base/wire.ts';
-import type { TokenHash } from '../src/credentials/tokens.ts';
+import { done, DoneWithId } from '../src/schemas/wire.ts';
+import type { TokenHash } from '../src/access/credentials.ts';
 
 // The ceiling: the same statements through the same driver, answered with the same schemas by a bare Fastify. No key, no
 // validation, no log, no gate, no limit. With a third argument it also looks up the key of every request, and does nothing

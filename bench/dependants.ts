@@ -3,15 +3,14 @@ import postgres from 'postgres';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import { createCustomer } from '../src/queries/accounts/customers.ts';
 import { createUser } from '../src/queries/accounts/users.ts';
 import { createContact, updateContact } from '../src/queries/crm/contacts.ts';
 import { deleteContact } from '../src/queries/crm/deletions.ts';
-import { commandLine } from '../src/schemas/audit.ts';
-import { createPipeline, salesStages } from '../src/queries/sales/pipelines.ts';
-import { updateProduct, createProduct, deleteProduct, listProducts } from '../src/queries/sales/products.ts';
-import { listStages } from '../src/queries/sales/stages.ts';
+import { commandLine } from '../src/schemas/accounts.ts';
+import { createPipeline, salesStages, listStages } from '../src/queries/crm/pipelines.ts';
+import { updateProduct, createProduct, deleteProduct, listProducts } from '../src/queries/crm/products.ts';
 import { fillContacts } from './people.ts';
 
 /** Changes and deletions of what very many opportunities refer to, and what others notice of them. */

@@ -5,7 +5,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import { contactBody, grant, makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { fillContacts } from './people.ts';
 import { startServer, type Server } from './run.ts';

@@ -5,7 +5,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import type { Import } from '../src/schemas/imports.ts';
 import { makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { startServer, type Server } from './run.ts';

@@ -4,7 +4,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import type { GivenFilters } from '../src/schemas/filters.ts';
 import type { RuleGiven } from '../src/schemas/lists.ts';
 import { makeCustomer } from '../test/setup/factories.ts';

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import type { TestCustomer } from '../test/setup/factories.ts';
 import { makeCustomers } from './fair.ts';
 import { fillContacts } from './people.ts';

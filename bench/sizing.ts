@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import postgres from 'postgres';
 import { migrate } from '../src/database/migrate.ts';
-import { generatePeople } from '../src/demo/generate-people.ts';
-import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
+import { generatePeople } from '../src/commands/generate-people.ts';
+import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import { SearchCluster } from '../test/search-cluster/cluster.ts';
 import { runCli } from '../test/setup/cli.ts';
 import { contactBody, type TestCustomer } from '../test/setup/factories.ts';

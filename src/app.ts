@@ -1,31 +1,26 @@
 import type { FastifyInstance } from 'fastify';
 import pages, { unreadablePaths } from './pages/pages.ts';
-import auth from './plugins/credentials/auth.ts';
-import bodyMemory from './plugins/limits/body-memory.ts';
-import callerAddress from './plugins/credentials/caller-address.ts';
-import cors from './plugins/cors.ts';
-import declaredResponses from './plugins/answers/declared-responses.ts';
+import { auth, clientAddress as callerAddress } from './plugins/auth.ts';
+import { bodyMemory, jsonBody, validation } from './plugins/bodies.ts';
+import {
+  crossOrigin as cors,
+  gracefulClose,
+  httpRules,
+  createServer,
+  refuseOtherMethods,
+  watchPaths,
+} from './plugins/http.ts';
+import declaredResponses from './plugins/responses.ts';
 import eventWaits from './plugins/event-waits.ts';
 import docs from './plugins/docs.ts';
-import errorHandler from './plugins/answers/error-handler.ts';
-import gracefulClose from './plugins/graceful-close.ts';
-import httpRules from './plugins/http-rules.ts';
-import { createServer } from './plugins/http-server.ts';
+import errorHandler from './plugins/error-handler.ts';
 import idempotency from './plugins/idempotency.ts';
-import jsonBody from './plugins/bodies/json-body.ts';
-import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
-import metrics from './plugins/watching/metrics.ts';
+import { metrics, readiness } from './plugins/metrics.ts';
 import openapi from './plugins/openapi.ts';
-import overload from './plugins/limits/overload.ts';
-import rateLimits from './plugins/limits/rate-limits.ts';
-import readiness from './plugins/watching/readiness.ts';
-import requestLog from './plugins/watching/request-log.ts';
-import requester from './plugins/requester.ts';
-import services, { type Services } from './plugins/services.ts';
-import traces from './plugins/watching/traces.ts';
-import validation from './plugins/bodies/validation.ts';
+import { overload, rateLimits } from './plugins/rate-limits.ts';
+import { requestLog, traces } from './plugins/request-log.ts';
+import { requester, services, type Services, webhookSender } from './plugins/requester.ts';
 import agents from './routes/agents.ts';
-import webhookSender from './plugins/webhook-sender.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-import { keepHeapSmall, keepYoungHeapSmall } from './commands/shell/heap.ts';
-import { runProgram } from './commands/shell/program.ts';
+import { keepHeapSmall, keepYoungHeapSmall } from './commands/command.ts';
+import { runProgram } from './commands/program.ts';
 
 /**
  * The first error that occurred while writing to stdout or stderr, or undefined. Errors with the code EPIPE are not

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import ts from 'typescript';
 import { describe, expect, test } from 'vitest';
-import { placementOf } from '../src/database/citus/placement.ts';
+import { placementOf } from '../src/database/citus.ts';
 
 // Forms of SQL that Citus 14 refuses on distributed tables, or runs with another result. Each was run on a real cluster.
 

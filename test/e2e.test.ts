@@ -1,8 +1,8 @@
 import createClient from 'openapi-fetch';
 import { expect, test } from 'vitest';
-import { hashPassword } from '../src/accounts/passwords.ts';
+import { hashPassword } from '../src/accounts/users.ts';
 import { createUser } from '../src/queries/accounts/users.ts';
-import { commandLine } from '../src/schemas/audit.ts';
+import { commandLine } from '../src/schemas/accounts.ts';
 import type { paths } from './contract/client.d.ts';
 import { startApp } from './setup/app.ts';
 import { unique } from './setup/factories.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { scopes } from '../src/schemas/base/scopes.ts';
+import { scopes } from '../src/schemas/scopes.ts';
 import { appWithoutDatabase } from './contract/declared.ts';
 import { startApp } from './setup/app.ts';
 import { contactBody, inject, make, type Answer, type TestCustomer } from './setup/factories.ts';

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
-// A statement that reads companies or lists takes them from filters/live.ts. So none can forget that the rows of deleted
+// A statement that reads companies or lists takes them from filters/sql.ts. So none can forget that the rows of deleted
 // ones stay for a while.
 
 const root = join(import.meta.dirname, '..', 'src');
@@ -10,14 +10,13 @@ const root = join(import.meta.dirname, '..', 'src');
 /** Modules that name one of the tables themselves, and why. */
 const exceptions: Record<string, string> = {
   'queries/crm/contacts.ts': 'which company of a contact is deleted',
-  'queries/crm/company-names.ts':
-    'adds `isLive` by hand; also locks a company that was deleted meanwhile, to tell that',
-  'queries/crm/list-counts.ts': 'finds customers with lists to count; adds the condition itself',
+  'queries/crm/companies.ts': 'adds `isLive` by hand; also locks a company that was deleted meanwhile, to tell that',
+  'queries/crm/lists.ts': 'finds customers with lists to count; adds the condition itself',
 };
 
 const withoutComments = (text: string): string => text.replaceAll(/\/\*[^]*?\*\/|^\s*\/\/.*$/gm, '');
 
-/** Returns the places of a module that read from the tables without `filters/live.ts`. */
+/** Returns the places of a module that read from the tables without `filters/sql.ts`. */
 const readsOf = (text: string): string[] =>
   withoutComments(text).match(/(?<!delete )\b(?:from|join|using) (?:companies|lists)\b.*/g) ?? [];
 

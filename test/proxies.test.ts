@@ -308,11 +308,11 @@ describe.each([
     }
     await end;
     const status = await readFile(`/proc/${service.pid}/status`, 'utf8');
-    const mostMemory = Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)![1]) / 1024;
-    expect(mostMemory).toBeLessThan(1024);
+    const maxMemory = Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)![1]) / 1024;
+    expect(maxMemory).toBeLessThan(1024);
     const sorted = times.toSorted((a, b) => a - b);
     const [median, slowest] = [sorted[Math.floor(times.length / 2)]!.toFixed(), sorted.at(-1)!.toFixed()];
-    process.stdout.write(`other calls: median ${median} ms, slowest ${slowest} ms; ${mostMemory.toFixed()} MiB\n`);
+    process.stdout.write(`other calls: median ${median} ms, slowest ${slowest} ms; ${maxMemory.toFixed()} MiB\n`);
   }
 
   test.skipIf(isMissing).each([

@@ -1,20 +1,12 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
-import {
-  changeSpendCaps,
-  createApiKey,
-  findApiKey,
-  revokeApiKey,
-  rotateApiKey,
-  type IssuedRow,
-  type KeyVersion,
-  type LimitChanges,
-} from '../queries/accounts/api-keys.ts';
-import { noCaps, type ApiKey, type IssuedKey, type KeyChange, type KeyRequest } from '../schemas/api-keys.ts';
-import type { Actor } from '../schemas/audit.ts';
-import { usualScopes } from '../schemas/base/scopes.ts';
-import { disableEndpointsOf } from '../queries/webhooks/endpoints.ts';
-import { mintToken, type RawToken } from '../credentials/tokens.ts';
+import { changeSpendCaps, createApiKey, findApiKey, revokeApiKey, rotateApiKey } from '../queries/accounts/api-keys.ts';
+import type { IssuedRow, KeyVersion, LimitChanges } from '../queries/accounts/api-keys.ts';
+import { noCaps } from '../schemas/accounts.ts';
+import type { ApiKey, IssuedKey, KeyChange, KeyRequest, Actor } from '../schemas/accounts.ts';
+import { usualScopes } from '../schemas/scopes.ts';
+import { disableEndpointsOf } from '../queries/accounts/webhook-endpoints.ts';
+import { mintToken, type RawToken } from '../access/credentials.ts';
 
 /** Contains the secret in `key`. Show it only in the response to the request that issued it. */
 export type Issued = IssuedKey['data'];

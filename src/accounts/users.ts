@@ -1,21 +1,58 @@
-import { linkPrefix, mintToken, recogniseToken, type RawToken } from '../credentials/tokens.ts';
+import { availableParallelism } from 'node:os';
+import { hash, verify } from '@node-rs/argon2';
+import { noPassword, linkPrefix, mintToken, recogniseToken, sessionPrefix } from '../access/credentials.ts';
+import type { RawToken, SessionCaller } from '../access/credentials.ts';
+import { Gate } from '../access/gate.ts';
 import type { Database, Transaction } from '../database/db.ts';
-import { DomainError, notFound, Unauthorized } from '../errors.ts';
-import { noPassword } from '../credentials/no-password.ts';
-import { hashPassword } from './passwords.ts';
-import { recordEvent } from '../queries/accounts/audit.ts';
-import { findLinkedUser, storeLink, type LinkedUser } from '../queries/accounts/password-links.ts';
-import { blockLogins } from '../queries/accounts/sessions.ts';
+import { DomainError, notFound, Unauthorized, type RefusalCause } from '../errors.ts';
+import { recordEvent, nobody, recordFailedLogin } from '../queries/accounts/customers.ts';
 import {
+  findLinkedUser,
+  storeLink,
+  blockLogins,
   changeRole,
   createUser,
   deactivateUser,
   listUsers,
   requireOtherAdmin,
   setPasswordByLink,
+  createSession,
+  changePassword,
+  findAccount,
+  findAccountByEmail,
 } from '../queries/accounts/users.ts';
-import type { Actor } from '../schemas/audit.ts';
-import type { Role, User, UserCreate } from '../schemas/users.ts';
+import type { LinkedUser, Account } from '../queries/accounts/users.ts';
+import type { Actor, Role, User, UserCreate, Login, PasswordChange, Session } from '../schemas/accounts.ts';
+
+// OWASP's minimum for argon2id (Password Storage Cheat Sheet). Stored hashes contain their own parameters.
+const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
+
+/**
+ * Limits how many passwords are hashed at the same time. If too many logins wait, more are rejected with `unavailable`.
+ */
+const gate = new Gate({
+  name: 'passwords',
+  // One hash takes 19 MiB of memory and one of the four threads that Node also needs for DNS and files.
+  limit: Math.min(3, availableParallelism()),
+  maxWaiting: 100,
+  maxWaitMs: 2_000,
+});
+
+/** Returns an argon2id hash as a PHC string, which contains the random salt. */
+export const hashPassword = (password: string): Promise<string> =>
+  gate.runAlone(() => hash(normal(password), parameters));
+
+/**
+ * If `stored` is undefined because the account does not exist, returns false after the same computing time, so that
+ * attackers cannot find out which accounts exist.
+ */
+export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
+  const right = await gate.runAlone(() => verify(stored ?? noPassword, normal(password)));
+  return right && stored !== undefined && stored !== noPassword;
+}
+
+/** Normalises to NFKC (NIST SP 800-63B, 3.1.1.2): keyboards encode the same character differently. */
+const normal = (password: string): string => password.normalize('NFKC');
 
 /** A link with which a user sets the password. Show the token only in the response to the request that issued it. */
 export interface IssuedLink {
@@ -102,4 +139,66 @@ export async function redeemLink(db: Database, link: string, password: string, a
   const hash = await hashPassword(password);
   const done = await db.transaction((sql) => setPasswordByLink(sql, user, token.hash(), hash, address));
   if (!done) throw new Unauthorized('login', 'unknown');
+}
+
+/**
+ * @param address IP address of the caller, for the audit log
+ * @throws Unauthorized if no active user has this e-mail address and password
+ */
+export async function logIn(db: Database, { email, password }: Login, address: string): Promise<Session> {
+  const account = await db.lookup((sql) => findAccountByEmail(sql, email));
+  const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
+  if (!account || refusal) return refuseLogin(db, account, refusal ?? 'unknown', address);
+  const token = mintToken(sessionPrefix);
+  const by = { actor: account.email, address };
+  const expires_at = await db.transaction((sql) => createSession(sql, account, token.hash(), by));
+  if (!expires_at) return refuseLogin(db, account, 'wrong_password', address);
+  return { token: token.reveal(), expires_at, user: account };
+}
+
+/**
+ * Returns undefined if the login is accepted.
+ * @param account undefined if no user has the e-mail address
+ * @param right true if the password is correct
+ */
+function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
+  if (!account) return 'unknown';
+  return right ? (account.refusal ?? undefined) : 'wrong_password';
+}
+
+/**
+ * Records a failed login. All failed logins call this, so that neither response nor timing reveals the reason.
+ * @throws Unauthorized in every case
+ */
+async function refuseLogin(
+  db: Database,
+  account: Account | undefined,
+  reason: RefusalCause,
+  address: string,
+): Promise<never> {
+  const { customerId, userId } = account ? { customerId: account.customer_id, userId: account.id } : nobody;
+  await db.transaction((sql) => recordFailedLogin(sql, customerId, { userId, reason, address }));
+  throw new Unauthorized('login', reason);
+}
+
+/**
+ * Changes a user's password, and ends the user's other sessions.
+ * @throws Unauthorized if the current password is wrong
+ */
+export async function replacePassword(
+  db: Database,
+  session: SessionCaller,
+  body: PasswordChange,
+  by: Actor,
+): Promise<void> {
+  const { customerId, userId, tokenHash } = session;
+  const account = await db.lookup((sql) => findAccount(sql, customerId, userId));
+  const right = await verifyPassword(account?.password_hash, body.current_password);
+  const hash = right ? await hashPassword(body.new_password) : '';
+  const done = await db.transaction(async (sql) => {
+    if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
+    await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });
+    return false;
+  });
+  if (!done) throw new Unauthorized('login', 'wrong_password');
 }

@@ -2,7 +2,7 @@ import type { Database, Transaction } from '../database/db.ts';
 import { forbidden, notFound, Unauthorized, validationFailed } from '../errors.ts';
 import type { Config } from '../process/config.ts';
 import { lockUnrevokedKey } from '../queries/accounts/api-keys.ts';
-import { findEnd, findPlaceAt } from '../queries/events/feed.ts';
+import { findEnd, findPlaceAt } from '../queries/records/feed.ts';
 import {
   changeEndpoint,
   countWaiting,
@@ -12,9 +12,9 @@ import {
   requireEndpoint,
   rotateEndpoint,
   startReplay,
-} from '../queries/webhooks/endpoints.ts';
-import type { Actor } from '../schemas/audit.ts';
-import { eventReaders, type EventType } from '../schemas/events/types.ts';
+} from '../queries/accounts/webhook-endpoints.ts';
+import type { Actor } from '../schemas/accounts.ts';
+import { eventReaders, type EventType } from '../schemas/events.ts';
 import type {
   Endpoint,
   EndpointChange,
@@ -22,10 +22,9 @@ import type {
   EndpointSettings,
   IssuedEndpoint,
   TestResult,
-} from '../schemas/events/webhooks.ts';
-import { newSecret, requireSecretBox } from '../webhooks/secrets.ts';
-import type { Sender } from '../webhooks/sender.ts';
-import { faultOfUrl, targetRules } from '../webhooks/targets.ts';
+} from '../schemas/webhooks.ts';
+import { newSecret, requireSecretBox, faultOfUrl, targetRules } from './webhook-targets.ts';
+import type { Sender } from './webhook-sender.ts';
 
 export interface Management {
   db: Database;

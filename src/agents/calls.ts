@@ -1,9 +1,150 @@
 import { createHash } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
-import type { InsideAnswer } from '../plugins/inside-calls.ts';
+import type { InsideAnswer } from '../plugins/requester.ts';
+import type { Activity } from '../schemas/activities.ts';
+import type { Contact } from '../schemas/contacts.ts';
+import type { Company } from '../schemas/companies.ts';
+import type { JobItem } from '../schemas/jobs.ts';
+import type { List } from '../schemas/lists.ts';
+import type { Prospect } from '../schemas/prospects.ts';
+import { canonicalId } from '../text/ids.ts';
 import { tools, type Arguments, type ToolName } from './tools.ts';
-import { AgentError, errorText } from './agent-error.ts';
-import { companyRow, contactRow, itemRow, listRow, pageText, prospectRow, taskRow, type Row } from './compact.ts';
+
+/** An error that the assistant reads: it says what to change. */
+export class AgentError extends Error {}
+
+interface ErrorBody {
+  code?: string;
+  message: string;
+  errors?: { path: string; message: string }[];
+  required?: number;
+  available?: number;
+  pool?: string;
+}
+
+/** Returns the error of a route in words, with what to do about it. */
+function errorText({ body, headers }: Pick<InsideAnswer, 'body' | 'headers'>): string {
+  const { code = '', message, errors = [], required, available, pool } = body as ErrorBody;
+  const faults = errors.slice(0, 10).map((fault) => `${argumentOf(fault.path)}: ${fault.message}`);
+  const advice = (advices[code] ?? '').replace('{seconds}', String(headers['retry-after'] ?? 1));
+  const numbers = required === undefined ? '' : `Required: ${required}, available: ${available}, pool: ${pool}.`;
+  const said = code === 'validation_failed' && errors.length > 0 ? [] : [`${message}.`]; // it repeats the faults
+  return [...said, ...faults, numbers, advice].filter((line) => line !== '').join('\n');
+}
+
+/** Returns the argument of a tool that the pointer into a route's body names. */
+const argumentOf = (path: string): string => path.replace(/^\/paginate(?=\/)/, '') || 'the arguments';
+
+const advices: Record<string, string> = {
+  not_found: 'Search for the record again: it may be deleted, or the id is of another kind of record.',
+  insufficient_credits: 'Nothing was spent. Ask for less, or ask a person to add credits.',
+  spend_cap_exceeded:
+    'Nothing was spent. This is the limit of the key or of max_credits, not of the account: ask for less, or ask a person to raise it.',
+  idempotency_mismatch: 'This request_id was used with other arguments. Choose a new one for a new intent.',
+  rate_limited: 'Wait {seconds} seconds, then try again.',
+  unavailable: 'The service is busy. Wait {seconds} seconds, then try again with the same request_id.',
+};
+
+/** A record with the few fields that a page of a tool shows. */
+type Row = Record<string, unknown>;
+
+const fullName = ({ first_name, last_name }: { first_name: string; last_name: string }): string =>
+  `${first_name} ${last_name}`.trim();
+
+const contactRow = (contact: Contact): Row => ({
+  id: contact.id,
+  name: fullName(contact),
+  work_email: contact.work_email,
+  verification_status: contact.verification_status,
+  job_title: contact.job_title,
+  company: contact.company.company_name,
+  country: contact.location_country,
+  phone: contact.mobile_phone ?? contact.phone_numbers.map((one) => one.country_code + one.number)[0],
+});
+
+const companyRow = (company: Company): Row => ({
+  id: company.id,
+  name: company.company_name,
+  industry: company.industry,
+  size: company.size,
+  locality: company.location_locality,
+  country: company.location_country,
+});
+
+const listRow = (list: List): Row => ({
+  id: list.id,
+  name: list.name,
+  contacts_count: list.contacts_count,
+  has_rules: list.rules.length > 0,
+});
+
+const taskRow = (task: Activity): Row => ({
+  id: task.id,
+  title: task.title,
+  body: task.body,
+  due_at: task.due_at,
+  contact_id: task.contact_id,
+  company_id: task.company_id,
+  opportunity_id: task.opportunity_id,
+  assigned_to: task.assigned_to,
+});
+
+const prospectRow = (prospect: Prospect): Row => ({
+  id: prospect._id,
+  name: fullName(prospect),
+  job_title: prospect.job_title,
+  company: prospect.job_company_name,
+  locality: prospect.location_locality,
+  country: prospect.location_country,
+  work_email: prospect.work_email,
+  mobile_phone: prospect.mobile_phone,
+  score: prospect.score,
+});
+
+const itemRow = ({ item, contact_id, status, reason, charged, result }: JobItem): Row => ({
+  item,
+  contact_id,
+  status,
+  reason,
+  charged,
+  ...resultRow(result),
+});
+
+function resultRow(result: JobItem['result']): Row {
+  if (result && '_id' in result) return { prospect: withoutEmpty(prospectRow(result)) };
+  if (result && 'changed' in result) return { prospect_id: result.prospect_id, changed: result.changed };
+  if (result && 'restored' in result) return { restored: result.restored };
+  return { verification: result?.status };
+}
+
+/** Removes members that say nothing: null, undefined and the empty text. */
+const withoutEmpty = (row: Row): Row =>
+  Object.fromEntries(Object.entries(row).filter(([, value]) => (value ?? '') !== ''));
+
+/** Maximum size of a page (bytes of JSON). Assistants pay for each byte that they read. */
+const pageBytes = 16 * 1024;
+
+/**
+ * Returns a page as JSON. Shortens its texts, but for ids, as far as the page would be larger than `pageBytes`.
+ * @param beside what the page tells beside its rows
+ */
+function pageText(name: string, rows: readonly Row[], nextCursor: unknown, beside: object = {}): string {
+  const page = { ...beside, [name]: rows.map(withoutEmpty), next_cursor: nextCursor };
+  let text = '';
+  for (const most of [80, 40, 20, 10, 3]) {
+    text = JSON.stringify(page, (key, value: unknown) =>
+      typeof value === 'string' && key !== 'next_cursor' ? shortened(value, most) : value,
+    );
+    if (Buffer.byteLength(text) <= pageBytes) break;
+  }
+  return text;
+}
+
+function shortened(text: string, most: number): string {
+  const characters = [...text];
+  const isShort = characters.length <= most || canonicalId(text) !== undefined;
+  return isShort ? text : `${characters.slice(0, most - 1).join('')}…`;
+}
 
 /**
  * Sends a request to a route of this service with the caller's key.

@@ -1,16 +1,9 @@
-import {
-  createMcpHandler,
-  fromJsonSchema,
-  McpServer,
-  type JsonSchemaType,
-  type McpHttpHandler,
-  type McpRequestContext,
-} from '@modelcontextprotocol/server';
-import type { Scope } from '../schemas/base/scopes.ts';
+import { createMcpHandler, fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
+import type { JsonSchemaType, McpHttpHandler, McpRequestContext } from '@modelcontextprotocol/server';
+import type { Scope } from '../schemas/scopes.ts';
 import { tools, type Tool, type ToolName } from './tools.ts';
 import { compile } from '../validation/validator.ts';
-import { AgentError } from './agent-error.ts';
-import { runs, toolNames, type Send } from './calls.ts';
+import { AgentError, runs, toolNames, type Send } from './calls.ts';
 
 /** A JSON schema of ours, as far as assistants are shown it. */
 interface Schema {

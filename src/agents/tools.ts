@@ -1,14 +1,13 @@
 import { Type, type Static, type TObject, type TProperties } from '@sinclair/typebox';
 import { ActivityCreate } from '../schemas/activities.ts';
-import { namesWhere } from '../schemas/base/field-table.ts';
+import { namesWhere, Strict, Uuid } from '../schemas/wire.ts';
 import { companyFilterFields } from '../schemas/companies.ts';
 import { ContactCreate, contactFilterFields, ContactPatch, contactTable } from '../schemas/contacts.ts';
 import { indexed, operatorsOf, type FilterFields } from '../schemas/filters.ts';
 import { UnlockContacts, UnlockSelectedContacts, VerifyEmail } from '../schemas/jobs.ts';
 import { MembersByHand } from '../schemas/lists.ts';
 import { ProspectFilters, ProspectQuery } from '../schemas/prospects.ts';
-import type { Scope } from '../schemas/base/scopes.ts';
-import { Strict, Uuid } from '../schemas/base/wire.ts';
+import type { Scope } from '../schemas/scopes.ts';
 
 /** What a program that works for a person, such as an assistant, is told of a tool. */
 export interface Tool {

@@ -1,7 +1,94 @@
-import type { Prospect, TextField, WordField } from '../schemas/prospects.ts';
+import { createHash } from 'node:crypto';
+import type { TextField, Prospect, WordField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
-import { keysOf } from './matching/match-keys.ts';
-import { memoize } from './memoize.ts';
+import { formerProfileKey, profileKey } from '../text/domains.ts';
+
+/**
+ * Both engines store these codes instead of field names, to save space. Do not change one: stored catalogs contain it.
+ */
+export const fieldCodes = {
+  first_name: 'f',
+  last_name: 'l',
+  job_title: 't',
+  job_company_name: 'n',
+  job_company_industry: 'i',
+  location_locality: 'c',
+  location_region: 'r',
+  location_country: 'y',
+  location_postal_code: 'p',
+} as const satisfies Record<TextField, string>;
+
+export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
+
+/**
+ * A full cache holds between `most` and 2 × `most` results. Those for texts longer than `longest` (UTF-16 units) are
+ * not cached.
+ */
+const limits = { most: 10_000, longest: 64 };
+
+/**
+ * Caches the results of a pure function for recent texts. Do not change the results: all callers share them. The older
+ * half of a full cache is deleted.
+ */
+export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
+  let recent = new Map<string, T>();
+  let older = recent;
+  return (text) => {
+    const known = recent.get(text);
+    if (known !== undefined) return known;
+    const result = older.get(text) ?? make(text);
+    if (text.length > limits.longest) return result;
+    if (recent.size >= limits.most) [recent, older] = [new Map(), recent];
+    recent.set(text, result);
+    return result;
+  };
+}
+
+/*
+ * Keys by which people of the catalog are found who are the same as somebody else: by the URL of the profile, and by each
+ * e-mail address. Both engines store them: catalogs contain keys of earlier releases until `catalog reindex`.
+ */
+
+/** Returns the key of a profile URL, or undefined if it identifies nobody. */
+export function keyOfProfile(url: string): string | undefined {
+  const profile = profileKey(url);
+  return profile && key('u', profile);
+}
+
+/** Returns the keys under which the catalog can contain a profile: the key of today, and the one of earlier releases. */
+export function storedKeysOfProfile(url: string): string[] {
+  const known = keyOfProfile(url);
+  return known === undefined ? [] : [...new Set([known, key('u', formerProfileKey(url)) ?? known])];
+}
+
+/** Returns the key of an e-mail address, or undefined if the text is no address. */
+export const keyOfEmail = (email: string): string | undefined =>
+  email.includes('@') ? key('e', fold(email)) : undefined;
+
+/** Longest text in a key (UTF-16 units). Longer ones do not fit into an index. */
+const maxLength = 400;
+
+function key(kind: 'u' | 'e', text: string): string | undefined {
+  if (!/[\p{L}\p{N}]/u.test(text)) return undefined;
+  return text.length <= maxLength ? `${kind}:${text}` : `${kind}#${createHash('sha256').update(text).digest('hex')}`;
+}
+
+/** The key of people who have no other, by which they differ from people who were stored without keys. */
+const noKey = '-';
+
+/** Returns all keys of a person, each once; never empty. */
+export function keysOf({
+  profnet_url,
+  work_email,
+  emails,
+}: Pick<Prospect, 'profnet_url' | 'work_email' | 'emails'>): string[] {
+  const keys = [
+    profnet_url === null ? undefined : keyOfProfile(profnet_url),
+    ...[work_email, ...emails].map(keyOfEmail),
+  ];
+  const distinct = [...new Set(keys.filter((one) => one !== undefined))];
+  return distinct.length > 0 ? distinct : [noKey];
+}
 
 /** A person as the catalog stores it, with the texts that searches use. */
 export interface CatalogDocument {
@@ -104,3 +191,70 @@ const foldOnce = memoize((text): Folded => {
 });
 
 const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
+
+/** A spelling, such as `ACME`, of a folded text, such as `acme`, and the number of people who have exactly it. */
+export interface Spelling {
+  folded: string;
+  value: string;
+  people: number;
+}
+
+/** All spellings of a folded text: `value` is the most frequent, `people` counts all who have any of them. */
+export interface SuggestedValue extends Spelling {
+  member: TextField;
+  words: string[];
+}
+
+/**
+ * Returns distinct folded words: empty for an empty text, which matches all values; undefined for a text without words
+ * (such as `'*`), which matches none.
+ */
+export function wordPatterns(search: string): string[] | undefined {
+  const found = [...new Set(words(search))];
+  return found.length === 0 && fold(search) !== '' ? undefined : found;
+}
+
+/**
+ * Combines spellings of the same folded text. Keeps only one value in memory at a time.
+ * @param spellings sorted by `folded`
+ */
+export async function* groupSpellings(
+  field: TextField,
+  spellings: AsyncIterable<Spelling>,
+): AsyncGenerator<SuggestedValue> {
+  let best: Spelling | undefined;
+  let people = 0;
+  const value = (spelling: Spelling): SuggestedValue => ({
+    member: field,
+    ...spelling,
+    people,
+    words: [...new Set(words(spelling.folded))],
+  });
+  for await (const spelling of spellings) {
+    if (best && best.folded !== spelling.folded) {
+      yield value(best);
+      best = undefined;
+      people = 0;
+    }
+    people += spelling.people;
+    if (!best || isMoreFrequent(spelling, best)) best = spelling;
+  }
+  if (best) yield value(best);
+}
+
+/** If equally many people have both, the first by code points is suggested. */
+const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
+  one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
+
+/** For `sort`. JavaScript itself compares UTF-16 units, which gives another order for rare characters. */
+const compareCodePoints = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));
+
+export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
+  let batch: T[] = [];
+  for await (const item of items) {
+    if (batch.push(item) < size) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}

@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
-import { listEvents } from '../queries/accounts/audit.ts';
-import type { AuditEvent } from '../schemas/audit.ts';
-import { commandAction, asInteger, asUuid } from './shell/command.ts';
+import { listEvents } from '../queries/accounts/customers.ts';
+import type { AuditEvent } from '../schemas/accounts.ts';
+import { commandAction, asInteger, asUuid, table } from './command.ts';
 import { forCustomer } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   command

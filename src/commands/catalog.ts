@@ -4,24 +4,22 @@ import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Option, type Command } from 'commander';
 import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
-import { withImportLock } from '../catalog/import/import-lock.ts';
-import { importPeople, type ImportReport } from '../catalog/import/import-people.ts';
-import type { Format } from '../catalog/import/parse-records.ts';
-import type { Database } from '../database/db.ts';
-import { retryingDatabase } from '../database/retrying-database.ts';
+import { withImportLock } from '../catalog/import-lock.ts';
+import { importPeople, type ImportReport } from '../catalog/import-people.ts';
+import type { Format } from '../catalog/parse-records.ts';
+import { type Database, retryingDatabase } from '../database/db.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { gunzipIfPacked } from '../files/gunzip.ts';
+import { gunzipIfPacked } from '../files/encodings.ts';
 import {
   dropStaleImports,
   endImport,
   findCatalogState,
   listUnfinishedImports,
-} from '../queries/catalog/catalog-imports.ts';
-import { countUnindexed } from '../queries/catalog/unlocks.ts';
-import { commandAction, asInteger, asUuid, ignoreQuit, UsageError } from './shell/command.ts';
+} from '../queries/jobs/catalog-imports.ts';
+import { countUnindexed } from '../queries/jobs/unlocks.ts';
+import { commandAction, asInteger, asUuid, ignoreQuit, UsageError, keepHeapSmall } from './command.ts';
 import { withCatalog } from './database.ts';
-import { keepHeapSmall } from './shell/heap.ts';
-import { progressOn, type Progress } from './shell/progress.ts';
+import { progressOn, type Progress } from './progress.ts';
 
 export function define(command: Command): void {
   command
@@ -194,7 +192,7 @@ interface GenerateOptions {
 /** Writes generated people as NDJSON. With `--json` and no `output`, writes one JSON array to stdout. */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   // With the names of all languages, which no other command needs.
-  const { generatePeople } = await import('../demo/generate-people.ts');
+  const { generatePeople } = await import('./generate-people.ts');
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
   const people = generatePeople(count, seed);

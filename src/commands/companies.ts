@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
 import { exportCompanies } from '../queries/crm/companies.ts';
 import { companyFileFields } from '../schemas/files.ts';
-import { defineCleaning } from './records/clean-data.ts';
-import { defineExport } from './records/export.ts';
-import { defineImport } from './records/import.ts';
+import { defineCleaning, defineExport } from './export.ts';
+import { defineImport } from './import.ts';
 
 export function define(command: Command): void {
   defineImport(command, 'companies');

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { describeConfig, type ConfigReport } from '../process/config.ts';
-import { commandAction } from './shell/command.ts';
-import { table } from './shell/table.ts';
+import { commandAction, table } from './command.ts';
 
 export function define(command: Command): void {
   command

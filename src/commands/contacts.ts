@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
 import { exportContacts } from '../queries/crm/contacts.ts';
 import { contactFileFields } from '../schemas/files.ts';
-import { defineCleaning, defineEnrichment } from './records/clean-data.ts';
-import { defineExport } from './records/export.ts';
-import { defineImport } from './records/import.ts';
+import { defineCleaning, defineEnrichment, defineExport } from './export.ts';
+import { defineImport } from './import.ts';
 
 export function define(command: Command): void {
   defineImport(command, 'contacts');

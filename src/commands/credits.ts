@@ -1,13 +1,11 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { addressOf, type DatabaseAddress } from '../database/connection.ts';
+import { addressOf, type DatabaseAddress, lowestId } from '../database/connection.ts';
 import type { Database, Transaction } from '../database/db.ts';
-import { lowestId } from '../database/wire-types.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/jobs/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/jobs/credits.ts';
-import { pools, type Credits, type Pool } from '../schemas/credits.ts';
-import { commandAction, asInteger, asText, asUuid } from './shell/command.ts';
+import { pools, type Credits, type Pool } from '../schemas/jobs.ts';
+import { commandAction, asInteger, asText, asUuid, table } from './command.ts';
 import { forCustomer, withServices } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   command

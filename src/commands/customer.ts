@@ -1,16 +1,9 @@
 import type { Command } from 'commander';
 import { enqueueAllTurns } from '../queries/records/turns.ts';
-import {
-  requireCustomer,
-  createCustomer,
-  listCustomers,
-  setCustomerStatus,
-  type Customer,
-  type CustomerStatus,
-} from '../queries/accounts/customers.ts';
-import { commandAction, asCountry, asName, asText, asUuid } from './shell/command.ts';
+import { requireCustomer, createCustomer, listCustomers, setCustomerStatus } from '../queries/accounts/customers.ts';
+import type { Customer, CustomerStatus } from '../queries/accounts/customers.ts';
+import { commandAction, asCountry, asName, asText, asUuid, table } from './command.ts';
 import { inTransaction, withDatabase } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   command

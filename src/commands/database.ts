@@ -2,11 +2,11 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../process/config.ts';
-import { isDistributed } from '../database/citus/citus.ts';
+import { isDistributed } from '../database/citus.ts';
 import { openDatabase, type SharedDatabase, type Transaction } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
-import { keyFromFile } from '../webhooks/key-file.ts';
+import { keyFromFile } from '../accounts/webhook-targets.ts';
 
 /** URLs of PostgreSQL: `url` logs in as the service, `ownerUrl` as the owner of the schema. */
 interface Server {
@@ -87,7 +87,7 @@ async function openServer(config: Config): Promise<Server> {
   const { DATABASE_URL: url, MIGRATION_DATABASE_URL: ownerUrl, DATA_DIR } = config;
   if (url)
     return { url, ownerUrl: ownerUrl ?? url, owner: undefined, watch: () => undefined, close: async () => undefined };
-  const { openEmbeddedPostgres } = await import('../embedded-postgres/server.ts');
+  const { openEmbeddedPostgres } = await import('../database/embedded-postgres.ts');
   const server = await openEmbeddedPostgres(DATA_DIR);
   return { ...server, url: server.serviceUrl };
 }

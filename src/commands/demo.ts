@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { publicUrl, readConfig } from '../process/config.ts';
-import type { Demo } from '../demo/load-demo.ts';
-import { commandAction } from './shell/command.ts';
+import type { Demo } from './load-demo.ts';
+import { commandAction } from './command.ts';
 import { openServices } from './database.ts';
 
 export function define(command: Command): void {
@@ -11,7 +11,7 @@ export function define(command: Command): void {
 }
 
 async function load({ force }: { force?: true }): Promise<Demo> {
-  const { loadDemo } = await import('../demo/load-demo.ts');
+  const { loadDemo } = await import('./load-demo.ts');
   const services = await openServices();
   try {
     return await loadDemo(services, force);

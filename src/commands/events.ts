@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { requireCustomer } from '../queries/accounts/customers.ts';
-import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
-import { findEnd, readEvents, type FeedEvent, type FeedPosition } from '../queries/events/feed.ts';
-import { eventTypes, type EventType } from '../schemas/events/types.ts';
+import { openCursors, findEnd, readEvents } from '../queries/records/feed.ts';
+import type { FeedCursors, FeedEvent, FeedPosition } from '../queries/records/feed.ts';
+import { eventTypes, type EventType } from '../schemas/events.ts';
 import { withDatabase } from './database.ts';
-import { asSome, asUuid, ignoreQuit, UsageError } from './shell/command.ts';
+import { asSome, asUuid, ignoreQuit, UsageError } from './command.ts';
 
 export function define(command: Command): void {
   command

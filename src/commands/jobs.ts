@@ -1,13 +1,11 @@
 import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
-import { cancelJob } from '../jobs/cancel-job.ts';
-import { retryJob } from '../jobs/retry-job.ts';
-import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/job-views.ts';
+import { cancelJob, retryJob } from '../jobs/start-job.ts';
+import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/jobs.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { jobStatuses, allJobs, type JobStatus } from '../schemas/jobs.ts';
-import { commandAction, asInteger, asUuid } from './shell/command.ts';
+import { commandAction, asInteger, asUuid, table } from './command.ts';
 import { inTransaction, withDatabase } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   command

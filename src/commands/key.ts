@@ -5,23 +5,13 @@ import { conflict } from '../errors.ts';
 import { findApiKey, createApiKey, listApiKeys, type IssuedRow } from '../queries/accounts/api-keys.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
-import {
-  capPeriods,
-  durations,
-  maxCap,
-  noCaps,
-  type ApiKey,
-  type Duration,
-  type SpendCap,
-  type SpendCaps,
-} from '../schemas/api-keys.ts';
-import { commandLine } from '../schemas/audit.ts';
-import { isUsual, scopes, usualScopes, type Scope } from '../schemas/base/scopes.ts';
-import { pools, type Pool } from '../schemas/credits.ts';
-import { mintToken } from '../credentials/tokens.ts';
-import { commandAction, asInteger, asKeyName, asSome, asUuid } from './shell/command.ts';
+import { capPeriods, durations, maxCap, noCaps, commandLine } from '../schemas/accounts.ts';
+import type { ApiKey, Duration, SpendCap, SpendCaps } from '../schemas/accounts.ts';
+import { isUsual, scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
+import { pools, type Pool } from '../schemas/jobs.ts';
+import { mintToken } from '../access/credentials.ts';
+import { commandAction, asInteger, asKeyName, asSome, asUuid, table } from './command.ts';
 import { forCustomer, inTransaction } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   command

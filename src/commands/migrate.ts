@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { distribute } from '../database/citus/distribute.ts';
-import { migrate, type Migrated } from '../database/migrate.ts';
-import { commandAction } from './shell/command.ts';
+import { distribute, migrate, type Migrated } from '../database/migrate.ts';
+import { commandAction } from './command.ts';
 import { withServer } from './database.ts';
 
 interface Options {

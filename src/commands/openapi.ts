@@ -3,7 +3,7 @@ import { buildApp } from '../app.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig } from '../process/config.ts';
 import { openDatabase } from '../database/db.ts';
-import { commandAction } from './shell/command.ts';
+import { commandAction } from './command.ts';
 
 export function define(command: Command): void {
   command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));

@@ -1,15 +1,9 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import {
-  findPipelines,
-  createPipeline,
-  listPipelinesWithStages,
-  salesStages,
-  type NewStage,
-} from '../queries/sales/pipelines.ts';
-import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/pipelines.ts';
-import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './shell/command.ts';
+import { findPipelines, createPipeline, listPipelinesWithStages, salesStages } from '../queries/crm/pipelines.ts';
+import type { NewStage } from '../queries/crm/pipelines.ts';
+import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/opportunities.ts';
+import { commandAction, asCurrency, asInteger, asName, asText, asUuid, table } from './command.ts';
 import { forCustomer } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   // The HTTP API can only read pipelines and their stages.

@@ -1,17 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { InvalidArgumentError, type Command } from 'commander';
-import { report, type Report } from '../catalog/rights/report.ts';
-import { apply, erase, lift, list, suppress, type Noted, type SavedList } from '../catalog/rights/requests.ts';
-import type { RightsServices } from '../catalog/rights/stores.ts';
-import type { Effects } from '../catalog/rights/take-out.ts';
-import { retryingDatabase } from '../database/retrying-database.ts';
-import { toIdentifier, type Identifier, type IdentifierKind } from '../queries/catalog/identifiers.ts';
-import { isInstant } from '../schemas/base/formats.ts';
+import { report, type Report } from '../catalog/privacy-report.ts';
+import { apply, erase, lift, list, suppress, type Noted, type SavedList, type Effects } from '../catalog/privacy.ts';
+import type { RightsServices } from '../catalog/postgres.ts';
+import { retryingDatabase } from '../database/db.ts';
+import { toIdentifier, type Identifier, type IdentifierKind } from '../queries/jobs/catalog-imports.ts';
+import { isInstant } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { commandAction, asText, UsageError } from './shell/command.ts';
+import { commandAction, asText, UsageError, table } from './command.ts';
 import { withCatalog } from './database.ts';
-import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
   about(command, 'find', 'show what the installation holds about a person').action(

@@ -1,9 +1,9 @@
-import { exportOpportunities } from '../queries/sales/opportunities.ts';
-import { exportProducts } from '../queries/sales/products.ts';
+import { exportOpportunities } from '../queries/crm/opportunities.ts';
+import { exportProducts } from '../queries/crm/products.ts';
 import { opportunityFileFields, productFileFields } from '../schemas/files.ts';
-import type { CommandModule } from './shell/command.ts';
-import { defineExport } from './records/export.ts';
-import { defineImport } from './records/import.ts';
+import type { CommandModule } from './command.ts';
+import { defineExport } from './export.ts';
+import { defineImport } from './import.ts';
 
 export const products: CommandModule = {
   define: (command) => {

@@ -1,12 +1,10 @@
 import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
-import type { Demo } from '../demo/load-demo.ts';
+import type { Demo } from './load-demo.ts';
 import type { OpenServices } from './database.ts';
 import { describeDemo } from './demo.ts';
-import { keepYoungHeapSmall } from './shell/heap.ts';
-import { listenMonitor } from './shell/monitor.ts';
-import { serverAction } from './shell/server-action.ts';
-import { runServices } from './shell/run-services.ts';
+import { keepYoungHeapSmall } from './command.ts';
+import { listenMonitor, serverAction, runServices } from './run-services.ts';
 
 interface Options {
   migrate?: true;
@@ -53,7 +51,7 @@ const serve = (options: Options): Promise<Serving> =>
   });
 
 async function demoIn(services: OpenServices): Promise<Demo | null> {
-  const { loadDemo, OtherCustomerError } = await import('../demo/load-demo.ts'); // with all it generates: seldom needed
+  const { loadDemo, OtherCustomerError } = await import('./load-demo.ts'); // with all it generates: seldom needed
   return loadDemo(services).catch((error: unknown) => {
     if (!(error instanceof OtherCustomerError)) throw error;
     process.stderr.write(`warning: ${error.message}\n`);

@@ -1,15 +1,45 @@
 import { Option, type Command } from 'commander';
+import { lengthOf } from '../text/fold.ts';
+import { UsageError, commandAction, asEmail, asName, asUuid, table } from './command.ts';
 import type { Transaction } from '../database/db.ts';
 import { conflict } from '../errors.ts';
-import { hashPassword } from '../accounts/passwords.ts';
+import { hashPassword } from '../accounts/users.ts';
 import { deactivateUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
 import { requireOwner } from '../queries/records/finders.ts';
-import { commandLine } from '../schemas/audit.ts';
-import { roles, type Role, type User } from '../schemas/users.ts';
-import { commandAction, asEmail, asName, asUuid } from './shell/command.ts';
+import { commandLine, roles, type Role, type User } from '../schemas/accounts.ts';
 import { forCustomer, inTransaction } from './database.ts';
-import { readPassword } from './shell/password.ts';
-import { table } from './shell/table.ts';
+
+const maxLength = 4_096;
+
+/**
+ * Reads a password from standard input, without the line break at the end.
+ * @throws UsageError if the input is a terminal, or not a single line of 12–128 characters
+ */
+export async function readPassword(input: NodeJS.ReadStream = process.stdin): Promise<string> {
+  // A password is not a command line argument, because other users of the machine can read the arguments.
+  if (input.isTTY)
+    throw new UsageError("send the password through a pipe: printf %s 'the password' | … --password-stdin");
+  const password = (await readText(input)).replace(/\r?\n$/, '');
+  const length = lengthOf(password);
+  if (length < 12 || length > 128) throw new UsageError('the password must have 12 to 128 characters');
+  if (/[\r\n\0]/.test(password)) throw new UsageError('the password must be a single line');
+  return password;
+}
+
+async function readText(input: NodeJS.ReadStream): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of input) {
+    chunks.push(chunk as Buffer);
+    length += (chunk as Buffer).length;
+    if (length > maxLength) break;
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+  } catch {
+    throw new UsageError('the password must be UTF-8 text');
+  }
+}
 
 export function define(command: Command): void {
   command

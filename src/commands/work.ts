@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
 import { startWorkers } from '../jobs/workers.ts';
-import { listenMonitor } from './shell/monitor.ts';
-import { serverAction } from './shell/server-action.ts';
-import { runServices } from './shell/run-services.ts';
+import { listenMonitor, serverAction, runServices } from './run-services.ts';
 
 interface Working {
   working: true;

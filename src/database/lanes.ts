@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError, unavailable } from '../errors.ts';
-import { Gate, type GateLimits } from '../limits/gate.ts';
-import type { Requester } from '../credentials/requester.ts';
-import { inLane } from '../tracing/tracing.ts';
+import { Gate, type GateLimits } from '../access/gate.ts';
+import type { Requester } from '../access/credentials.ts';
+import { inLane } from '../process/tracing.ts';
+import type { Config } from '../process/config.ts';
+import type { ConnectionOptions, QueryPlans, Sql } from './connection.ts';
 
 interface Connections {
   end(options: { timeout: number }): Promise<void>;
@@ -17,7 +19,7 @@ const cutTimeout = 15;
  * A lane whose connections are shared. A running statement is never cancelled: the request could hit another
  * operation's.
  */
-export class SharedLane<Sql extends Connections> {
+class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
   readonly #sql: Sql;
 
@@ -205,4 +207,66 @@ const causeOf = (error: unknown): unknown => (error instanceof DomainError ? err
 function codeOf(error: unknown): string {
   const { code } = Object(error) as { code?: unknown };
   return typeof code === 'string' ? code : '';
+}
+
+/** Operations at the same time on each shared connection. The server executes their queries one after another. */
+const pipelineDepth = 64;
+
+export interface LaneSource {
+  config: Config;
+  plans: QueryPlans;
+  connect: (options: ConnectionOptions) => Sql;
+}
+
+export function openSharedLane({ config, plans, connect }: LaneSource, name: string, max: number): SharedLane<Sql> {
+  return new SharedLane(connect({ max, ...plans.plannedOnce }), {
+    name,
+    limit: max * pipelineDepth,
+    maxWaiting: config.DATABASE_QUEUE_LENGTH,
+    maxWaitMs: config.DATABASE_QUEUE_MS,
+  });
+}
+
+/**
+ * Creates a lane that gives each operation a connection of its own.
+ * @param limit number of connections
+ */
+export function openExclusiveLane(
+  { config, connect }: LaneSource,
+  name: string,
+  limit: number,
+  options: Omit<ConnectionOptions, 'max'>,
+): ExclusiveLane<Sql> {
+  return new ExclusiveLane((onclose) => connect({ max: 1, onclose, ...options }), {
+    name,
+    limit,
+    maxWaiting: config.DATABASE_QUEUE_LENGTH,
+    maxWaitMs: config.DATABASE_QUEUE_MS,
+  });
+}
+
+export class LaneSet {
+  readonly lookup: SharedLane<Sql>;
+  readonly search: ExclusiveLane<Sql>;
+  readonly transaction: ExclusiveLane<Sql>;
+
+  constructor(source: LaneSource) {
+    const { config, plans } = source;
+    this.lookup = openSharedLane(source, 'lookup', config.DATABASE_LOOKUP_CONNECTIONS);
+    this.search = openExclusiveLane(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
+    this.transaction = openExclusiveLane(
+      source,
+      'transaction',
+      config.DATABASE_TRANSACTION_CONNECTIONS,
+      plans.plannedOnce,
+    );
+  }
+
+  get lanes(): readonly (SharedLane<Sql> | ExclusiveLane<Sql>)[] {
+    return [this.lookup, this.search, this.transaction];
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.lanes.map((lane) => lane.close()));
+  }
 }

@@ -1,8 +1,8 @@
 import type { Queue } from 'pg-boss';
 import type postgres from 'postgres';
 import type { JobType } from '../schemas/jobs.ts';
-import { hasCitus } from './citus/citus.ts';
-import { withSessionSettings } from './session-settings.ts';
+import { hasCitus } from './citus.ts';
+import { withSessionSettings } from './connection.ts';
 
 export const queueSchema = 'pgboss';
 

@@ -1,6 +1,94 @@
-import { FileRefused } from './file-refused.ts';
+import { isUtf8, isAscii } from 'node:buffer';
+import { pipeline, type Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
 import { countLineBreaks } from './record-formats.ts';
-import { textBlocks } from './text-blocks.ts';
+import type { ImportFormat, ImportObject, InvalidValues, Mapping } from '../schemas/imports.ts';
+import { importedFields } from '../schemas/files.ts';
+import type { DeclaredField } from '../schemas/wire.ts';
+import type { MatchField } from '../schemas/batches.ts';
+import { columnNamed, fullNameColumn, type FileColumn } from './columns.ts';
+
+/** The file cannot be imported at all. The message says why to the user. */
+export class FileRefused extends Error {
+  readonly reason: string;
+  readonly line: number | undefined;
+
+  /**
+   * @param reason such as `is not valid UTF-8`
+   * @param line where the problem is, from 1
+   * @param advice what the user can do
+   */
+  constructor(reason: string, line?: number, advice?: string) {
+    const place = line === undefined ? '' : ` (line ${line})`;
+    super(`the file ${reason}${place}${advice === undefined ? '' : `: ${advice}`}`);
+    this.reason = reason;
+    this.line = line;
+  }
+}
+
+/** The file has not even a header line. */
+export class NothingToRead extends FileRefused {
+  constructor() {
+    super('has no header line');
+  }
+}
+
+/** Bytes. Limits how long decoding a block occupies the event loop. */
+const blockBytes = 64 * 1024;
+
+/** A byte that is not valid in its place is decoded as a lone surrogate, which no valid text has. */
+export const invalidByte = /\p{Surrogate}/u;
+
+const firstEscape = 0xdc00;
+
+/**
+ * Decodes UTF-8 in blocks of up to 64 KiB.
+ * @param chunks of any size; the first must begin at the start of a character
+ */
+export async function* textBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    for (let at = 0; at < chunk.length; at += blockBytes) {
+      const piece = chunk.subarray(at, at + blockBytes);
+      const block = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+      const length = block.length - unfinishedLength(block);
+      yield decode(block.subarray(0, length));
+      rest = block.subarray(length);
+    }
+    // The next chunk may overwrite the memory of this one.
+    rest = Buffer.from(rest);
+  }
+  if (rest.length > 0) yield decode(rest);
+}
+
+function decode(bytes: Buffer): string {
+  if (isUtf8(bytes)) return bytes.toString();
+  let text = '';
+  let start = 0;
+  for (let at = 0; at < bytes.length;) {
+    const byte = bytes[at]!;
+    const next = at + characterLength(byte);
+    if (byte >= 0x80 && !isUtf8(bytes.subarray(at, next))) {
+      text += bytes.toString('utf8', start, at) + String.fromCharCode(firstEscape + byte);
+      at += 1;
+      start = at;
+    } else at = next;
+  }
+  return text + bytes.toString('utf8', start);
+}
+
+/** Returns how many bytes at the end belong to an incomplete character. */
+function unfinishedLength(bytes: Buffer): number {
+  for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
+    const byte = bytes[bytes.length - length]!;
+    if (byte < 0x80) return 0;
+    if (byte >= 0xc0) return length < characterLength(byte) ? length : 0;
+  }
+  return 0;
+}
+
+/** From the first byte. */
+const characterLength = (first: number): number => (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1);
 
 const marks: readonly (readonly [name: string, mark: readonly number[]])[] = [
   ['utf-8', [0xef, 0xbb, 0xbf]],
@@ -28,9 +116,6 @@ export function encodingNamed(label: string): string | undefined {
  */
 export const textsOf = (chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> =>
   encoding === 'utf-8' ? textBlocks(chunks) : decoded(chunks, encoding);
-
-/** Bytes. Limits how long decoding a block occupies the event loop. */
-const blockBytes = 64 * 1024;
 
 /** The byte order mark is left out. */
 async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> {
@@ -126,4 +211,170 @@ function encodeBy(codes: ReadonlyMap<string, number>, text: string): Buffer {
     bytes.push(code & 0xff);
   }
   return Buffer.from(bytes);
+}
+
+/** Yields a stream's bytes, decompressed if the first two are those of gzip (RFC 1952). */
+export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
+  const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  const first = await firstBytes(chunks);
+  const all = followed(first, chunks);
+  const isPacked = first[0] === 0x1f && first[1] === 0x8b;
+  yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
+}
+
+/** Returns what has arrived as soon as it is two bytes, or all if the stream ends before. */
+async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
+  let bytes = Buffer.alloc(0);
+  while (bytes.length < 2) {
+    const { value, done } = await chunks.next();
+    if (done) break;
+    bytes = Buffer.concat([bytes, value]);
+  }
+  return bytes;
+}
+
+async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+  if (first.length > 0) yield first;
+  for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;
+}
+
+/** What a file is, by its bytes. */
+export interface FoundFile {
+  /** Undefined for an empty file. */
+  format: 'csv' | 'ndjson' | 'xlsx' | undefined;
+  /**
+   * By the byte order mark, else `utf-8` if all bytes are valid or the file is NDJSON, else `windows-1252`. A damaged UTF-8
+   * file is `utf-8` too, so that it is refused: it must not be read as something else. Undefined for XLSX.
+   */
+  encoding: string | undefined;
+  /** True if the file begins with a byte order mark. */
+  hasMark: boolean;
+}
+
+/** Bytes of the start of a file in which its first character is looked for. */
+const startBytes = 4 * 1024;
+
+/**
+ * In a file of another encoding, bytes are hardly ever valid UTF-8 by chance: with one character of several bytes for so
+ * many faults, the file is UTF-8 in part.
+ */
+const faultsPerCharacter = 10;
+
+/** Detects the format and the encoding of a file while its bytes pass. */
+export class FileProbe {
+  readonly #given: ImportFormat;
+  #start: Buffer = Buffer.alloc(0);
+  #isUtf8 = true;
+  /** Characters of several bytes. */
+  #characters = 0;
+  /** Bytes that are not valid UTF-8. */
+  #faults = 0;
+  /** Bytes of a character that is not complete yet. */
+  #rest: Buffer = Buffer.alloc(0);
+
+  /** @param format the one that the caller names, or `auto` */
+  constructor(format: ImportFormat) {
+    this.#given = format;
+  }
+
+  add(chunk: Buffer): void {
+    if (this.#start.length < startBytes)
+      this.#start = Buffer.concat([this.#start, chunk.subarray(0, startBytes - this.#start.length)]);
+    if (this.isZip) return;
+    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    const length = bytes.length - unfinishedLength(bytes);
+    const whole = bytes.subarray(0, length);
+    if (!isAscii(whole)) this.#count(whole);
+    this.#rest = Buffer.from(bytes.subarray(length));
+  }
+
+  #count(bytes: Buffer): void {
+    const isValid = isUtf8(bytes);
+    this.#isUtf8 &&= isValid;
+    // Each invalid byte becomes one of these characters, which needs three bytes.
+    const text = isValid ? bytes : Buffer.from(bytes.toString());
+    let characters = 0;
+    for (const byte of text) if (byte >= 0xc0) characters += 1;
+    const faults = isValid ? 0 : bytes.toString().split('\ufffd').length - 1;
+    this.#characters += characters - faults;
+    this.#faults += faults;
+  }
+
+  /** The first bytes are those of a ZIP file. */
+  get isZip(): boolean {
+    return (
+      this.#start.length >= 4 &&
+      (this.#start.readUInt32LE() === 0x04034b50 || this.#start.readUInt32LE() === 0x06054b50)
+    );
+  }
+
+  /** To be read after the last chunk. */
+  get found(): FoundFile {
+    if (this.isZip) return { format: 'xlsx', encoding: undefined, hasMark: false };
+    const mark = encodingOfMark(this.#start);
+    const format = this.#textFormat(mark ?? 'latin1');
+    // An unfinished character at the end is not valid.
+    const isUtf8Whole = this.#isUtf8 && this.#rest.length === 0;
+    // Texts have tabs and line breaks, and no other control characters.
+    const isText = !this.#start.some((byte) => byte < 9 || (byte > 13 && byte < 32));
+    const isDamaged = isText && this.#characters * faultsPerCharacter > this.#faults;
+    // JSON is UTF-8 (RFC 8259 §8.1): one invalid byte must not change how all others are read.
+    const isNdjson = (this.#given === 'auto' ? format : this.#given) === 'ndjson';
+    const encoding = mark ?? (isUtf8Whole || isDamaged || isNdjson ? 'utf-8' : 'windows-1252');
+    return { format, encoding, hasMark: mark !== undefined };
+  }
+
+  #textFormat(encoding: string): FoundFile['format'] {
+    const text = new TextDecoder(encoding).decode(this.#start);
+    if (text === '') return undefined;
+    return text.trimStart().startsWith('{') ? 'ndjson' : 'csv';
+  }
+}
+
+/** What an import's file contains, and how its records are imported. */
+export interface ImportFile {
+  object: ImportObject;
+  mode: 'create' | 'update' | 'upsert';
+  /** Identifies the existing record. Default: `id`. Ignored in the mode `create`. */
+  match?: MatchField | undefined;
+  /** `auto` for an empty file. */
+  format: ImportFormat;
+  /** Read as Windows-1252 only because it is not UTF-8. */
+  isWindowsByDefault?: boolean;
+  /** Fields by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
+  mapping?: Mapping | null | undefined;
+  /** Guesses the fields of columns whose header names none. */
+  guess?: boolean;
+  /** False: the first line is a record. Default: it is the header. */
+  hasHeader?: boolean;
+  /** If false, a column of no known field makes the import fail, unless fields are guessed. */
+  ignoreUnknown: boolean;
+  /** Default: as the format has it. */
+  invalidValues?: InvalidValues | undefined;
+  /** What the customer has declared of the custom fields of these records. */
+  declared?: readonly DeclaredField[] | undefined;
+}
+
+/** Returns undefined if the import only creates records. */
+export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
+  mode === 'create' ? undefined : (match ?? 'id');
+
+export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
+  object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(importedFields[object], field);
+
+/** Returns what is declared of the field of a column. */
+export const declaredColumn = ({ declared }: ImportFile, field: string | null): DeclaredField | undefined =>
+  declared?.find(({ key }) => field === `custom_fields.${key}`);
+
+/** What happens to a value that cannot be read: it is left out with a warning, or its record fails. */
+export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidValues =>
+  invalidValues ?? (format === 'ndjson' ? 'fail' : 'skip');
+
+/**
+ * Returns the read-only fields, such as `score`, which an import ignores, and `id` unless it identifies the records.
+ */
+export function ignoredFields(file: ImportFile): ReadonlySet<string> {
+  const { shown, create } = importedFields[file.object];
+  const written = new Set([...Object.keys(create.properties), matchOf(file)]);
+  return new Set(Object.keys(shown.properties).filter((name) => !written.has(name)));
 }

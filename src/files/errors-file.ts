@@ -1,9 +1,9 @@
-import { mayBeLiteral, type Cell } from './cells.ts';
-import { columnNames } from './layout/column-names.ts';
-import { errorsHeaders, recordHeader, type CsvLayout } from './layout/layout.ts';
-import { trimText } from '../text/trim.ts';
+import { mayBeLiteral, type Cell } from './columns.ts';
+import { columnNames } from './header.ts';
+import { errorsHeaders, recordHeader, type CsvLayout } from './layout.ts';
+import { trimText } from '../text/fold.ts';
 import type { ImportFormat } from '../schemas/imports.ts';
-import { unambiguous, type DecimalMark } from './values/custom-values.ts';
+import { unambiguous, type DecimalMark } from './values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
 /** The errors file is a CSV file with the records of an import that failed, or have warnings. */

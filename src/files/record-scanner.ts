@@ -1,6 +1,6 @@
-import { isEmpty, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
-import { countLineBreaks, type FoundRecord, type RecordFormat } from './record-formats.ts';
-import { invalidByte } from './text-blocks.ts';
+import { isEmpty, maxRecordBytes, countLineBreaks } from './record-formats.ts';
+import type { FilePosition, RawRecord, FoundRecord, RecordFormat } from './record-formats.ts';
+import { invalidByte } from './encodings.ts';
 
 interface ScanOptions {
   /**

@@ -1,6 +1,5 @@
-import type { Cell } from './cells.ts';
-import type { RawRecord, RecordFault } from './raw-records.ts';
-import { emptyCell } from './record-formats.ts';
+import type { Cell } from './columns.ts';
+import { type RawRecord, type RecordFault, emptyCell } from './record-formats.ts';
 
 /** A record as it is stored between the reading of its file and its writing. */
 export interface StoredRow {

@@ -1,13 +1,9 @@
 import { createHash } from 'node:crypto';
 import { validationFailed } from '../errors.ts';
-import { isInstant } from '../schemas/base/formats.ts';
-import { isStorable } from '../text/code-points.ts';
-import { fold } from '../text/fold.ts';
+import { isInstant } from '../schemas/formats.ts';
+import { isStorable, fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
-import type { Column } from './columns.ts';
-import type { Order } from './order.ts';
-import type { Filter } from './tree.ts';
-import { canonicalInstant } from './values.ts';
+import { type Column, type Order, type Filter, canonicalInstant } from './columns.ts';
 
 /** A value by which the last row of a page was sorted, in a cursor. */
 export type KeyValue = string | number | null | LongText;

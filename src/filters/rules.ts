@@ -1,11 +1,10 @@
 import { maxFaults, type Fault } from '../errors.ts';
 import { contactFilterFields } from '../schemas/contacts.ts';
-import type { FieldType } from '../schemas/base/field-table.ts';
+import type { FieldType } from '../schemas/wire.ts';
 import { fieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
-import { lengthOf } from '../text/code-points.ts';
-import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
-import { canonicalOf, readText } from './values.ts';
+import { lengthOf } from '../text/fold.ts';
+import { all, any, not, type Comparison, type Filter, type FilterValue, canonicalOf, readText } from './columns.ts';
 
 /**
  * Parses a list's rules into the filter of its members. AND is evaluated before OR. Without rules, no contact matches.

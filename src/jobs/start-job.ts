@@ -1,11 +1,57 @@
-import type { Spender } from '../credentials/caller.ts';
-import type { Transaction } from '../database/db.ts';
+import type { Queryable, Transaction, Locked } from '../database/db.ts';
+import { findUnlocked } from '../queries/jobs/unlocks.ts';
+import { isEmailAddress } from '../schemas/formats.ts';
+import type { Prospect } from '../schemas/prospects.ts';
+import { fold } from '../text/fold.ts';
+import type { Spender } from '../access/credentials.ts';
 import { queueOf } from '../database/queues.ts';
 import { reserveCredits } from '../queries/jobs/credits.ts';
-import { insertInputs, type JobInput } from '../queries/jobs/job-inputs.ts';
-import { insertJob, setJobTotal, type NewJob } from '../queries/jobs/jobs.ts';
-import type { JobStarted } from '../schemas/jobs.ts';
+import { insertInputs, type JobInput, copyOpenInputs, findRetry, isRetained } from '../queries/jobs/runs.ts';
+import { insertJob, setJobTotal, lockJob, skipOpenInputs, requireJob, reuseHoursOf } from '../queries/jobs/jobs.ts';
+import type { NewJob, JobRow } from '../queries/jobs/jobs.ts';
+import { finalStatuses, allJobs } from '../schemas/jobs.ts';
+import type { JobStarted, FinalStatus, VisibleJobs, JobType } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
+import { conflict } from '../errors.ts';
+import { endJob } from './turns.ts';
+import { countReusable } from '../queries/crm/enrichment.ts';
+
+/*
+ * What unlocks cost. `cost` is the price of one person in credits, as configured when the job started. A start reserves
+ * the most that its job can cost, by what is known then.
+ */
+
+/** Returns what it costs to unlock a person. */
+export const priceOf = (cost: number, person: Prospect): number => (isFree(person) ? 0 : cost);
+
+/** True for a person without a valid e-mail address. A `work_email` that is known to be invalid does not count. */
+function isFree({ work_email, emails, verification_status }: Prospect): boolean {
+  const invalid = verification_status === 'invalid' ? fold(work_email) : undefined;
+  return ![work_email, ...emails].some((email) => isEmailAddress(email) && fold(email) !== invalid);
+}
+
+/** Returns the most that it costs to unlock so many people of whom nothing is known. */
+export const maxCostOf = (cost: number, people: number): number => cost * people;
+
+/**
+ * Returns the most that it costs to unlock these people.
+ * @param known those of them that the catalog has
+ */
+export async function maxCostOfChosen(
+  sql: Queryable,
+  customerId: string,
+  cost: number,
+  ids: readonly string[],
+  known: readonly Prospect[],
+): Promise<number> {
+  const free = new Set(known.filter(isFree).map(({ _id }) => _id));
+  const wanted = [...new Set(ids).difference(free)];
+  return maxCostOf(cost, wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
+}
+
+/** Returns the most that it costs to unlock so many people, of whom as many are unlocked as `maxCredits` allows. */
+export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
+  cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
 interface Given extends Omit<NewJob, 'api_key_id'> {
   inputs: JobInput[];
@@ -23,7 +69,7 @@ export async function startJob(sql: Transaction, spender: Spender, { inputs, ...
 }
 
 /** Number of items of a job, and the most that they can cost. */
-export type Sizes = Pick<NewJob, 'total' | 'reserved'>;
+type Sizes = Pick<NewJob, 'total' | 'reserved'>;
 
 /**
  * Like `startJob`, for a job whose size is known only when its inputs are stored.
@@ -69,3 +115,91 @@ export function toInputs<T>(
     return { ...input, is_duplicate: seen.size === seen.add(keyOf(input.item)).size };
   });
 }
+
+/**
+ * Finished items keep their results, the others are skipped, and unspent credits are released.
+ * @throws DomainError `not_found`; `conflict` if the job has already ended
+ */
+export async function cancelJob(sql: Transaction, customerId: string, id: string, visible: VisibleJobs): Promise<void> {
+  const { id: locked, status } = await lockJob(sql, customerId, id, visible);
+  if (finalStatuses.includes(status as FinalStatus)) throw conflict(`The job is already ${status}`);
+  await skipOpenInputs(sql, customerId, locked);
+  await endJob(sql, customerId, id, { status: 'CANCELLED' });
+}
+
+/**
+ * Retries a FAILED or CANCELLED job: a new one for the items without a result, at the same price per item. A job that
+ * has not ended is only enqueued again. The new job counts for no API key, because only operators retry jobs.
+ * @returns the new job, or the given one if it has not ended
+ * @throws DomainError `not_found`; `conflict` if every item has a result, if the job was already retried, or if its
+ * inputs were deleted
+ * @throws InsufficientCredits if the customer has too few for the new job
+ */
+export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
+  const { id: locked, status } = await lockJob(sql, customerId, id, allJobs);
+  const job = await requireJob(sql, customerId, locked);
+  if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
+  if (status === 'FAILED' || status === 'CANCELLED') return startRemaining(sql, job);
+  await enqueueTurn(sql, queueOf(job.type), customerId);
+  return { id, status };
+}
+
+async function startRemaining(sql: Transaction, job: Locked<JobRow>): Promise<JobStarted> {
+  const retry = await findRetry(sql, job.customer_id, job.id);
+  if (retry) throw conflict(`The job was already retried: see job ${retry}`);
+  const { type, sync_crm, pool, cost } = job;
+  const request = { ...(job.request as object), retry_of: job.id };
+  const spender = { customerId: job.customer_id, apiKeyId: null };
+  return startUnsizedJob(sql, spender, { type, sync_crm, request, pool, cost }, async (to) => {
+    const remaining = await takeRemaining[type](sql, job, to);
+    if (remaining.total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
+    return remaining;
+  });
+}
+
+/** Counts the items without a result. Copies their inputs, if the job has any, to the job `to`. */
+type TakeRemaining = (sql: Transaction, job: Locked<JobRow>, to: string) => Promise<Sizes>;
+
+const remainingUnlocks: TakeRemaining = async (_sql, job) => {
+  const total = job.total - job.succeeded;
+  return { total, reserved: maxCostOf(job.cost, total) };
+};
+
+/**
+ * Copies inputs that have no result, or were cancelled, to the job `to`.
+ * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job
+ */
+async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string) {
+  if (!(await isRetained(sql, job.customer_id, job.id)))
+    throw conflict('The job ended more than 30 days ago: its inputs are no longer stored. Start a new job');
+  return copyOpenInputs(sql, job.customer_id, { from: job.id, to });
+}
+
+const remainingSelected: TakeRemaining = async (sql, job, to) => {
+  const { total, items } = await takeOpenInputs(sql, job, to);
+  return { total, reserved: await maxCostOfChosen(sql, job.customer_id, job.cost, items, []) };
+};
+
+const remainingEmails: TakeRemaining = async (sql, job, to) => {
+  const { total, items } = await takeOpenInputs(sql, job, to);
+  const reusable = await countReusable(sql, job.customer_id, to, reuseHoursOf(job));
+  return { total, reserved: (items.length - reusable) * job.cost };
+};
+
+/** The retry may spend what the job has not spent of its most. */
+const remainingContacts: TakeRemaining = async (sql, job, to) => {
+  const { total, items } = await takeOpenInputs(sql, job, to);
+  return { total, reserved: maxWithin(job.cost, items.length, job.reserved - job.charged) };
+};
+
+/** It looks at all records again: those that are done are skipped. */
+const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, reserved: 0 });
+
+const takeRemaining = {
+  unlock_contacts: remainingUnlocks,
+  unlock_selected_contacts: remainingSelected,
+  verify_email: remainingEmails,
+  verify_list: remainingEmails,
+  enrich_contacts: remainingContacts,
+  undo: remainingUndo,
+} satisfies Record<JobType, TakeRemaining>;

@@ -1,16 +1,203 @@
+import type { FastifyBaseLogger } from 'fastify';
 import { randomUUID } from 'node:crypto';
-import type { Transaction } from '../database/db.ts';
-import type { JobQueue, RunQueue } from '../database/queues.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Config } from '../process/config.ts';
+import { type Database, afterCommit, type Locked, type Transaction } from '../database/db.ts';
+import type { JobKind, TurnKind, JobQueue, RunQueue } from '../database/queues.ts';
+import type { Verifier } from '../verification/verifier.ts';
+import { areOthersWaiting, enqueueTurn, findTakenTurns, holdTurn, mergeTurns } from '../queries/records/turns.ts';
+import type { Message, Turn } from '../queries/records/turns.ts';
+import { hasDueRun, lockRun, releaseRun, restRun, findNextInputs, takeRun } from '../queries/jobs/runs.ts';
+import type { Run, Taken } from '../queries/jobs/runs.ts';
+import { chargeCredits, releaseCredits, giveBackToKey } from '../queries/jobs/credits.ts';
+import { addToJournal } from '../queries/records/journal.ts';
+import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import { isUnavailable } from '../errors.ts';
-import { withOwnAbort } from '../process/own-abort.ts';
-import { endImport } from '../queries/imports/imports.ts';
-import { hasDueRun, lockRun, releaseRun, takeRun, type Run, type Taken } from '../queries/jobs/runs.ts';
-import { enqueueTurn, findTakenTurns, holdTurn, mergeTurns } from '../queries/records/turns.ts';
-import type { TraceContext } from '../tracing/spans.ts';
-import { inSpan } from '../tracing/tracing.ts';
-import { AttemptLost, leave, rest, type Working } from './attempts.ts';
-import type { Handler, JobContext } from './handler.ts';
-import { endJob } from './settle.ts';
+import { withOwnAbort } from '../process/event-loop.ts';
+import { endImport } from '../queries/jobs/imports.ts';
+import type { TraceContext } from '../process/spans.ts';
+import { inSpan } from '../process/tracing.ts';
+
+export interface JobContext {
+  config: Config;
+  db: Database;
+  /** For work that reads the rows of all customers. */
+  allCustomersDb: Database;
+  catalog: Catalog;
+  verifier: Verifier;
+  log: FastifyBaseLogger;
+  /** Aborts when the worker is asked to stop. A long job must then end early; its remaining work is done later. */
+  stopping: AbortSignal;
+  /** The message that is processed. Its signal aborts when the queue gives the message to another worker. */
+  message?: Message & { signal: AbortSignal };
+}
+
+export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<string, never>;
+
+/** Processes one message. Must be idempotent: a message can be delivered again after an interruption. */
+export type Handler<K extends JobKind> = (context: JobContext, data: Payload<K>) => Promise<void>;
+
+/** A run that a turn works at. */
+type Working<Q extends RunQueue = RunQueue> = Taken<Q> & { going: Going };
+export type WorkingJob = Working<JobQueue>;
+export type WorkingImport = Working<'import'>;
+
+/** How a turn goes on after a batch. */
+interface Going {
+  /** True when the turn's time is up, or the worker is asked to stop. */
+  isTimeUp(): boolean;
+  /**
+   * Set when the transaction of a batch has committed. `over`: the turn ends, and what is left is enqueued. `batch`: the
+   * turn runs another batch. Undefined: not decided.
+   */
+  next?: 'batch' | 'over' | undefined;
+}
+
+/** The run has ended, or a later turn has taken it. The worker must stop processing it. */
+export class AttemptLost extends Error {
+  constructor() {
+    super('The job or import has ended, or a later turn has taken it');
+    this.name = 'AttemptLost';
+  }
+}
+
+/**
+ * Runs a transaction with the run's locked row.
+ * @throws AttemptLost, with nothing written, if the run has ended or a later turn has taken it
+ */
+export const inAttempt = <Q extends RunQueue, T>(
+  db: Pick<Database, 'transaction'>,
+  run: Taken<Q>,
+  write: (sql: Transaction, held: Locked<Run<Q>>) => Promise<T>,
+): Promise<T> =>
+  db.transaction(async (sql) => {
+    // Locks the run's row first and the customer's balance last.
+    const held = await lockRun(sql, run.customer_id, run);
+    if (!held) throw new AttemptLost();
+    return write(sql, held);
+  });
+
+/**
+ * Decides in the transaction of a batch whether its turn goes on: not if the run has ended, its time is up, or another
+ * customer waits. Then enqueues what is left.
+ * @param hasEnded true if the transaction ends the run
+ */
+async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
+  const { customer_id: customerId, queue, going } = run;
+  const isOver = hasEnded || going.isTimeUp() || (await areOthersWaiting(sql, queue, customerId));
+  if (isOver) await leave(sql, run, hasEnded ? { except: run.id } : {});
+  afterCommit(sql, () => (going.next = isOver ? 'over' : 'batch'));
+}
+
+/**
+ * Ends a turn. Enqueues the customer's next one if a run waits: this one, or another.
+ * @param besides `except`: id of a run that does not wait
+ */
+async function leave(sql: Transaction, run: Taken, besides: { except?: string } = {}): Promise<void> {
+  // The next turn can begin before the queue knows that this one is over.
+  await releaseRun(sql, run.customer_id, run);
+  if (await hasDueRun(sql, run.customer_id, run.queue, { dead: [], ...besides })) await enqueueNext(sql, run);
+}
+
+/** Makes a locked run rest, and enqueues a turn for the end of the rest. */
+async function rest(sql: Transaction, run: Taken, pause: { seconds: number; failed?: boolean }): Promise<void> {
+  await restRun(sql, run.customer_id, run, pause);
+  await enqueueNext(sql, run, pause.seconds);
+}
+
+/** Turns after which a run is not young any more: the next ones come after those of young runs. */
+const youngTurns = 5;
+
+const enqueueNext = (
+  sql: Transaction,
+  { queue, customer_id: customerId, attempt }: Taken,
+  seconds = 0,
+): Promise<void> => enqueueTurn(sql, queue, customerId, { seconds, isLate: attempt >= youngTurns });
+
+export interface Delivery {
+  /** One for an input that already has a result is ignored and not charged again. */
+  results: NewResult[];
+  /** From which the next batch resumes, by job type. If undefined, the stored progress does not change. */
+  progress?: object;
+  /**
+   * The job becomes COMPLETED as soon as every input has its result. False if there is more to do, which is not among
+   * the inputs.
+   */
+  mayComplete: boolean;
+  /** If the job is not completed, no turn takes it for so long. */
+  restSeconds?: number;
+}
+
+interface Settled extends JobRow {
+  isCompleted: boolean;
+}
+
+/**
+ * Ends a batch in one transaction: stores results, counts finished items, charges credits, completes the job if all is
+ * done, and ends the turn if others wait or its time is up. Updates `working` for the next batch.
+ * @param deliver returns the results for the locked job, and may write other data in the same transaction. Their cost
+ * must not exceed `reserved - charged`
+ * @throws AttemptLost, with nothing written, if the job has ended or a later turn has taken it
+ */
+export async function settle(
+  { db, log }: Pick<JobContext, 'db' | 'log'>,
+  working: WorkingJob,
+  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<Delivery>,
+): Promise<Settled> {
+  const settled = await inAttempt(db, working, (sql, held) => settleIn(sql, working, held, deliver));
+  Object.assign(working, settled);
+  const { isCompleted, succeeded, failed, skipped, charged } = settled;
+  if (isCompleted) log.info({ succeeded, failed, skipped, charged }, 'a job is completed');
+  return settled;
+}
+
+async function settleIn(
+  sql: Transaction,
+  working: WorkingJob,
+  held: Locked<JobRow>,
+  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<Delivery>,
+): Promise<Settled> {
+  const { mayComplete, restSeconds, ...delivered } = await deliver(sql, held);
+  const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
+  // The rows decide, not the number of results sent: a job must not end while an input has no result.
+  const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
+  if (restSeconds !== undefined && !isCompleted) await rest(sql, working, { seconds: restSeconds });
+  else await goOn(sql, working, isCompleted);
+  if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
+  else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
+  return { ...job, isCompleted };
+}
+
+/** Returns the position in a job's inputs up to which every one has a result. Later ones may have results too. */
+export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
+
+const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
+  (await findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: 1 })).length > 0;
+
+/**
+ * Sets the final status, charges credits and releases those that were not spent.
+ * @param charge for results that are stored in the same transaction
+ * @returns false, with nothing written, if the job had already ended
+ */
+export async function endJob(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  ending: Ending,
+  charge = 0,
+): Promise<boolean> {
+  const closed = await closeJob(sql, customerId, jobId, ending);
+  if (!closed) return false;
+  const { type, succeeded, failed, skipped, charged } = closed;
+  const data = { id: jobId, type, status: ending.status, succeeded, failed, skipped, charged };
+  const origin = { source: 'job' as const, changeId: jobId, ...(closed.actor && { actor: closed.actor }) };
+  addToJournal(sql, customerId, [{ type: 'job.ended', data, origin }]);
+  const { api_key_id: apiKeyId, pool, refunded } = closed;
+  if (apiKeyId !== null) await giveBackToKey(sql, customerId, jobId, { apiKeyId, pool, amount: refunded });
+  await chargeCredits(sql, customerId, jobId, { pool, amount: charge });
+  await releaseCredits(sql, customerId, jobId, { pool, amount: refunded });
+  return true;
+}
 
 /** What takes a run, and stores how its batches end. */
 export type RunContext = Pick<JobContext, 'db' | 'log' | 'stopping' | 'message'>;
@@ -174,3 +361,45 @@ async function storeFailure(sql: Transaction, run: Taken, isPassing: boolean): P
 /** What customers see after internal errors. The cause is only in the log, because it may contain internal details. */
 const gaveUpMessage = (run: Run): string =>
   `The ${nounOf(run)} failed repeatedly because of an internal error of the service`;
+
+/** Maximum time of a turn of such work (ms), after which other customers come first. A batch that has begun is completed. */
+const turnMs = 1_000;
+
+/**
+ * Creates a handler that runs batches for one customer, each in a transaction, until the work is done or the time limit is
+ * reached. Unfinished work is enqueued again, behind that of other customers.
+ * @param doBatch returns false if no work was left
+ */
+export const runBatches =
+  (
+    queue: Exclude<TurnKind, RunQueue>,
+    doBatch: (sql: Transaction, customerId: string) => Promise<boolean>,
+  ): Handler<TurnKind> =>
+  async ({ db, stopping }, { customerId }) => {
+    const end = performance.now() + turnMs;
+    const batch = () =>
+      db.transaction(async (sql) => {
+        await mergeTurns(sql, queue, customerId);
+        return doBatch(sql, customerId);
+      });
+    while (await batch())
+      if (stopping.aborted || performance.now() >= end)
+        return db.transaction((sql) => enqueueTurn(sql, queue, customerId));
+  };
+
+/**
+ * Runs `step` in new transactions until it returns 0 or false.
+ * @returns the sum of what it returned, where true is 1
+ */
+export async function repeat(
+  { db, stopping }: JobContext,
+  step: (sql: Transaction) => Promise<number | boolean>,
+): Promise<number> {
+  let sum = 0;
+  while (!stopping.aborted) {
+    const done = Number(await db.transaction(step));
+    if (done === 0) break;
+    sum += done;
+  }
+  return sum;
+}

@@ -1,21 +1,224 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { PgBoss, type WorkHandler } from 'pg-boss';
-import { serviceRole } from '../database/connection.ts';
-import type { SharedDatabase } from '../database/db.ts';
-import { isConnectionLost } from '../database/lanes.ts';
-import { queueSchema, type JobKind } from '../database/queues.ts';
-import { withSessionSettings } from '../database/session-settings.ts';
+import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/records/custom-fields.ts';
+import { type JobContext, repeat, type Handler, runBatches, takeTurn, type RunBatches, type Payload } from './turns.ts';
+import { removeOldApprovals } from '../queries/accounts/approvals.ts';
+import { removeExpiredRecords } from '../queries/records/idempotency.ts';
+import { truncateJournal } from '../queries/records/journal.ts';
+import { purgeActivities, purgeCompanies, purgeLists } from '../queries/crm/deletions.ts';
+import { forgetOldMerges } from '../queries/records/merged-records.ts';
+import { type JobQueue, type TurnKind, isRunQueue, turnKinds, queueSchema, type JobKind } from '../database/queues.ts';
+import { countNextDuplicates, findCountingCustomers } from '../queries/crm/duplicates.ts';
+import { findCustomersWithRuns, freeRuns, purgeEndedJob } from '../queries/jobs/runs.ts';
+import type { FindCustomers } from '../queries/records/finders.ts';
+import { countNextList, findCustomersToCount } from '../queries/crm/lists.ts';
+import { enrichContacts } from './enrichment.ts';
+import { importRecords } from './import-records.ts';
+import { undoChange } from './undo.ts';
+import { unlockContacts, unlockSelectedContacts } from './unlocks.ts';
+import { verifyEmails } from './verify-emails.ts';
+import type { Sql, Transaction, SharedDatabase } from '../database/db.ts';
+import { lowestId, serviceRole, withSessionSettings } from '../database/connection.ts';
 import { isUnavailable } from '../errors.ts';
-import { allCustomers } from '../credentials/requester.ts';
-import type { TraceContext } from '../tracing/spans.ts';
-import { inSpan, traceFields } from '../tracing/tracing.ts';
+import {
+  dropOverdueRows,
+  findOverdueRows,
+  expireImport,
+  findExpiredImports,
+  purgeEndedImport,
+} from '../queries/jobs/dry-runs.ts';
+import { findUnindexedProspects } from '../queries/jobs/unlocks.ts';
+import { enqueueTurn, findWithoutTurn, type Turn } from '../queries/records/turns.ts';
+import { purgeOldDeliveries } from '../queries/accounts/webhook-endpoints.ts';
+import { isConnectionLost } from '../database/lanes.ts';
+import { allCustomers } from '../access/credentials.ts';
+import type { TraceContext } from '../process/spans.ts';
+import { inSpan, traceFields } from '../process/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
-import type { Turn } from '../queries/records/turns.ts';
-import type { Handler, JobContext, Payload } from './handler.ts';
-import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
-import { sweepJobs } from './sweep-jobs.ts';
-import { turnQueues } from './turn-queues.ts';
-import { sendWebhooks, type WebhookSending } from './webhooks/send-webhooks.ts';
+import { sendWebhooks, type WebhookSending } from './send-webhooks.ts';
+
+/** Records that one transaction writes and locks. */
+const indexedAtOnce = 100;
+const customersAtOnce = 1_000;
+const firstId = '00000000-0000-0000-0000-000000000000';
+
+/**
+ * Computes folded texts and terms of records that an older version of this program wrote without them.
+ * @param maxMs time limit (ms); the next call resumes with the remaining records
+ * @returns the number of batches written
+ */
+export async function indexRecords(
+  { db, stopping }: Pick<JobContext, 'db' | 'stopping'>,
+  maxMs: number,
+  sources = indexedSources,
+): Promise<number> {
+  const end = performance.now() + maxMs;
+  const isOver = (): boolean => stopping.aborted || performance.now() > end;
+  let batches = 0;
+  for (const source of sources) {
+    for (let customer = firstId; ;) {
+      const customers = await db.search((sql) =>
+        findCustomersWithoutTerms(sql, source, { after: customer, limit: customersAtOnce }),
+      );
+      for (customer of customers) {
+        for (let after: string | undefined = firstId; after !== undefined; batches += 1) {
+          if (isOver()) return batches;
+          const position: string = after;
+          after = await db.transaction((sql) =>
+            addTerms(sql, customer, source, { after: position, size: indexedAtOnce }),
+          );
+        }
+      }
+      if (customers.length < customersAtOnce) break;
+    }
+  }
+  return batches;
+}
+
+/**
+ * Deletes expired records, old approvals, the memory of old merges, and companies and lists that were deleted long ago, in small batches
+ * that keep transactions short. Truncates what is too old of the journal.
+ */
+export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async (context) => {
+  const removed = await repeat(context, removeExpiredRecords);
+  const forgotten = await repeat(context, forgetOldMerges);
+  await repeat(context, removeOldApprovals);
+  const days = context.config.HISTORY_DAYS;
+  const emptied = await truncateJournal(context.db, days);
+  const purged =
+    (await repeat(context, (sql) => purgeActivities(sql, days))) +
+    (await repeat(context, (sql) => purgeCompanies(sql, days))) +
+    (await repeat(context, (sql) => purgeLists(sql, days)));
+  context.log.info(
+    { removed, forgotten, emptied, purged },
+    'expired idempotency records, old merges, old changes and deleted records removed',
+  );
+};
+
+/** How one batch of each type of job is done. */
+export const jobBatches: RunBatches<JobQueue> = {
+  unlock_contacts: unlockContacts,
+  unlock_selected_contacts: unlockSelectedContacts,
+  verify_email: verifyEmails,
+  verify_list: verifyEmails,
+  enrich_contacts: enrichContacts,
+  undo: undoChange,
+};
+
+interface TurnQueue<K extends TurnKind> {
+  handle: Handler<K>;
+  atOnce: number;
+  findCustomers: FindCustomers;
+}
+
+/** How each queue of turns is handled, and how lost messages are found again. */
+export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
+  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: findCustomersWithRuns('unlock') },
+  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: findCustomersWithRuns('verify') },
+  import: { handle: importRecords(), atOnce: 2, findCustomers: findCustomersWithRuns('import') },
+  'count-lists': { handle: runBatches('count-lists', countNextList), atOnce: 1, findCustomers: findCustomersToCount },
+  'count-duplicates': {
+    handle: runBatches('count-duplicates', countNextDuplicates),
+    atOnce: 1,
+    findCustomers: findCountingCustomers,
+  },
+};
+
+/**
+ * Runs once a minute. Enqueues waiting work that has no message, e.g. after a database was restored. Cancels expired imports, deletes
+ * data of jobs that ended long ago, and updates incomplete search indexes.
+ */
+export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
+  const woken: Partial<Record<TurnKind, number>> = {};
+  for (const queue of turnKinds) woken[queue] = await enqueueWaitingTurns(context, queue);
+  const expired = await forEachImport(context, findExpiredImports, expireImport);
+  await forEachImport(context, findOverdueRows, dropOverdueRows);
+  let purged = 0;
+  for (const purge of [purgeEndedJob, purgeEndedImport, purgeOldDeliveries]) purged += await repeat(context, purge);
+  const indexed = await indexUnlocks(context);
+  const termBatches = await indexRecords(context, maxIndexingMs);
+  context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');
+};
+
+/** How long one run adds missing terms (ms). */
+const maxIndexingMs = 30_000;
+
+const sweepSize = 1_000;
+
+/**
+ * Enqueues a message for each customer with work but no message in the queue, neither a waiting nor a taken one.
+ * @returns how many
+ */
+async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind): Promise<number> {
+  let woken = 0;
+  for (let after = lowestId; !stopping.aborted;) {
+    const batch = await db.search((sql) => turnQueues[queue].findCustomers(sql, { after, limit: sweepSize }));
+    if (batch.length === 0) break;
+    woken += await db.transaction(async (sql) => {
+      const lost = await findWithoutTurn(sql, queue, batch);
+      for (const customerId of lost) {
+        if (isRunQueue(queue)) await freeRuns(sql, customerId, queue);
+        await enqueueTurn(sql, queue, customerId);
+      }
+      return lost.length;
+    });
+    after = batch.at(-1)!;
+  }
+  return woken;
+}
+
+/**
+ * Calls `act` for each of the found imports as long as it returns true, each time in a transaction.
+ * @returns how often it returned true
+ */
+async function forEachImport(
+  { db, stopping }: JobContext,
+  find: (sql: Sql, limit: number) => Promise<{ customer_id: string; id: string }[]>,
+  act: (sql: Transaction, customerId: string, id: string) => Promise<boolean>,
+): Promise<number> {
+  let acted = 0;
+  while (!stopping.aborted) {
+    const found = await db.search((sql) => find(sql, sweepSize));
+    for (const { customer_id: customerId, id } of found)
+      while (!stopping.aborted && (await db.transaction((sql) => act(sql, customerId, id)))) acted += 1;
+    if (found.length < sweepSize) break;
+  }
+  return acted;
+}
+
+/** Prospects whose unlocks one request indexes. If it fails, the next run tries all of them again. */
+const unlocksAtOnce = 500;
+
+/** Total time of failed requests after which a run sends no more (ms). */
+const maxStuckMs = 30_000;
+
+/**
+ * Indexes unlocks. Skips prospects for which that fails; the next run retries them.
+ * @returns the number of prospects updated
+ */
+async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
+  const stuck: string[] = [];
+  let [indexed, stuckMs] = [0, 0];
+  let first: string | undefined;
+  // The PostgreSQL catalog reads the unlocks from the database, so it needs no indexing.
+  while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < maxStuckMs) {
+    const prospects = await db.search((sql) => findUnindexedProspects(sql, unlocksAtOnce, stuck));
+    // The same prospect is first again although `syncUnlocks` succeeded: there is no index to write to.
+    if (prospects.length === 0 || prospects[0] === first) break;
+    [first] = prospects;
+    const begun = performance.now();
+    try {
+      await catalog.syncUnlocks(prospects);
+      indexed += prospects.length;
+    } catch (err) {
+      if (!isUnavailable(err)) throw err;
+      log.warn({ err, prospects: prospects.length }, 'some unlocks could not be written to the catalog');
+      stuck.push(...prospects);
+      stuckMs += performance.now() - begun;
+    }
+  }
+  return indexed;
+}
 
 /** How a message is handled, and how many at the same time in this process. */
 type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };

@@ -3,10 +3,10 @@ import type { Transaction } from '../database/db.ts';
 import { conflict, DomainError, unavailable } from '../errors.ts';
 import { publicUrl } from '../process/config.ts';
 import { createApproval, decide, requirePending } from '../queries/accounts/approvals.ts';
-import type { ApproveOver, Size } from '../schemas/base/approvals.ts';
+import type { ApproveOver, Size } from '../schemas/accounts.ts';
 import type { Estimate } from '../schemas/jobs.ts';
-import { actorOf } from './credentials/auth.ts';
-import { callApproved } from './inside-calls.ts';
+import { actorOf } from './auth.ts';
+import { callApproved } from './requester.ts';
 
 /** What a call would cost and write; what is missing is nothing. */
 export type SizeNow = Promise<Partial<Size>> | Partial<Size>;

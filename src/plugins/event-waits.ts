@@ -1,8 +1,7 @@
 import fp from 'fastify-plugin';
-import { serviceItself } from '../credentials/requester.ts';
+import { serviceItself } from '../access/credentials.ts';
 import { DomainError } from '../errors.ts';
-import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
-import { findNews } from '../queries/events/news.ts';
+import { openCursors, type FeedCursors, findNews } from '../queries/records/feed.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -19,7 +18,7 @@ interface Wait {
 }
 
 /** Maximum number of waiting requests of a customer, per process. */
-const mostWaits = 20;
+const maxWaits = 20;
 const pollMs = 700;
 
 type Poll = (waiting: ReadonlyMap<string, number>) => Promise<Iterable<string>>;
@@ -41,8 +40,8 @@ class EventWaits {
    */
   async wait(customerId: string, position: number, ms: number, signal: AbortSignal): Promise<void> {
     const waits = this.#waits.get(customerId) ?? new Set();
-    if (waits.size >= mostWaits)
-      throw new DomainError('rate_limited', `Not more than ${mostWaits} calls can wait for events`, { retryAfter: 1 });
+    if (waits.size >= maxWaits)
+      throw new DomainError('rate_limited', `Not more than ${maxWaits} calls can wait for events`, { retryAfter: 1 });
     if (this.#isClosed || signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const wait = { position, wake: resolve };

@@ -5,12 +5,8 @@ import type { Queryable, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { decide, storeApprovedAnswer } from '../queries/accounts/approvals.ts';
 import { letWait, type SizeNow } from './approvals.ts';
-import {
-  findIdempotencyRecord,
-  storeAnswer,
-  lockIdempotencyKey,
-  type StoredAnswer,
-} from '../queries/records/idempotency.ts';
+import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey } from '../queries/records/idempotency.ts';
+import type { StoredAnswer } from '../queries/records/idempotency.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {

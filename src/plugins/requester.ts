@@ -1,12 +1,101 @@
-import { randomUUID } from 'node:crypto';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { CatalogReads } from '../catalog/catalog.ts';
-import type { Database } from '../database/db.ts';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { FastifyRequest, InjectOptions, FastifyReply } from 'fastify';
+import { randomUUID } from 'node:crypto';
+import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
+import type { Config } from '../process/config.ts';
+import type { Database, SharedDatabase } from '../database/db.ts';
+import type { ApprovedCall } from '../schemas/accounts.ts';
 import { DomainError, unavailable } from '../errors.ts';
-import { FairSlots } from '../limits/gate.ts';
-import { CallerHungUp, serviceItself, type Requester } from '../credentials/requester.ts';
-import { exemptFromTimeout } from './answers/client-error.ts';
+import { FairSlots } from '../access/gate.ts';
+import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
+import { exemptFromTimeout } from './error-handler.ts';
+import type { Sender } from '../accounts/webhook-sender.ts';
+
+/**
+ * The configuration, the database and the prospect catalog, which all routes use. The command that starts the app opens
+ * them and closes them.
+ */
+export interface Services {
+  config: Config;
+  db: SharedDatabase;
+  catalog: Catalog;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    config: Config;
+    /**
+     * The database without its query methods. Routes must run queries with `request.db`, which applies the limits of
+     * the customer and the timeout of the request.
+     */
+    db: Omit<SharedDatabase, keyof Database>;
+    /**
+     * The prospect catalog without its read methods. Routes must read with `request.catalog`, which applies the limits
+     * of the customer and the timeout of the request.
+     */
+    catalog: Omit<Catalog, keyof CatalogReads>;
+  }
+}
+
+export const services = fp(
+  async (app, services: Services) => {
+    app.decorate('config', services.config);
+    app.decorate('db', services.db);
+    app.decorate('catalog', services.catalog);
+  },
+  { name: 'services' },
+);
+
+const inside = new AsyncLocalStorage<{ approved?: ApprovedCall }>();
+
+export interface InsideAnswer {
+  status: number;
+  headers: OutgoingHttpHeaders;
+  body: unknown;
+}
+
+/**
+ * Sends a request to a route of this service, inside the process, for `request` and with its API key. All that holds for
+ * a request from outside holds for it, but it does not count toward the rate limit `default`, because `request` has.
+ */
+export function callInside(request: FastifyRequest, { headers, ...options }: InjectOptions): Promise<InsideAnswer> {
+  const [, key = ''] = /^\S+ +(\S+)$/.exec(request.headers.authorization ?? '') ?? [];
+  return send(request, { ...options, headers: { ...headers, authorization: `X-API-Key ${key}` } }, {});
+}
+
+/** The same for a call that the admin who sends `request` has approved, with the key that sent it first. */
+export const callApproved = (request: FastifyRequest, approved: ApprovedCall): Promise<InsideAnswer> =>
+  send(
+    request,
+    { method: 'POST', url: approved.url, payload: approved.body, headers: { 'content-type': 'application/json' } },
+    { approved },
+  );
+
+async function send(
+  { server, headers, address, requester }: FastifyRequest,
+  { headers: more, ...options }: InjectOptions,
+  as: { approved?: ApprovedCall },
+): Promise<InsideAnswer> {
+  // `inject` sends the request when it is awaited, so it is awaited inside.
+  const answer = await inside.run(as, async () => {
+    const sent = await server.inject({
+      ...options,
+      remoteAddress: address,
+      signal: requester.signal!,
+      headers: { ...more, host: headers.host },
+    });
+    return sent;
+  });
+  return { status: answer.statusCode, headers: answer.headers, body: JSON.parse(answer.body || 'null') };
+}
+
+/** True for a request that the service itself sends for one that it has received. */
+export const isInside = (): boolean => inside.getStore() !== undefined;
+
+/** The approved call that this request is. */
+export const approvedCall = (): ApprovedCall | undefined => inside.getStore()?.approved;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -47,7 +136,7 @@ declare module 'fastify' {
  * uploads or downloads a file. The time starts when the request headers arrive. On a timeout, the running SQL statement
  * is cancelled and the response is 503.
  */
-export default fp(
+export const requester = fp(
   async (app) => {
     const { REQUEST_TIMEOUT_MS, DATABASE_QUEUE_MS } = app.config;
     const inFlight = new FairSlots(Infinity);
@@ -140,3 +229,22 @@ function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   };
   reply.log = Object.create(log, { error: { value: error } }) as typeof log;
 }
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Sends the test events that users ask for. All other events are sent by workers, not by this process. */
+    webhookSender: Sender;
+  }
+}
+
+export const webhookSender = fp(
+  async (app) => {
+    let opened: Promise<Sender> | undefined;
+    // Loaded at the first test event, because its HTTP client needs much memory.
+    const open = async () => (await import('../accounts/webhook-sender.ts')).openSender(app.config);
+    const close = async () => (await opened)?.close();
+    app.decorate('webhookSender', { send: async (...given) => (await (opened ??= open())).send(...given), close });
+    app.addHook('onClose', close);
+  },
+  { name: 'webhook-sender', dependencies: ['services'] },
+);

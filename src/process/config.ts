@@ -1,9 +1,8 @@
 import { isIP } from 'node:net';
 import { Type, type Static, type TLiteral, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
-import { parseRanges, rangeSyntax } from '../network/ip-addresses.ts';
-import { readSecretFiles, withPassword } from './secret-files.ts';
-import { isHeader, isRatio, isResourceAttribute } from './tracing-settings.ts';
+import { parseRanges, rangeSyntax } from './ip-addresses.ts';
+import { readSecretFiles, withPassword, isHeader, isRatio, isResourceAttribute } from './settings.ts';
 
 const integer = (description: string, value: number, minimum: number, maximum: number) =>
   Type.Integer({ minimum, maximum, default: value, description });

@@ -7,11 +7,10 @@ import {
   findActivities,
   listActivities,
   updateActivity,
-} from '../queries/activities/activities.ts';
+} from '../queries/crm/activities.ts';
 import { Activity, ActivityCount, ActivityCreate, ActivityPatch, ActivityQuery } from '../schemas/activities.ts';
 import { ActivityExport } from '../schemas/files.ts';
-import { addRecordLists } from '../plugins/record-list-routes.ts';
-import { recordRoutes } from '../plugins/record-routes.ts';
+import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['activities'];
 

@@ -3,9 +3,9 @@ import type { FastifyRequest } from 'fastify';
 import packageJson from '../../package.json' with { type: 'json' };
 import { sender } from '../agents/calls.ts';
 import { forbidden, validationFailed } from '../errors.ts';
-import { callInside } from '../plugins/inside-calls.ts';
+import { callInside } from '../plugins/requester.ts';
 import { publicUrl } from '../process/config.ts';
-import { scopes } from '../schemas/base/scopes.ts';
+import { scopes } from '../schemas/scopes.ts';
 
 /**
  * The Model Context Protocol, by which assistants use the service as tools: Streamable HTTP without sessions. A tool

@@ -2,7 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
-import { approvalScopes } from '../schemas/base/scopes.ts';
+import { approvalScopes } from '../schemas/scopes.ts';
 import {
   Approval,
   ApprovalDecision,
@@ -10,12 +10,6 @@ import {
   approvalHours,
   DecidedApproval,
   ListedApproval,
-} from '../schemas/base/approvals.ts';
-import { batchLookups } from '../database/batch-lookups.ts';
-import { notFound } from '../errors.ts';
-import { actorOf } from '../plugins/credentials/auth.ts';
-import { findKeyVersions, listApiKeys, type KeyVersion } from '../queries/accounts/api-keys.ts';
-import {
   ApiKey,
   ChangedKey,
   IssuedKey,
@@ -23,8 +17,12 @@ import {
   keyLimits,
   KeyRequest,
   SpendCapsChange,
-} from '../schemas/api-keys.ts';
-import { Done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
+} from '../schemas/accounts.ts';
+import { batchLookups } from '../database/db.ts';
+import { notFound } from '../errors.ts';
+import { actorOf } from '../plugins/auth.ts';
+import { findKeyVersions, listApiKeys, type KeyVersion } from '../queries/accounts/api-keys.ts';
+import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];

@@ -1,15 +1,18 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Transaction } from '../database/db.ts';
-import { answerOf, batchOf, sendRecords } from '../plugins/bodies/batches.ts';
-import { readActivityBatch, writeActivityBatch } from '../queries/activities/activities.ts';
-import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
-import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
-import { readOpportunityBatch, writeOpportunityBatch } from '../queries/sales/opportunities.ts';
-import { readProductBatch, writeProductBatch } from '../queries/sales/products.ts';
+import { answerOf, batchOf, sendRecords } from '../plugins/bodies.ts';
+import { readActivityBatch, writeActivityBatch } from '../queries/crm/activities.ts';
+import {
+  readCompanyBatch,
+  writeCompanyBatch,
+  readContactBatch,
+  writeContactBatch,
+} from '../queries/crm/record-batches.ts';
+import { readOpportunityBatch, writeOpportunityBatch } from '../queries/crm/opportunities.ts';
+import { readProductBatch, writeProductBatch } from '../queries/crm/products.ts';
 import type { Batch, ReadOutcome, WriteBatch } from '../queries/records/batches.ts';
-import { bulkWriters } from '../queries/records/bulk-lock.ts';
-import { snapshot } from '../queries/records/batch-matches.ts';
-import { withLastWrites } from '../queries/records/last-writes.ts';
+import { bulkWriters, withLastWrites } from '../queries/records/last-writes.ts';
+import { snapshot } from '../queries/records/batch-rows.ts';
 import {
   BatchConflict,
   activityBatches,
@@ -24,8 +27,8 @@ import {
   productBatches,
   type BatchKind,
 } from '../schemas/batches.ts';
-import type { Access } from '../schemas/base/scopes.ts';
-import { ErrorBody } from '../schemas/base/wire.ts';
+import type { Access } from '../schemas/scopes.ts';
+import { ErrorBody } from '../schemas/wire.ts';
 
 interface Resource {
   kind: BatchKind;

@@ -1,15 +1,22 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Caller } from '../credentials/caller.ts';
+import type { Caller } from '../access/credentials.ts';
 import { forbidden, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
-import { countUndo, startUndo, undoerOf } from '../jobs/undo/start-undo.ts';
+import { countUndo, startUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges } from '../queries/history/history.ts';
-import { undoScopes } from '../schemas/base/scopes.ts';
-import { Change, ChangeQuery, ChangeSummary } from '../schemas/events/changes.ts';
-import { eventNouns, eventReaders, type EventNoun } from '../schemas/events/types.ts';
-import { UndoEstimate, UndoRequest } from '../schemas/events/undo.ts';
+import { undoScopes } from '../schemas/scopes.ts';
+import {
+  Change,
+  ChangeQuery,
+  ChangeSummary,
+  eventNouns,
+  eventReaders,
+  type EventNoun,
+  UndoEstimate,
+  UndoRequest,
+} from '../schemas/events.ts';
 import { JobStarted } from '../schemas/jobs.ts';
-import { ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import { ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const scopeOf = (noun: EventNoun) => eventReaders[`${noun}.created`][0];
 const access = { anyScope: eventNouns.map(scopeOf) };

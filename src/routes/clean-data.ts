@@ -5,16 +5,18 @@ import {
   CompanyDuplicates,
   ContactDuplicates,
   DuplicateGroup,
-  type DuplicateKey,
-} from '../schemas/clean-data/duplicates.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
-import type { PageOrCursor } from '../queries/records/paging.ts';
+  CompanyMerge,
+  ContactMerge,
+  Merged,
+  maxMovedRecords,
+} from '../schemas/clean-data.ts';
+import type { DuplicateKey, Merge } from '../schemas/clean-data.ts';
+import { rowsOf } from '../plugins/record-routes.ts';
+import type { PageOrCursor } from '../queries/records/finders.ts';
 import type { Transaction } from '../database/db.ts';
-import { mergeCompanies } from '../queries/crm/merges/company-merges.ts';
-import { mergeContacts } from '../queries/crm/merges/contact-merges.ts';
-import type { Access } from '../schemas/base/scopes.ts';
-import { ErrorBody } from '../schemas/base/wire.ts';
-import { CompanyMerge, ContactMerge, Merged, maxMovedRecords, type Merge } from '../schemas/clean-data/merges.ts';
+import { mergeCompanies, mergeContacts } from '../queries/crm/record-merges.ts';
+import type { Access } from '../schemas/scopes.ts';
+import { ErrorBody } from '../schemas/wire.ts';
 
 const text =
   'Returns the values that several records share, the most frequent first, with the ids of these records. Empty values ' +

@@ -10,9 +10,8 @@ import {
 import { deleteCompany } from '../queries/crm/deletions.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import { CompanyExport } from '../schemas/files.ts';
-import { Nullable } from '../schemas/base/wire.ts';
-import { addRecordLists } from '../plugins/record-list-routes.ts';
-import { recordRoutes } from '../plugins/record-routes.ts';
+import { Nullable } from '../schemas/wire.ts';
+import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['companies'];
 

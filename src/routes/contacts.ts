@@ -17,8 +17,7 @@ import {
   ContactQuery,
 } from '../schemas/contacts.ts';
 import { ContactExport } from '../schemas/files.ts';
-import { addRecordLists } from '../plugins/record-list-routes.ts';
-import { recordRoutes } from '../plugins/record-routes.ts';
+import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['contacts'];
 

@@ -1,11 +1,10 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { rowsOf } from '../plugins/record-list-routes.ts';
+import { rowsOf } from '../plugins/record-routes.ts';
 import { findCredits, listEntries } from '../queries/jobs/credits.ts';
 import { findCustomerSummary } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
-import { Credits, LedgerEntry, LedgerQuery } from '../schemas/credits.ts';
-import { CustomerSummary } from '../schemas/customers.ts';
-import { User } from '../schemas/users.ts';
+import { Credits, LedgerEntry, LedgerQuery } from '../schemas/jobs.ts';
+import { CustomerSummary, User } from '../schemas/accounts.ts';
 
 const config = { access: { scope: 'customer:read' } } as const;
 const tags = ['customer'];

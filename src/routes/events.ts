@@ -3,24 +3,16 @@ import type { FastifyRequest } from 'fastify';
 import type { Database } from '../database/db.ts';
 import { forbidden, validationFailed } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
-import { isInstant } from '../schemas/base/formats.ts';
-import type { FeedCursors } from '../queries/events/cursors.ts';
-import {
-  findEnd,
-  findPlaceAt,
-  oldest,
-  readEvents,
-  type FeedEvent,
-  type FeedPage,
-  type Place,
-} from '../queries/events/feed.ts';
-import { findVisibleImports, visibleImports } from '../queries/imports/imports.ts';
-import { findJobViews } from '../queries/jobs/job-views.ts';
-import { findRecords } from '../queries/history/record-finders.ts';
-import { scopes, type Scope } from '../schemas/base/scopes.ts';
-import { ErrorBody } from '../schemas/base/wire.ts';
-import { eventNouns, eventReaders, readableEvents, type EventNoun, type EventType } from '../schemas/events/types.ts';
-import { Event, EventQuery } from '../schemas/events/feed.ts';
+import { isInstant } from '../schemas/formats.ts';
+import { findEnd, findPlaceAt, oldest, readEvents } from '../queries/records/feed.ts';
+import type { FeedCursors, FeedEvent, FeedPage, Place } from '../queries/records/feed.ts';
+import { findVisibleImports, visibleImports } from '../queries/jobs/imports.ts';
+import { findJobViews } from '../queries/jobs/jobs.ts';
+import { findRecords } from '../queries/history/history.ts';
+import { scopes, type Scope } from '../schemas/scopes.ts';
+import { ErrorBody } from '../schemas/wire.ts';
+import { eventNouns, eventReaders, readableEvents, Event, EventQuery } from '../schemas/events.ts';
+import type { EventNoun, EventType } from '../schemas/events.ts';
 import { visibleJobs } from '../schemas/jobs.ts';
 
 const readers = new Set(Object.values(eventReaders).flat());

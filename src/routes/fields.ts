@@ -1,19 +1,11 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { actorOf } from '../plugins/credentials/auth.ts';
-import { declareField, removeDeclaration } from '../queries/accounts/declared-fields.ts';
+import { actorOf } from '../plugins/auth.ts';
+import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields } from '../queries/records/custom-fields.ts';
-import { Declaration, KeyParams, maxDeclared, type DeclaredObject } from '../schemas/base/declared-fields.ts';
-import type { Access } from '../schemas/base/scopes.ts';
-import { Done, ErrorBody } from '../schemas/base/wire.ts';
-import {
-  builtInFields,
-  customField,
-  declarable,
-  Field,
-  FieldDone,
-  objects,
-  type ObjectName,
-} from '../schemas/fields.ts';
+import { Declaration, KeyParams, maxDeclared, type DeclaredObject, Done, ErrorBody } from '../schemas/wire.ts';
+import type { Access } from '../schemas/scopes.ts';
+import { builtInFields, customField, declarable, Field, FieldDone, objects } from '../schemas/fields.ts';
+import type { ObjectName } from '../schemas/fields.ts';
 
 const tags = ['fields'];
 

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { Enum } from '../schemas/base/wire.ts';
+import { Enum } from '../schemas/wire.ts';
 
 const Readiness = Type.Object(
   {

@@ -1,18 +1,23 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Database, Transaction } from '../database/db.ts';
-import type { Caller } from '../credentials/caller.ts';
+import type { Caller } from '../access/credentials.ts';
 import { forbidden } from '../errors.ts';
-import { firstLacking } from '../schemas/base/scopes.ts';
-import { openErrorsFile } from '../jobs/imports/errors-file.ts';
-import { readFailures } from '../jobs/imports/failures.ts';
-import { previewImport } from '../jobs/imports/preview-import.ts';
-import { receiveFile } from '../jobs/imports/receive-file.ts';
-import { beginImport, cancelImport, changeImport, sizeOfImport, startUploaded } from '../jobs/imports/start-import.ts';
-import { fileOf, takeFiles } from '../plugins/bodies/file-body.ts';
-import { sendFile } from '../plugins/answers/send-file.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
-import { pageById } from '../queries/records/paging.ts';
-import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/imports/imports.ts';
+import { firstLacking } from '../schemas/scopes.ts';
+import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
+import { previewImport } from '../jobs/preview-import.ts';
+import {
+  receiveFile,
+  beginImport,
+  cancelImport,
+  changeImport,
+  sizeOfImport,
+  startUploaded,
+} from '../jobs/start-import.ts';
+import { fileOf, takeFiles } from '../plugins/bodies.ts';
+import { sendFile } from '../plugins/responses.ts';
+import { rowsOf } from '../plugins/record-routes.ts';
+import { pageById } from '../queries/records/finders.ts';
+import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/jobs/imports.ts';
 import {
   anyImportScope,
   ErrorsFile,
@@ -28,7 +33,7 @@ import {
   ImportStart,
   maxFileBytes,
 } from '../schemas/imports.ts';
-import { done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import { done, ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const tags = ['imports'];
 const access = { anyScope: anyImportScope };

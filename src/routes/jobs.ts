@@ -1,8 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { unlessDry } from '../plugins/approvals.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
-import { spenderOf, type Caller } from '../credentials/caller.ts';
-import { cancelJob } from '../jobs/cancel-job.ts';
+import { rowsOf } from '../plugins/record-routes.ts';
+import { spenderOf, type Caller } from '../access/credentials.ts';
+import { cancelJob } from '../jobs/start-job.ts';
 import {
   estimateSelectedUnlock,
   estimateUnlock,
@@ -11,13 +11,13 @@ import {
   searchOf,
   startSelectedUnlock,
   startUnlock,
-} from '../jobs/unlocks/start-unlock.ts';
-import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enrichment/start-enrichment.ts';
-import { estimateEmailVerification, startEmailVerification } from '../jobs/verification/start-verification.ts';
-import { pageById } from '../queries/records/paging.ts';
-import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
-import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data/enrichment.ts';
-import { eventReaders } from '../schemas/events/types.ts';
+} from '../jobs/unlocks.ts';
+import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enrichment.ts';
+import { estimateEmailVerification, startEmailVerification } from '../jobs/start-verification.ts';
+import { pageById } from '../queries/records/finders.ts';
+import { requireJobView, listItems, listJobs } from '../queries/jobs/jobs.ts';
+import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data.ts';
+import { eventReaders } from '../schemas/events.ts';
 import {
   Estimate,
   Job,
@@ -33,7 +33,7 @@ import {
   type VisibleJobs,
 } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
+import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 
 const tags = ['jobs'];
 const starting = { limit: 'jobs', idempotent: true, mayNeedApproval: true } as const;

@@ -1,11 +1,11 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { spenderOf } from '../credentials/caller.ts';
+import { spenderOf } from '../access/credentials.ts';
 import type { Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../text/etag.ts';
-import { estimateListVerification, startListVerification } from '../jobs/verification/start-verification.ts';
+import { etagOf } from '../text/ids.ts';
+import { estimateListVerification, startListVerification } from '../jobs/start-verification.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
-import { addMembers, removeMembers } from '../queries/memberships/list-members.ts';
+import { addMembers, removeMembers } from '../queries/crm/list-members.ts';
 import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';
 import {
   List,
@@ -19,10 +19,9 @@ import {
   MembersByHand,
   MembersRemoved,
 } from '../schemas/lists.ts';
-import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { unlessDry } from '../plugins/approvals.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
-import { recordRoutes } from '../plugins/record-routes.ts';
+import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['lists'];
 

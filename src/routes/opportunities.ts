@@ -1,8 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { unlessAborted } from '../credentials/requester.ts';
-import { recordReader } from '../database/batch-lookups.ts';
+import { unlessAborted } from '../access/credentials.ts';
+import { recordReader } from '../database/db.ts';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../text/etag.ts';
+import { etagOf } from '../text/ids.ts';
 import {
   updateOpportunity,
   createOpportunity,
@@ -10,15 +10,21 @@ import {
   exportOpportunities,
   findOpportunities,
   listOpportunities,
-} from '../queries/sales/opportunities.ts';
-import { findPipelines, listPipelines } from '../queries/sales/pipelines.ts';
-import { listStages } from '../queries/sales/stages.ts';
-import { ErrorBody, IdParams } from '../schemas/base/wire.ts';
-import { Pipeline, PipelineListItem, StageListItem, StageQuery } from '../schemas/pipelines.ts';
-import { Opportunity, OpportunityCreate, OpportunityPatch, OpportunityQuery } from '../schemas/opportunities.ts';
-import { addExport, rowsOf } from '../plugins/record-list-routes.ts';
+} from '../queries/crm/opportunities.ts';
+import { findPipelines, listPipelines, listStages } from '../queries/crm/pipelines.ts';
+import { ErrorBody, IdParams } from '../schemas/wire.ts';
+import {
+  Pipeline,
+  PipelineListItem,
+  StageListItem,
+  StageQuery,
+  Opportunity,
+  OpportunityCreate,
+  OpportunityPatch,
+  OpportunityQuery,
+} from '../schemas/opportunities.ts';
+import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { OpportunityExport } from '../schemas/files.ts';
-import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['opportunities'];
 

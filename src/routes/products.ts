@@ -6,11 +6,10 @@ import {
   exportProducts,
   findProducts,
   listProducts,
-} from '../queries/sales/products.ts';
+} from '../queries/crm/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch, ProductQuery } from '../schemas/products.ts';
-import { addExport, rowsOf } from '../plugins/record-list-routes.ts';
+import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { ProductExport } from '../schemas/files.ts';
-import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['products'];
 

@@ -1,10 +1,10 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { rowsOf } from '../plugins/record-list-routes.ts';
 import type { FastifyRequest } from 'fastify';
-import { matchProspects } from '../catalog/matching/match-prospects.ts';
+import { rowsOf } from '../plugins/record-routes.ts';
+import { matchProspects } from '../catalog/matching.ts';
 import { countProspects, listProspects } from '../catalog/prospects.ts';
-import { listRemovals } from '../queries/catalog/removals.ts';
-import { ProspectMatch, ProspectMatches } from '../schemas/clean-data/matching.ts';
+import { listRemovals } from '../queries/jobs/privacy.ts';
+import { ProspectMatch, ProspectMatches } from '../schemas/clean-data.ts';
 import {
   Prospect,
   ProspectCount,

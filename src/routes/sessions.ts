@@ -1,11 +1,11 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
-import { logIn, replacePassword } from '../accounts/sessions.ts';
-import { LoginAttempts } from '../limits/login-attempts.ts';
-import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
-import { deleteSession } from '../queries/accounts/sessions.ts';
-import { Login, PasswordChange, Session } from '../schemas/users.ts';
-import { ErrorBody, Refusal } from '../schemas/base/wire.ts';
+import { logIn, replacePassword } from '../accounts/users.ts';
+import { LoginAttempts } from '../access/rate-limits.ts';
+import { actorOf, sessionOf } from '../plugins/auth.ts';
+import { deleteSession } from '../queries/accounts/users.ts';
+import { Login, PasswordChange, Session } from '../schemas/accounts.ts';
+import { ErrorBody, Refusal } from '../schemas/wire.ts';
 
 const config = { access: { session: 'member' } } as const;
 const tags = ['sessions'];

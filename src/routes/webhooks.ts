@@ -8,16 +8,14 @@ import {
   showEndpoints,
   testEndpoint,
   updateEndpoint,
-  type Issued,
-  type Management,
 } from '../accounts/webhooks.ts';
-import { actorOf } from '../plugins/credentials/auth.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
-import { pageById } from '../queries/records/paging.ts';
-import { listDeliveries } from '../queries/webhooks/deliveries.ts';
-import { deleteEndpoint, requireEndpoint } from '../queries/webhooks/endpoints.ts';
-import type { Access } from '../schemas/base/scopes.ts';
-import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import type { Issued, Management } from '../accounts/webhooks.ts';
+import { actorOf } from '../plugins/auth.ts';
+import { rowsOf } from '../plugins/record-routes.ts';
+import { pageById } from '../queries/records/finders.ts';
+import { listDeliveries, deleteEndpoint, requireEndpoint } from '../queries/accounts/webhook-endpoints.ts';
+import type { Access } from '../schemas/scopes.ts';
+import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
 import {
   ChangedEndpoint,
   DeliveriesQuery,
@@ -29,8 +27,8 @@ import {
   maxEndpoints,
   ReplayRequest,
   TestResult,
-} from '../schemas/events/webhooks.ts';
-import { whollyReadableEvents } from '../schemas/events/types.ts';
+} from '../schemas/webhooks.ts';
+import { whollyReadableEvents } from '../schemas/events.ts';
 
 const tags = ['webhooks'];
 

@@ -1,8 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Actor } from './events/feed.ts';
-import type { FieldTable } from './base/field-table.ts';
-import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
+import { Actor } from './events.ts';
 import {
+  type FieldTable,
   CreatedAt,
   Enum,
   ExternalId,
@@ -13,7 +12,8 @@ import {
   Text,
   UpdatedAt,
   Uuid,
-} from './base/wire.ts';
+} from './wire.ts';
+import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
 export const activityTypes = ['note', 'task', 'call', 'meeting', 'email'] as const;
 

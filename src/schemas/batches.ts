@@ -4,7 +4,7 @@ import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch } from './contacts.ts';
 import { LinesOrPatch, OpportunityCreate, Opportunity, OpportunityPatch } from './opportunities.ts';
 import { Product, ProductCreate, ProductPatch } from './products.ts';
-import { Domain, Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts';
+import { Domain, Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './wire.ts';
 
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 

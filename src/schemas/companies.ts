@@ -1,8 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
-import type { FieldTable } from './base/field-table.ts';
-import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
-import { VerificationStatus } from './verification.ts';
 import {
+  type FieldTable,
   Country,
   CreatedAt,
   CustomFields,
@@ -20,7 +18,9 @@ import {
   UpdatedAt,
   Url,
   Uuid,
-} from './base/wire.ts';
+} from './wire.ts';
+import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
+import { VerificationStatus } from './verification.ts';
 
 const writable = {
   external_id: ExternalId(),

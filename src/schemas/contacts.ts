@@ -1,8 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
-import type { FieldTable } from './base/field-table.ts';
-import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
-import { VerificationStatus } from './verification.ts';
 import {
+  type FieldTable,
   Country,
   CreatedAt,
   CustomFields,
@@ -23,7 +21,9 @@ import {
   UpdatedAt,
   Url,
   Uuid,
-} from './base/wire.ts';
+} from './wire.ts';
+import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
+import { VerificationStatus } from './verification.ts';
 
 const PhoneNumber = Strict(
   {

@@ -1,14 +1,13 @@
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox';
 import { Activity, ActivityCreate, ActivityPatch, activityTable } from './activities.ts';
-import type { DeclaredField, DeclaredObject } from './base/declared-fields.ts';
-import { referenced, type FieldEntry, type FieldTable } from './base/field-table.ts';
-import type { Scope } from './base/scopes.ts';
-import { DoneWith, Enum } from './base/wire.ts';
+import { referenced, DoneWith, Enum } from './wire.ts';
+import type { DeclaredField, DeclaredObject, FieldEntry, FieldTable } from './wire.ts';
+import type { Scope } from './scopes.ts';
 import { Company, CompanyCreate, CompanyPatch, companyTable } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch, contactTable } from './contacts.ts';
 import { Opportunity, OpportunityCreate, OpportunityPatch, opportunityTable } from './opportunities.ts';
 import { Product, ProductCreate, ProductPatch, productTable } from './products.ts';
-import { maxDomainLength } from '../text/email-domains.ts';
+import { maxDomainLength } from '../text/domains.ts';
 import { Prospect, ProspectFilters, prospectTable } from './prospects.ts';
 
 const fieldTypes = [

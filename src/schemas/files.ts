@@ -7,7 +7,7 @@ import {
   ActivityPatch,
   activityTable,
 } from './activities.ts';
-import { namesWhere, type FieldTable } from './base/field-table.ts';
+import { namesWhere, type FieldTable, Enum, Strict } from './wire.ts';
 import {
   Company,
   CompanyCreate,
@@ -27,7 +27,6 @@ import {
 } from './opportunities.ts';
 import { Product, ProductCreate, productFilterFields, ProductFilters, ProductPatch, productTable } from './products.ts';
 import { customKey, indexed, nameOf, orderOf, type FilterFields, type GivenOrder } from './filters.ts';
-import { Enum, Strict } from './base/wire.ts';
 
 /** CSV with a header line, or NDJSON (one JSON object per line). */
 export const fileFormats = ['csv', 'ndjson'] as const;

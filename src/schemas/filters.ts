@@ -1,7 +1,6 @@
 import { Type, type TProperties, type TSchema, type TString, type TUnsafe } from '@sinclair/typebox';
-import { lengthOf } from '../text/code-points.ts';
-import { namesWhere, type FieldTable, type FieldType } from './base/field-table.ts';
-import { Enum } from './base/wire.ts';
+import { lengthOf } from '../text/fold.ts';
+import { namesWhere, type FieldTable, type FieldType, Enum } from './wire.ts';
 
 export interface FilterFields {
   /** As in the URL path. Part of each cursor. */

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, opportunityBatches, productBatches, type BatchKind } from './batches.ts';
-import { FieldChanges } from './events/changes.ts';
-import type { Scope } from './base/scopes.ts';
+import { FieldChanges } from './events.ts';
+import type { Scope } from './scopes.ts';
 import {
   CreatedAt,
   DoneWithId,
@@ -14,7 +14,7 @@ import {
   PaginateOrContinue,
   Strict,
   Uuid,
-} from './base/wire.ts';
+} from './wire.ts';
 
 export const importObjects = ['contacts', 'companies', 'products', 'opportunities'] as const;
 export type ImportObject = (typeof importObjects)[number];

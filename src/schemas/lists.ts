@@ -15,7 +15,7 @@ import {
   Text,
   UpdatedAt,
   Uuid,
-} from './base/wire.ts';
+} from './wire.ts';
 
 /** `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty. */
 export const ruleOperators = [

@@ -1,17 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
-import type { FieldTable } from './base/field-table.ts';
+import { CreatedAt, Currency, ExternalId, Name, PaginateOrContinue, Price, Text, UpdatedAt, Uuid } from './wire.ts';
+import type { FieldTable } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
-import {
-  CreatedAt,
-  Currency,
-  ExternalId,
-  Name,
-  PaginateOrContinue,
-  Price,
-  Text,
-  UpdatedAt,
-  Uuid,
-} from './base/wire.ts';
 
 const writable = {
   name: Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),

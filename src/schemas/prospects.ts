@@ -1,8 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
-import type { FieldTable } from './base/field-table.ts';
-import { filterFieldsOf, OrderBy, type GivenOrder } from './filters.ts';
-import { verificationStatuses, VerificationStatus } from './verification.ts';
 import {
+  type FieldTable,
   Cursor,
   defaultLimit,
   Enum,
@@ -17,7 +15,9 @@ import {
   Url,
   Uuid,
   PaginateOrContinue,
-} from './base/wire.ts';
+} from './wire.ts';
+import { filterFieldsOf, OrderBy, type GivenOrder } from './filters.ts';
+import { verificationStatuses, VerificationStatus } from './verification.ts';
 
 const names = ['first_name', 'last_name'] as const;
 const places = ['location_locality', 'location_region', 'location_country', 'location_postal_code'] as const;

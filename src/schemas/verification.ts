@@ -1,5 +1,5 @@
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
-import { Enum } from './base/wire.ts';
+import { Enum } from './wire.ts';
 
 export const verificationStatuses = [
   'unverified',

@@ -1,11 +1,226 @@
+import { createConnection, isIPv6, type Socket } from 'node:net';
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { VerificationChecks } from '../schemas/verification.ts';
-import type { Address } from './address.ts';
-import type { Dns } from './mail-hosts.ts';
-import { isPublic } from '../network/public-address.ts';
-import { SmtpDialog } from './smtp-dialog.ts';
-import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
+import type { Address, Dns } from './mail-hosts.ts';
+import { isPublic } from '../process/ip-addresses.ts';
+
+/** RFC 5321, 4.2. */
+interface Reply {
+  code: number;
+  /** RFC 3463, if the reply contains one. */
+  enhanced?: string;
+  /** Without the code at the start of each. */
+  lines: string[];
+}
+
+/** The server broke the protocol, or the connection failed. `reason` is machine-readable, such as `timeout`. */
+class SmtpFault extends Error {
+  readonly reason: string;
+
+  constructor(reason: string) {
+    super(`The mail server failed: ${reason}`);
+    this.reason = reason;
+  }
+}
+
+/**
+ * Limits of one reply: length of a line (characters) and number of lines. RFC 5321 allows lines of 512 characters, but
+ * some servers send longer ones.
+ */
+const replyLimits = { lineLength: 2_048, lines: 64 };
+
+/** Parses replies line by line. */
+class ReplyReader {
+  #code: number | undefined;
+  #lines: string[] = [];
+
+  /**
+   * Returns the whole reply if this was its last line.
+   * @throws SmtpFault if the line is not part of a valid reply
+   */
+  take(line: string): Reply | undefined {
+    const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
+    const code = Number(digits);
+    if (digits === undefined || (this.#code ?? code) !== code) throw new SmtpFault('garbage');
+    this.#code = code;
+    this.#lines.push(text);
+    if (this.#lines.length > replyLimits.lines) throw new SmtpFault('garbage');
+    if (mark === '-') return undefined;
+    const lines = this.#lines;
+    [this.#code, this.#lines] = [undefined, []];
+    return { code, lines, ...enhancedCode(code, text) };
+  }
+}
+
+/**
+ * Parses an enhanced status code (RFC 3463), such as `5.1.1`, at the start of a text. Returns an empty object if there
+ * is none, or if its first digit contradicts the reply's code (such as 550).
+ */
+function enhancedCode(code: number, text: string): { enhanced?: string } {
+  const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];
+  return enhanced?.startsWith(`${code}`[0]!) ? { enhanced } : {};
+}
+
+/**
+ * Enhanced status codes (RFC 3463) of a mailbox that does not exist or is disabled. Exchange Online uses 5.4.1 for
+ * unknown recipients.
+ */
+const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
+/**
+ * Words in a rejection which show that its cause is not the mailbox, but the sender's reputation, a limit, or a
+ * temporary problem.
+ */
+const notOfMailbox =
+  /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
+
+/**
+ * Interprets the reply to RCPT: whether the mailbox exists. `undecided` if the sender, a limit or a temporary problem
+ * may be the cause of a rejection.
+ */
+function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
+  if (code === 250 || code === 251) return 'taken';
+  if (code < 500) return 'undecided';
+  if (enhanced !== undefined) return noMailbox.has(enhanced) ? 'refused' : 'undecided';
+  const isOfMailbox = code === 550 || code === 551 || code === 553;
+  // Removes addresses that the reply repeats, because they may contain any word.
+  const words = lines.join(' ').replaceAll(/\S*@\S*/g, '');
+  return isOfMailbox && !notOfMailbox.test(words) ? 'refused' : 'undecided';
+}
+
+/** Size of all replies on one connection (bytes). If a server sends more, the connection is closed. */
+const dialogBytes = 64 * 1024;
+/** How long to wait for the server after QUIT (ms). */
+const goodbyeMs = 1_000;
+
+interface DialogOptions {
+  port: number;
+  /** For the connection and for each reply (ms). */
+  timeoutMs: number;
+  signal: AbortSignal;
+}
+
+/**
+ * An SMTP connection. Sends one command at a time and waits for its reply. No SMTP library, because those send mail and
+ * cannot stop after RCPT.
+ */
+class SmtpDialog {
+  readonly #socket: Socket;
+  readonly #timeoutMs: number;
+  readonly #reader = new ReplyReader();
+  #text = '';
+  #bytes = 0;
+  #fault: SmtpFault | undefined;
+  /** Wakes up a waiting `reply` when bytes have arrived or the connection has ended. */
+  #wake: (() => void) | undefined;
+
+  /**
+   * Opens the connection. The server sends its greeting first; read it with `reply`.
+   * @param address an IP address, because a host name could resolve to one that was not checked
+   */
+  constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
+    this.#timeoutMs = timeoutMs;
+    this.#socket = createConnection({ host: address, port, signal });
+    this.#socket.setNoDelay(true);
+    this.#socket.on('data', (data) => this.#hear(data));
+    this.#socket.on('error', (error: NodeJS.ErrnoException) => this.#end(reasonOf(error)));
+    this.#socket.on('close', () => this.#end('closed'));
+  }
+
+  /** The local IP address in place of a host name in EHLO, such as `[192.0.2.1]` (RFC 5321, 4.1.4). */
+  get ownLiteral(): string {
+    const { localAddress = '127.0.0.1' } = this.#socket;
+    return isIPv6(localAddress) ? `[IPv6:${localAddress}]` : `[${localAddress}]`;
+  }
+
+  /**
+   * Returns the reply.
+   * @throws SmtpFault if the server breaks the protocol or the connection fails
+   */
+  async command(line: string): Promise<Reply> {
+    // The server has sent a reply before this command. Replies and commands would not match any more.
+    if (this.#text !== '') this.#leave('garbage');
+    if (this.#fault) throw this.#fault;
+    this.#socket.write(`${line}\r\n`);
+    return this.reply();
+  }
+
+  async reply(): Promise<Reply> {
+    const timer = setTimeout(() => this.#leave('timeout'), this.#timeoutMs);
+    try {
+      for (;;) {
+        const reply = this.#nextReply();
+        if (reply) return reply;
+        if (this.#fault) throw this.#fault;
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Sends QUIT and waits at most one second for the server. */
+  async close(): Promise<void> {
+    if (this.#socket.destroyed) return;
+    const closed = new Promise((resolve) => this.#socket.once('close', resolve));
+    const timer = setTimeout(() => this.#socket.destroy(), goodbyeMs);
+    if (this.#fault || this.#socket.connecting) this.#socket.destroy();
+    else this.#socket.end('QUIT\r\n');
+    await closed;
+    clearTimeout(timer);
+  }
+
+  #hear(data: Buffer): void {
+    this.#bytes += data.length;
+    // One character for each byte. The parts of a reply that matter are ASCII.
+    this.#text += data.toString('latin1');
+    if (this.#bytes > dialogBytes) this.#leave('garbage');
+    this.#wake?.();
+  }
+
+  #nextReply(): Reply | undefined {
+    for (let end = this.#text.indexOf('\n'); end >= 0; end = this.#text.indexOf('\n')) {
+      const line = this.#text.slice(0, end).replace(/\r$/, '');
+      this.#text = this.#text.slice(end + 1);
+      const reply = this.#take(line);
+      if (reply) return reply;
+    }
+    if (this.#text.length > replyLimits.lineLength) this.#leave('garbage');
+    return undefined;
+  }
+
+  #take(line: string): Reply | undefined {
+    try {
+      if (line.length > replyLimits.lineLength) throw new SmtpFault('garbage');
+      return this.#reader.take(line);
+    } catch (error) {
+      this.#leave((error as SmtpFault).reason);
+      throw error;
+    }
+  }
+
+  #leave(reason: string): void {
+    this.#end(reason);
+    this.#socket.destroy();
+  }
+
+  /** Keeps the first reason, and wakes up a waiting `reply`. */
+  #end(reason: string): void {
+    this.#fault ??= new SmtpFault(reason);
+    this.#wake?.();
+  }
+}
+
+/** Reasons of an `SmtpFault` by error code of the socket. Any other code is `unreachable`. */
+const reasons: Record<string, string> = {
+  ABORT_ERR: 'deadline',
+  ECONNREFUSED: 'refused',
+  ECONNRESET: 'closed',
+  EPIPE: 'closed',
+  ETIMEDOUT: 'timeout',
+};
+
+const reasonOf = ({ code = '' }: NodeJS.ErrnoException): string => reasons[code] ?? 'unreachable';
 
 interface ProbeOptions {
   port: number;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { hashPassword, verifyPassword } from '../../src/accounts/passwords.ts';
-import { noPassword } from '../../src/credentials/no-password.ts';
+import { hashPassword, verifyPassword } from '../../src/accounts/users.ts';
+import { noPassword } from '../../src/access/credentials.ts';
 
 describe('a password', () => {
   test('is stored as argon2id with at least 19 MiB, two passes and one lane, salted', async () => {

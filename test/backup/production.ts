@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { generatePeople } from '../../src/demo/generate-people.ts';
+import { generatePeople } from '../../src/commands/generate-people.ts';
 import { audit } from '../chaos/audit.ts';
 import { runCli } from '../setup/cli.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';

@@ -4,14 +4,8 @@ import { chmod, chown, cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import postgres from 'postgres';
-import {
-  killServer,
-  openCluster,
-  runningPort,
-  startServer,
-  stopServer,
-  type Cluster,
-} from '../../src/embedded-postgres/cluster.ts';
+import { killServer, openCluster, runningPort, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
+import type { Cluster } from '../../src/database/embedded-cluster.ts';
 import { atEnd } from '../setup/at-end.ts';
 import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms } from '../setup/postgres-programs.ts';

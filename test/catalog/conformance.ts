@@ -2,22 +2,16 @@ import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { Catalog, Search } from '../../src/catalog/catalog.ts';
-import { importPeople } from '../../src/catalog/import/import-people.ts';
-import { uuidOfUrl } from '../../src/catalog/import/person-ids.ts';
-import { matchPeople, type Wanted } from '../../src/catalog/matching/match-people.ts';
-import { positionOf } from '../../src/catalog/order.ts';
+import { type Catalog, type Search, positionOf } from '../../src/catalog/catalog.ts';
+import { importPeople } from '../../src/catalog/import-people.ts';
+import { uuidOfUrl } from '../../src/catalog/parse-records.ts';
+import { matchPeople, type Wanted } from '../../src/catalog/matching.ts';
 import { toSearch } from '../../src/catalog/prospects.ts';
 import type { Database } from '../../src/database/db.ts';
-import { countryCodes } from '../../src/files/values/country-codes.ts';
-import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
-import {
-  textFields,
-  wordFields,
-  type Prospect,
-  type ProspectFilters,
-  type SuggestionQuery,
-} from '../../src/schemas/prospects.ts';
+import { countryCodes } from '../../src/files/phones.ts';
+import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
+import { textFields, wordFields } from '../../src/schemas/prospects.ts';
+import type { Prospect, ProspectFilters, SuggestionQuery } from '../../src/schemas/prospects.ts';
 import { Model } from './model.ts';
 import { suppress } from './suppress.ts';
 import { anyFilters, anyOrder, anyPerson, anySearchText, person, writePeople } from './people.ts';

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Catalog } from '../../src/catalog/catalog.ts';
-import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
-import { importPeople, type ImportReport } from '../../src/catalog/import/import-people.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/indexes.ts';
+import { importPeople, type ImportReport } from '../../src/catalog/import-people.ts';
 import type { Database } from '../../src/database/db.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import type { TestApp } from '../setup/app.ts';

@@ -1,9 +1,9 @@
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
-import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { insertUnlocks, findUnindexedProspects } from '../../src/queries/catalog/unlocks.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/indexes.ts';
+import { sweepJobs } from '../../src/jobs/workers.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../src/queries/jobs/unlocks.ts';
 import { contextOf } from '../jobs/working.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { startApp, type TestApp } from '../setup/app.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mask } from '../../src/catalog/masking.ts';
+import { mask } from '../../src/catalog/prospects.ts';
 import { person } from './people.ts';
 
 const masked = (text: string) => {

@@ -1,6 +1,6 @@
 import type { Database } from '../../src/database/db.ts';
-import { toIdentifier, type IdentifierKind } from '../../src/queries/catalog/identifiers.ts';
-import { insertSuppressions, openDigests, toBytes } from '../../src/queries/catalog/suppressions.ts';
+import { toIdentifier, type IdentifierKind } from '../../src/queries/jobs/catalog-imports.ts';
+import { insertSuppressions, openDigests, toBytes } from '../../src/queries/jobs/privacy.ts';
 
 /** Adds suppressions, and changes nothing else. */
 export const suppress = (db: Database, given: [kind: IdentifierKind, text: string][], is_erasure = false) =>

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/indexes.ts';
 import type { Config } from '../../src/process/config.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { askCluster, indexesBehind } from '../catalog/damage.ts';

@@ -54,7 +54,7 @@ test(
         )
         .toEqual({ pending: 0, next: sent + 1 });
       expect(new Set(receiver.received.map(({ event }) => event.data['n'])).size).toBe(sent);
-      expect(receiver.mostOpen).toBeLessThanOrEqual(10);
+      expect(receiver.maxOpen).toBeLessThanOrEqual(10);
       verify(secret, receiver.received.at(-1)!);
     }
     const [sent, got] = [

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
-import { generatePeople } from '../../src/demo/generate-people.ts';
+import { generatePeople } from '../../src/commands/generate-people.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { nodeEnvironment, runCommand } from '../setup/cli.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import postgres from 'postgres';
 import { afterAll, describe, expect, test } from 'vitest';
-import { generatePeople } from '../../src/demo/generate-people.ts';
+import { generatePeople } from '../../src/commands/generate-people.ts';
 import { startApp } from '../setup/app.ts';
 import { nodeEnvironment } from '../setup/cli.ts';
 

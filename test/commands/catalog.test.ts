@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, test } from 'vitest';
-import { generatePeople } from '../../src/demo/generate-people.ts';
+import { generatePeople } from '../../src/commands/generate-people.ts';
 import { startApp } from '../setup/app.ts';
 import { runCommand } from '../setup/cli.ts';
 

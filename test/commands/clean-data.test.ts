@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith } from '../jobs/calls.ts';

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { queues } from '../../src/database/queues.ts';
-import { retryJob } from '../../src/jobs/retry-job.ts';
-import { endJob } from '../../src/jobs/settle.ts';
-import { purgeEndedJob } from '../../src/queries/jobs/job-retention.ts';
+import { retryJob } from '../../src/jobs/start-job.ts';
+import { endJob } from '../../src/jobs/turns.ts';
+import { purgeEndedJob } from '../../src/queries/jobs/runs.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCommand, type Run } from '../setup/cli.ts';

@@ -1,20 +1,12 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
-import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
+import { scopes, type Scope } from '../../src/schemas/scopes.ts';
+import { mintToken, sessionPrefix } from '../../src/access/credentials.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, type Answer } from '../setup/factories.ts';
 import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './declared.ts';
 import { placeOf } from './positions.ts';
-import {
-  makeApproval,
-  makeRecords,
-  openSession,
-  pathOf,
-  recordAt,
-  snapshot,
-  unchecked,
-  type Records,
-} from './records.ts';
+import { makeApproval, makeRecords, openSession, pathOf, recordAt, snapshot, unchecked } from './records.ts';
+import type { Records } from './records.ts';
 import { bodyFor, bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
 
 // What makes a key or a session invalid is in test/plugins/credentials/auth.test.ts; here each route proves that it has the check.

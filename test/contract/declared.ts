@@ -1,12 +1,12 @@
 import type { FastifyContextConfig, FastifyInstance, FastifySchema } from 'fastify';
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
-import { buildMonitor } from '../../src/commands/shell/monitor-server.ts';
+import { buildMonitor } from '../../src/commands/monitor-server.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import type { SharedDatabase } from '../../src/database/db.ts';
-import type { Policy } from '../../src/limits/rate-limits.ts';
-import { policiesOf } from '../../src/plugins/limits/rate-limits.ts';
-import type { Access } from '../../src/schemas/base/scopes.ts';
+import type { Policy } from '../../src/access/rate-limits.ts';
+import { policiesOf } from '../../src/plugins/rate-limits.ts';
+import type { Access } from '../../src/schemas/scopes.ts';
 
 /** A JSON schema or a part of it. */
 export type Json = Record<string, unknown>;

@@ -7,7 +7,7 @@ import { compile } from '../../src/validation/validator.ts';
 import { companyFilterFields, CompanyFilters } from '../../src/schemas/companies.ts';
 import { contactFilterFields, ContactFilters } from '../../src/schemas/contacts.ts';
 import { operatorsOf, OrderBy, type FilterFields } from '../../src/schemas/filters.ts';
-import { documentedFormats, formats, type Format } from '../../src/schemas/base/formats.ts';
+import { documentedFormats, formats, type Format } from '../../src/schemas/formats.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 import { appWithoutDatabase, declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, wrongTypes } from './mistakes.ts';

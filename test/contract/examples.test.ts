@@ -10,7 +10,7 @@ import {
   opportunityBody,
   productBody,
 } from '../setup/factories.ts';
-import { hashPassword } from '../../src/accounts/passwords.ts';
+import { hashPassword } from '../../src/accounts/users.ts';
 import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
 import { makeRecords, makeWebhook, openSession, password, pathOf, type Records } from './records.ts';
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { findEnd, readEvents } from '../../src/queries/events/feed.ts';
+import { findEnd, readEvents } from '../../src/queries/records/feed.ts';
 import { activityFilterFields } from '../../src/schemas/activities.ts';
 import { companyFilterFields } from '../../src/schemas/companies.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
@@ -15,9 +15,8 @@ import {
   opportunityBody,
   productBody,
   stagesOf,
-  type Answer,
-  type TestCustomer,
 } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
 import { propertiesOf, requiredOf, typesOf } from './positions.ts';
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { declaredRoutes, type DeclaredRoute } from './declared.ts';
-import { attacksOn, mostFaults, type Attack } from './hostile-bodies.ts';
+import { attacksOn, maxFaults, type Attack } from './hostile-bodies.ts';
 import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
 
 /** Seed of the random choice of bodies. `HOSTILE_SEED` repeats a run; `HOSTILE_BODIES` sets the number of bodies. */
@@ -19,7 +19,7 @@ const bodies = Number(process.env['HOSTILE_BODIES'] ?? 100);
 const heap = { service: 80, body: 100 };
 
 /** Time limit of one request (ms): one second, with five times slack. */
-const mostMs = 5_000;
+const maxMs = 5_000;
 
 // A route that takes a file has no schema of its body.
 const routes = (await declaredRoutes()).documented.filter(({ method, body }) => method !== 'HEAD' && body);
@@ -70,7 +70,7 @@ function chosen(): Attempt[] {
     const reader = readerOf(route);
     const [ofReader, ofKind] = [times.get(reader) ?? 0, times.get(kind) ?? 0];
     times.set(reader, ofReader + 1).set(kind, ofKind + 1);
-    return ofReader < 1 || ofKind < 1 || kind === mostFaults;
+    return ofReader < 1 || ofKind < 1 || kind === maxFaults;
   };
   const wanted = new Set(attempts.filter(isWanted));
   return [...wanted, ...attempts.filter((one) => !wanted.has(one))].slice(0, Math.max(bodies, wanted.size));
@@ -114,7 +114,7 @@ test('every route rejects hostile bodies quickly, with a short response and with
     const { status, payload } = await send(attempt, text).catch((error: unknown) => {
       throw new Error(`${what}: no answer`, { cause: error });
     });
-    expect(spentMs() - before, what).toBeLessThan(mostMs);
+    expect(spentMs() - before, what).toBeLessThan(maxMs);
     expect(status, what).toBe(Buffer.byteLength(text) > attempt.route.bodyLimit ? 413 : 400);
     expect(payload.length, what).toBeLessThanOrEqual(64 * 1024);
     const { message, errors = [] } = JSON.parse(payload.toString()) as ErrorAnswer;

@@ -93,13 +93,13 @@ function fitting(schema: Json): Record<string, Hostile> {
     ...(types.includes('string') ? { 'a text of words and commas': () => `"${'a, '.repeat(size / 3)}"` } : {}),
     ...(schema['items'] && !isReadByCode(schema) ? ofElements : {}),
     ...(schema['items'] && requiredOf(schema['items'] as Json).length > 0
-      ? { [mostFaults]: () => `[${repeated('{}')}]` }
+      ? { [maxFaults]: () => `[${repeated('{}')}]` }
       : {}),
   };
 }
 
 /** The kind of body with the most faults: each of about 300,000 elements lacks several fields. */
-export const mostFaults = 'elements that lack everything';
+export const maxFaults = 'elements that lack everything';
 
 const ofElements: Record<string, Hostile> = {
   'a valid element again and again': (element) => `[${repeated(JSON.stringify(element))}]`,

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
-import { nameComponents } from '../../src/plugins/openapi/components.ts';
-import { formats } from '../../src/schemas/base/formats.ts';
+import { nameComponents } from '../../src/plugins/openapi.ts';
+import { formats } from '../../src/schemas/formats.ts';
 import { appWithoutDatabase, declaredRoutes, scopesOf, type Json } from './declared.ts';
 
 interface Operation {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { presets } from '../../src/pages/access/key-form.ts';
+import { presets } from '../../src/pages/keys.ts';
 import { startApp } from '../setup/app.ts';
 import { inject } from '../setup/factories.ts';
 import { declaredRoutes, scopesOf } from './declared.ts';

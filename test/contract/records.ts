@@ -1,12 +1,11 @@
-import { hashPassword } from '../../src/accounts/passwords.ts';
+import { hashPassword } from '../../src/accounts/users.ts';
 import { endpointCreation } from '../../src/accounts/webhooks.ts';
 import { createApproval } from '../../src/queries/accounts/approvals.ts';
-import { commandLine } from '../../src/schemas/audit.ts';
-import { eventNouns, type EventNoun } from '../../src/schemas/events/types.ts';
-import { recordScopes, undoScopes } from '../../src/schemas/base/scopes.ts';
-import { pools } from '../../src/schemas/credits.ts';
-import type { Scope } from '../../src/schemas/base/scopes.ts';
-import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
+import { commandLine } from '../../src/schemas/accounts.ts';
+import { eventNouns, type EventNoun } from '../../src/schemas/events.ts';
+import { recordScopes, undoScopes, type Scope } from '../../src/schemas/scopes.ts';
+import { pools } from '../../src/schemas/jobs.ts';
+import { mintToken, sessionPrefix } from '../../src/access/credentials.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
   activityBody,

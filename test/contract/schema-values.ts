@@ -10,7 +10,7 @@ export interface ValueOptions {
 }
 
 /** Deeper than this, an object has only its required members. */
-const mostDepth = 5;
+const maxDepth = 5;
 
 /**
  * Returns a generator of random values for a JSON schema. Nearly all of them are valid: a few rules, such as `not`, are
@@ -112,7 +112,7 @@ function objects(schema: Json, options: ValueOptions, depth: number): fc.Arbitra
   const least = Math.max(0, Number(schema['minProperties'] ?? 0) - required.length);
   const chosen = fc.shuffledSubarray(optional, {
     minLength: Math.min(least, optional.length),
-    maxLength: Math.min(optional.length, depth < mostDepth ? Math.max(least, 4) : least),
+    maxLength: Math.min(optional.length, depth < maxDepth ? Math.max(least, 4) : least),
   });
   const known = chosen.chain((names) =>
     fc.record(
@@ -135,7 +135,7 @@ function furtherMembers(schema: Json, options: ValueOptions, depth: number): fc.
     : fc.string({ minLength: 1, maxLength: 10 });
   const open = rest && typeof rest === 'object' ? [[names as fc.Arbitrary<string>, rest] as const] : [];
   const kinds = [...named, ...open];
-  if (kinds.length === 0 || depth >= mostDepth) return fc.constant({});
+  if (kinds.length === 0 || depth >= maxDepth) return fc.constant({});
   const members = kinds.map(([name, one]) => fc.dictionary(name, valuesOf(one, options, depth + 1), { maxKeys: 2 }));
   return fc.tuple(...members).map((each) => Object.assign({}, ...each) as object);
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { commands } from '../../src/commands/shell/program.ts';
+import { commands } from '../../src/commands/program.ts';
 import { companyFilterFields } from '../../src/schemas/companies.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
 import type { FilterFields } from '../../src/schemas/filters.ts';

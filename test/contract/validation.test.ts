@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { findUnstorableText } from '../../src/text/unstorable.ts';
+import { findUnstorableText } from '../../src/text/json.ts';
 import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
 import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';

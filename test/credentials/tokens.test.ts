@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import * as fc from 'fast-check';
 import { pino } from 'pino';
 import { describe, expect, test } from 'vitest';
-import { mintToken, RawToken, recogniseToken } from '../../src/credentials/tokens.ts';
+import { mintToken, RawToken, recogniseToken } from '../../src/access/credentials.ts';
 
 describe('a new token', () => {
   test('is a prefix, 43 base62 characters and the CRC-32 of both in six', () => {

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { batchLookups, recordReader } from '../../src/database/batch-lookups.ts';
-import type { SharedDatabase } from '../../src/database/db.ts';
+import { batchLookups, recordReader, type SharedDatabase } from '../../src/database/db.ts';
 
 type Found = { key: string; value: string };
 

@@ -6,15 +6,9 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../../src/database/db.ts';
-import {
-  killServer,
-  openCluster,
-  runningPort,
-  startServer,
-  stopServer,
-  type Cluster,
-} from '../../src/embedded-postgres/cluster.ts';
-import { logins, prepareDatabase } from '../../src/embedded-postgres/server.ts';
+import { killServer, openCluster, runningPort, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
+import type { Cluster } from '../../src/database/embedded-cluster.ts';
+import { logins, prepareDatabase } from '../../src/database/embedded-postgres.ts';
 import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
 

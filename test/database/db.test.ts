@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { sendWithCommit } from '../../src/database/after-commit.ts';
+import { sendWithCommit, openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
 import { parseConfig } from '../../src/process/config.ts';
-import { openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
 import { notFound } from '../../src/errors.ts';
-import { CallerHungUp } from '../../src/credentials/requester.ts';
+import { CallerHungUp } from '../../src/access/credentials.ts';
 import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy } from '../setup/faulty-proxy.ts';
 

@@ -6,15 +6,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import {
-  killServer,
-  openCluster,
-  runningPort,
-  startServer,
-  stopServer,
-  type Cluster,
-} from '../../src/embedded-postgres/cluster.ts';
-import { logins, prepareDatabase } from '../../src/embedded-postgres/server.ts';
+import { killServer, openCluster, runningPort, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
+import type { Cluster } from '../../src/database/embedded-cluster.ts';
+import { logins, prepareDatabase } from '../../src/database/embedded-postgres.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { nodeEnvironment } from '../setup/cli.ts';
 

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
-import { DomainError } from '../../src/errors.ts';
-import { withImportLock } from '../../src/catalog/import/import-lock.ts';
-import { retryingDatabase } from '../../src/database/retrying-database.ts';
-import { unavailable } from '../../src/errors.ts';
+import { DomainError, unavailable } from '../../src/errors.ts';
+import { withImportLock } from '../../src/catalog/import-lock.ts';
+import { retryingDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
 
 const app = await startApp();

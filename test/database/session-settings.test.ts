@@ -1,7 +1,7 @@
 import { PgBoss } from 'pg-boss';
 import { beforeAll, expect, test } from 'vitest';
 import { asMigrator } from '../../src/database/migrate.ts';
-import { withSessionSettings } from '../../src/database/session-settings.ts';
+import { withSessionSettings } from '../../src/database/connection.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
 import { contactBody, make } from '../setup/factories.ts';

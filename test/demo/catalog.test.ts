@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Catalog } from '../../src/catalog/catalog.ts';
-import { loadDemoCatalog } from '../../src/demo/catalog.ts';
+import { loadDemoCatalog } from '../../src/commands/load-demo.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';

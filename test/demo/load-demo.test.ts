@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { loadDemo } from '../../src/demo/load-demo.ts';
+import { loadDemo } from '../../src/commands/load-demo.ts';
 import { startApp } from '../setup/app.ts';
 import { inject } from '../setup/factories.ts';
 

@@ -8,7 +8,7 @@ import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { openEmbeddedPostgres, type EmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres, type EmbeddedPostgres } from '../../src/database/embedded-postgres.ts';
 
 /** A data folder that was used before, and the folder of the current test. */
 let used: string;
@@ -67,7 +67,7 @@ const children: Process[] = [];
 
 /** Starts a process that opens the server, prints the owner's URL, and closes the server when it gets a signal. */
 async function openElsewhere(): Promise<{ process: Process; url: string; owner?: number }> {
-  const module = JSON.stringify(join(import.meta.dirname, '..', '..', 'src', 'embedded-postgres', 'server.ts'));
+  const module = JSON.stringify(join(import.meta.dirname, '..', '..', 'src', 'database', 'embedded-postgres.ts'));
   const program = `
     const { openEmbeddedPostgres } = await import(${module});
     const server = await openEmbeddedPostgres(${JSON.stringify(folder)});

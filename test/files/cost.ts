@@ -11,7 +11,7 @@ export interface Cost<T> {
 }
 
 /** What held the event loop before it was mended held it for seconds; a slow machine takes 250 ms for what takes 50. */
-export const mostHeldMs = 1_000;
+export const maxHeldMs = 1_000;
 
 export async function costOf<T>(work: () => Promise<T>): Promise<Cost<T>> {
   const before = process.memoryUsage.rss();

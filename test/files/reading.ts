@@ -1,12 +1,10 @@
 import { DomainError } from '../../src/errors.ts';
-import type { Cell } from '../../src/files/cells.ts';
-import { textsOf } from '../../src/files/encodings.ts';
-import { FileRefused } from '../../src/files/file-refused.ts';
-import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLines, type Content } from '../../src/files/layout/header.ts';
-import { readHeaderOf, readLayout, type CsvLayout } from '../../src/files/layout/layout.ts';
-import { settleLayout } from '../../src/files/layout/settle-layout.ts';
-import type { RawRecord } from '../../src/files/raw-records.ts';
+import type { Cell } from '../../src/files/columns.ts';
+import { textsOf, FileRefused, type ImportFile } from '../../src/files/encodings.ts';
+import { readLines, type Content } from '../../src/files/header.ts';
+import { readHeaderOf, readLayout, type CsvLayout } from '../../src/files/layout.ts';
+import { settleLayout } from '../../src/files/settle-layout.ts';
+import type { RawRecord } from '../../src/files/record-formats.ts';
 import { readRecords, survey, type FileRecord } from '../../src/files/read-records.ts';
 import { fromStored, toStored, type StoredRow } from '../../src/files/stored-rows.ts';
 

@@ -1,9 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { RawRecord } from '../../src/files/raw-records.ts';
-import { csvFormat, lineFormat, type RecordFormat } from '../../src/files/record-formats.ts';
+import { type RawRecord, csvFormat, lineFormat, type RecordFormat } from '../../src/files/record-formats.ts';
 import { RecordScanner, scanRecords } from '../../src/files/record-scanner.ts';
-import { textBlocks } from '../../src/files/text-blocks.ts';
+import { textBlocks } from '../../src/files/encodings.ts';
 import { chunksOf } from './reading.ts';
 
 const csv = csvFormat(',', 10);

@@ -1,9 +1,8 @@
 import { parse } from 'csv-parse/sync';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readCell, writeCell, type Cell, type CellType } from '../../src/files/cells.ts';
-import { columnNamed, columnsOf } from '../../src/files/columns.ts';
-import { itemOfCells } from '../../src/files/records.ts';
+import { readCell, writeCell, type Cell, type CellType, columnNamed, columnsOf } from '../../src/files/columns.ts';
+import { itemOfCells } from '../../src/files/read-records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
 import { companyFileFields, contactFileFields, type FileFields, type GivenFields } from '../../src/schemas/files.ts';
 import { asJson, custom } from './any-contact.ts';

@@ -1,12 +1,7 @@
 import * as fc from 'fast-check';
-import type { FieldType } from '../../src/schemas/base/field-table.ts';
-import {
-  operatorsOf,
-  orderable,
-  type FilterFields,
-  type GivenFilters,
-  type Operator,
-} from '../../src/schemas/filters.ts';
+import type { FieldType } from '../../src/schemas/wire.ts';
+import { operatorsOf, orderable } from '../../src/schemas/filters.ts';
+import type { FilterFields, GivenFilters, Operator } from '../../src/schemas/filters.ts';
 import { ruleOperators, type RuleGiven } from '../../src/schemas/lists.ts';
 import { domains, emails, externalIds, instants, needles, searches, texts } from './pools.ts';
 

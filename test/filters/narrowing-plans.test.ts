@@ -10,12 +10,11 @@ import {
   countClauses,
   newestPageClauses,
   pageClauses,
-} from '../../src/filters/paging/page-clauses.ts';
-import { parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+} from '../../src/filters/page-clauses.ts';
+import { parseRecordQuery, type ListRequest } from '../../src/filters/parse.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
-import { record, recorder } from '../../src/filters/sql-recorder.ts';
-import type { Fragment } from '../../src/filters/sql.ts';
-import { indexRecords } from '../../src/jobs/index-records.ts';
+import { record, recorder, type Fragment } from '../../src/filters/sql.ts';
+import { indexRecords } from '../../src/jobs/workers.ts';
 import { fillForQuestions } from '../../bench/questions-data.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { defaultOrder, parseOrder } from '../../src/filters/order.ts';
+import { defaultOrder, parseOrder } from '../../src/filters/columns.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
 import { OrderBy, orderable } from '../../src/schemas/filters.ts';
 import { compile } from '../../src/validation/validator.ts';

@@ -1,5 +1,4 @@
-import { record, type RecordedSql } from '../../src/filters/sql-recorder.ts';
-import type { Fragment } from '../../src/filters/sql.ts';
+import { record, type RecordedSql, type Fragment } from '../../src/filters/sql.ts';
 
 /** Returns a recorded statement with its text on one line. */
 export function printed(fragment: Fragment): RecordedSql {

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { contactSource } from '../../src/filters/columns.ts';
-import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/parse.ts';
 
 const customerId = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const row = {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { companySource, contactSource } from '../../src/filters/columns.ts';
 import { parseFilters } from '../../src/filters/parse.ts';
-import { recorder } from '../../src/filters/sql-recorder.ts';
+import { recorder } from '../../src/filters/sql.ts';
 import { toSql } from '../../src/filters/to-sql.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { printed } from './printed.ts';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { contactSource } from '../../src/filters/columns.ts';
+import { contactSource, all, any, fieldsOf, not, type Filter } from '../../src/filters/columns.ts';
 import { rulesFilter } from '../../src/filters/rules.ts';
-import { all, any, fieldsOf, not, type Filter } from '../../src/filters/tree.ts';
 
 const empty = (field: string): Filter => ({ kind: 'empty', field });
 

@@ -1,14 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import postgres from 'postgres';
-import { companySource, contactSource } from '../../src/filters/columns.ts';
-import { foldRecord } from '../../src/filters/fields.ts';
-import {
-  searchColumnsOfCompany,
-  searchColumnsOfContact,
-  type SearchColumns,
-} from '../../src/filters/search-columns.ts';
-import { arrayLiteral } from '../../src/filters/terms.ts';
+import { companySource, contactSource, foldRecord } from '../../src/filters/columns.ts';
+import { searchColumnsOfCompany, searchColumnsOfContact, arrayLiteral } from '../../src/filters/to-sql.ts';
+import type { SearchColumns } from '../../src/filters/to-sql.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { customValues } from './arbitraries.ts';
 import type { WireRecord, World } from './evaluator.ts';

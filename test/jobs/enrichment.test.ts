@@ -1,9 +1,9 @@
 import { beforeAll, expect, test } from 'vitest';
-import { erase } from '../../src/catalog/rights/requests.ts';
+import { erase } from '../../src/catalog/privacy.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
-import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
+import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import { readEnriched } from '../../src/queries/crm/enrichment.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { workAtImport } from '../../src/jobs/imports/import-records.ts';
+import { workAtImport } from '../../src/jobs/import-records.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import type { TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';

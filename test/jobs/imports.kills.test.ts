@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { sweepJobs } from '../../src/jobs/workers.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';

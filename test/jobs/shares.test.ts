@@ -1,7 +1,6 @@
 import { expect, test, onTestFinished } from 'vitest';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { jobBatches, startWorkers } from '../../src/jobs/workers.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
-import { startWorkers } from '../../src/jobs/workers.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, ended, entriesOf, jobRow } from './working.ts';

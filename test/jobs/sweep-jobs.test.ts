@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { sweepJobs } from '../../src/jobs/workers.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';

@@ -1,11 +1,9 @@
 import { pino } from 'pino';
 import { describe, expect, test, onTestFinished } from 'vitest';
 import { unavailable } from '../../src/errors.ts';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
-import { settle } from '../../src/jobs/settle.ts';
+import { jobBatches, startWorkers, type Workers } from '../../src/jobs/workers.ts';
+import { settle, takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
-import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
-import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import { enqueueTurn, type Message } from '../../src/queries/records/turns.ts';
 import { startApp } from '../setup/app.ts';
 import { grant, inject, type TestCustomer } from '../setup/factories.ts';

@@ -1,17 +1,9 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import {
-  companyBody,
-  contactBody,
-  grant,
-  make,
-  opportunityBody,
-  productBody,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { companyBody, contactBody, grant, make, opportunityBody, productBody } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
 import { startVerify } from './verifying.ts';

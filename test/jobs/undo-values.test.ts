@@ -1,19 +1,11 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { ruleLimits } from '../../src/schemas/lists.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import {
-  contactBody,
-  grant,
-  make,
-  opportunityBody,
-  productBody,
-  unique,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { contactBody, grant, make, opportunityBody, productBody, unique } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { importFile } from './importing.ts';

@@ -1,19 +1,12 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { seeded } from '../../src/demo/random.ts';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { seeded } from '../../src/commands/generate-people.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { purgeCompanies } from '../../src/queries/crm/deleted-records.ts';
+import { purgeCompanies } from '../../src/queries/crm/deletions.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import {
-  contactBody,
-  make,
-  opportunityBody,
-  productBody,
-  stagesOf,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { importFile } from './importing.ts';
 import { readJob, resultsOf } from './spending.ts';
 import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';

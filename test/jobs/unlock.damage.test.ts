@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/indexes.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { askCluster, runImport, indexesBehind, unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';

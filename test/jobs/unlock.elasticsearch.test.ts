@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'vitest';
-import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { findUnindexedProspects, findUnlockingCustomers, insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
+import { sweepJobs } from '../../src/jobs/workers.ts';
+import { findUnindexedProspects, findUnlockingCustomers, insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';

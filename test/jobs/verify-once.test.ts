@@ -1,8 +1,8 @@
 import { beforeEach, expect, test, onTestFinished } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
-import type { JobContext } from '../../src/jobs/handler.ts';
-import { retryJob } from '../../src/jobs/retry-job.ts';
-import { verifyEmails } from '../../src/jobs/verification/verify-emails.ts';
+import type { JobContext } from '../../src/jobs/turns.ts';
+import { retryJob } from '../../src/jobs/start-job.ts';
+import { verifyEmails } from '../../src/jobs/verify-emails.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';

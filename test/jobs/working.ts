@@ -1,12 +1,10 @@
 import { pino } from 'pino';
 import { expect } from 'vitest';
-import type { Handler, JobContext } from '../../src/jobs/handler.ts';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
-import { settle } from '../../src/jobs/settle.ts';
+import { type Handler, type JobContext, settle, takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
-import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
-import { findNextInputs } from '../../src/queries/jobs/job-inputs.ts';
-import { allCustomers } from '../../src/credentials/requester.ts';
+import { findNextInputs } from '../../src/queries/jobs/runs.ts';
+import { allCustomers } from '../../src/access/credentials.ts';
 import type { TestApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 

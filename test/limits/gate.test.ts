@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Gate, type GateLimits } from '../../src/limits/gate.ts';
-import { CallerHungUp, type Requester } from '../../src/credentials/requester.ts';
+import { Gate, type GateLimits } from '../../src/access/gate.ts';
+import { CallerHungUp, type Requester } from '../../src/access/credentials.ts';
 
 /** An operation that runs until it is told to end. */
 function held(): { work: () => Promise<void>; leave: () => void } {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { Limit, maxKeys } from '../../src/limits/rate-limits.ts';
+import { Limit, maxKeys } from '../../src/access/rate-limits.ts';
 
 // Only the clock is fake: a window lasts a minute.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date', 'performance', 'setTimeout', 'clearTimeout'] }));

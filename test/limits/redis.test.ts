@@ -2,8 +2,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Limit } from '../../src/limits/rate-limits.ts';
-import { RedisServer } from '../../src/limits/redis.ts';
+import { Limit, RedisServer } from '../../src/access/rate-limits.ts';
 import { needRedis, noRedis, RedisProcess } from '../setup/redis.ts';
 
 /** Creates a log that collects its lines. */

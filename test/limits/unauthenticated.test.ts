@@ -1,7 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Limit } from '../../src/limits/rate-limits.ts';
-import { UnauthenticatedLimit } from '../../src/limits/unauthenticated.ts';
+import { type Limit, UnauthenticatedLimit } from '../../src/access/rate-limits.ts';
 
 /** Returns a limit whose quota `past` has used up. */
 async function limitOf(past: string): Promise<UnauthenticatedLimit> {

@@ -1,4 +1,4 @@
-import type { Random } from '../../src/demo/random.ts';
+import type { Random } from '../../src/commands/generate-people.ts';
 import { Client, Difference, type Answer, type Journal, type Server } from './client.ts';
 import { Model, type Company, type Contact, type Json, type Outcome, type SharedCompanies } from './model.ts';
 import { Changes } from './undo.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { Random } from '../../src/demo/random.ts';
+import type { Random } from '../../src/commands/generate-people.ts';
 import { chance } from './random-values.ts';
 
 /** A response. Tests read any field of the body. */

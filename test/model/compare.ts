@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type postgres from 'postgres';
 import { expect } from 'vitest';
-import { seeded, type Random } from '../../src/demo/random.ts';
+import { seeded, type Random } from '../../src/commands/generate-people.ts';
 import { passes, type WireRecord } from '../filters/evaluator.ts';
 import { recount } from '../queries/memberships/recount.ts';
 import { describe, type Customer } from './caller.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { seeded, type Random } from '../../src/demo/random.ts';
+import { seeded, type Random } from '../../src/commands/generate-people.ts';
 import { setCustomerStatus } from '../../src/queries/accounts/customers.ts';
 import { Tenacious } from '../chaos/rig.ts';
 import { runAlone } from '../setup/alone.ts';

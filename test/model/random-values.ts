@@ -1,4 +1,4 @@
-import type { Random } from '../../src/demo/random.ts';
+import type { Random } from '../../src/commands/generate-people.ts';
 import { sharedIndustry, sharedPrefix, type Json } from './model.ts';
 
 /** Random values of the fields of records, with holes: a field may be missing, null, empty or a value. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import type { Random } from '../../src/demo/random.ts';
+import type { Random } from '../../src/commands/generate-people.ts';
 import type { Tenacious } from '../chaos/rig.ts';
 
 /** Tables that transactions write or refer to. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { addressGroup } from '../../src/network/address-group.ts';
+import { addressGroup } from '../../src/process/ip-addresses.ts';
 
 test.each([
   ['an IPv4 address', '192.0.2.1', '192.0.2.1'],

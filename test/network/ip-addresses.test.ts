@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseConfig, type ConfigError } from '../../src/process/config.ts';
-import { callerAddress, normaliseAddress, parseRanges } from '../../src/network/ip-addresses.ts';
+import { callerAddress, normaliseAddress, parseRanges } from '../../src/process/ip-addresses.ts';
 
 test.each([
   ['192.0.2.1', '192.0.2.1'],

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { auditEvents } from '../../src/schemas/audit.ts';
+import { auditEvents } from '../../src/schemas/accounts.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { grant } from '../setup/factories.ts';

@@ -2,23 +2,15 @@ import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { endpointCreation } from '../../src/accounts/webhooks.ts';
-import { commandLine } from '../../src/schemas/audit.ts';
+import { commandLine } from '../../src/schemas/accounts.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { crawl } from './crawl.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from '../setup/browser.ts';
-import {
-  clientOf,
-  contactBody,
-  dbOf,
-  inject,
-  make,
-  opportunityBody,
-  stagesOf,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { clientOf, contactBody, dbOf, inject, make, opportunityBody, stagesOf } from '../setup/factories.ts';
+import type { TestCustomer } from '../setup/factories.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
 const keyPattern = /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/;

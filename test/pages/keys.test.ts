@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { scopes } from '../../src/schemas/base/scopes.ts';
+import { scopes } from '../../src/schemas/scopes.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { clientOf, inject } from '../setup/factories.ts';
 import { textOf, visitorOf } from './visitor.ts';

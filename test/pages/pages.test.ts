@@ -1,11 +1,11 @@
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { scopes } from '../../src/schemas/base/scopes.ts';
-import { eventTypes } from '../../src/schemas/events/types.ts';
+import { scopes } from '../../src/schemas/scopes.ts';
+import { eventTypes } from '../../src/schemas/events.ts';
 import { declaredRoutes } from '../contract/declared.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { select } from '../../src/pages/base/forms.ts';
-import { LogOutput } from '../../src/process/log-output.ts';
+import { LogOutput } from '../../src/process/logger.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
 import { filesOf, Visitor, visitorOf, textOf } from './visitor.ts';
 

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
+import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';

@@ -1,5 +1,5 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
-import type { Role } from '../../src/schemas/users.ts';
+import type { Role } from '../../src/schemas/accounts.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
 type Fields = Record<string, string | string[]>;

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { gunzipSync } from 'node:zlib';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { answerClientError } from '../../src/plugins/answers/client-error.ts';
+import { answerClientError } from '../../src/plugins/error-handler.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
 
 const app = appWithoutDatabase();

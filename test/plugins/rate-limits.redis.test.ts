@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import { mintToken } from '../../src/credentials/tokens.ts';
+import { mintToken } from '../../src/access/credentials.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { inject, type Answer } from '../setup/factories.ts';
 import { atOnce, freshAddress, inTurn, leftOf } from '../setup/limits.ts';

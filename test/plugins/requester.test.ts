@@ -5,7 +5,7 @@ import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
-import { LogOutput } from '../../src/process/log-output.ts';
+import { LogOutput } from '../../src/process/logger.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';

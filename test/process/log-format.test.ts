@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { logFormat } from '../../src/process/log-format.ts';
+import { logFormat } from '../../src/process/logger.ts';
 
 test('text from outside cannot control a terminal, and JSON lines are exact', () => {
   const hostile = { text: '\u001b[2J\u009b\r\b\f\u007f', path: 'C:\\bin\\u001b', lines: 'a\n\tb', word: 'ä€😀א' };

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { METHODS } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ServiceMetrics } from '../../src/plugins/watching/service-metrics.ts';
+import { ServiceMetrics } from '../../src/plugins/metrics.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from '../contract/declared.ts';
 import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';

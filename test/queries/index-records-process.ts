@@ -1,6 +1,6 @@
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
-import { indexRecords } from '../../src/jobs/index-records.ts';
+import { indexRecords } from '../../src/jobs/workers.ts';
 
 // Adds missing search terms, as the worker's sweep does, in a process that a test can kill.
 const config = parseConfig(process.env);

@@ -4,29 +4,21 @@ import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
-import { lowestId } from '../../src/database/wire-types.ts';
-import { generatePeople } from '../../src/demo/generate-people.ts';
-import { jobBatches } from '../../src/jobs/turn-queues.ts';
+import { lowestId } from '../../src/database/connection.ts';
+import { generatePeople } from '../../src/commands/generate-people.ts';
+import { jobBatches, startWorkers } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { startWorkers } from '../../src/jobs/workers.ts';
 import { logger } from '../../src/process/logger.ts';
-import { addTerms, indexedSources } from '../../src/queries/records/search-terms.ts';
-import { scopes } from '../../src/schemas/base/scopes.ts';
+import { addTerms, indexedSources } from '../../src/queries/records/custom-fields.ts';
+import { scopes } from '../../src/schemas/scopes.ts';
 import { writePeople } from '../catalog/people.ts';
 import { customerWith } from '../jobs/calls.ts';
 import { ended, startUnlock } from '../jobs/spending.ts';
 import { startVerify } from '../jobs/verifying.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
-import {
-  clientOf,
-  contactBody,
-  make,
-  opportunityBody,
-  productBody,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { clientOf, contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { addBeginners, fillTenants, unequal } from '../setup/tenants.ts';
 import { readingsOf, watchPlans, type PlanWatch } from '../setup/watched-plans.ts';
 
@@ -164,7 +156,7 @@ const grown = ['contacts', 'companies', 'list_members', 'opportunities', 'produc
  * Pages are planned for the customer, and may go through all they have added in the minute or so since statistics were
  * taken, for each row of the page.
  */
-const mostOfPage = 25 * newcomerSize;
+const maxOfPage = 25 * newcomerSize;
 const isPage = (name: string): boolean => /^(a page of|contacts by) /.test(name);
 
 let testApp: TestApp;
@@ -249,7 +241,7 @@ function expectPlans(most: number): void {
 
 describe.skipIf(isOnCitus()).each(['settled', 'newcomers'] as const)('of %s (needs one server)', (who) => {
   test.each(calls)('%s reads few rows and does no full table scan', async (name, few, call) => {
-    const most = who === 'newcomers' && isPage(name) ? mostOfPage : few;
+    const most = who === 'newcomers' && isPage(name) ? maxOfPage : few;
     for (const { id, adminId } of customers[who]) {
       const customer = await clientOf(app, id, adminId, [...scopes]);
       const ids = await idsOf(customer);

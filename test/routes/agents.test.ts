@@ -2,7 +2,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import { tools } from '../../src/agents/tools.ts';
-import type { Scope } from '../../src/schemas/base/scopes.ts';
+import type { Scope } from '../../src/schemas/scopes.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { usualScopes } from '../../src/schemas/base/scopes.ts';
-import { recogniseToken } from '../../src/credentials/tokens.ts';
+import { usualScopes } from '../../src/schemas/scopes.ts';
+import { recogniseToken } from '../../src/access/credentials.ts';
 import { startApp } from '../setup/app.ts';
 import { dbOf, inject, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';

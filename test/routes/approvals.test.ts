@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { creditsOf, customerWith, verify } from '../jobs/calls.ts';
 import { writeXlsx } from 'hucre/xlsx';
-import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { creditsOf, customerWith, verify } from '../jobs/calls.ts';
+import { sweepJobs } from '../../src/jobs/workers.ts';
 import { contextOf } from '../jobs/working.ts';
 import { contactLines, contactsCsv, sendBytes, workAtAll } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';

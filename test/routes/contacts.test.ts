@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { saveVerifications } from '../../src/queries/crm/contact-verifications.ts';
+import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeList, makeUser, unique } from '../setup/factories.ts';
 

@@ -1,8 +1,8 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Sql } from '../../src/database/db.ts';
-import { lowestId } from '../../src/database/wire-types.ts';
-import { turnQueues } from '../../src/jobs/turn-queues.ts';
-import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicate-counts.ts';
+import { lowestId } from '../../src/database/connection.ts';
+import { turnQueues } from '../../src/jobs/workers.ts';
+import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicates.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';

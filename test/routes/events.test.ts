@@ -1,6 +1,5 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
-import { partSeconds, parts } from '../../src/queries/events/journal.ts';
-import { oldParts } from '../../src/queries/events/retention.ts';
+import { partSeconds, parts, oldParts } from '../../src/queries/records/journal.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, make, productBody, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { truncateJournalOf } from '../setup/journal.ts';

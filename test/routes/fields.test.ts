@@ -1,15 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { usualScopes } from '../../src/schemas/base/scopes.ts';
+import { usualScopes } from '../../src/schemas/scopes.ts';
 import { startApp } from '../setup/app.ts';
-import {
-  activityBody,
-  companyBody,
-  contactBody,
-  make,
-  opportunityBody,
-  productBody,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { activityBody, companyBody, contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
+import type { TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 
 const app = await startApp();

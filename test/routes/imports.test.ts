@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { maxFileBytes } from '../../src/schemas/imports.ts';
-import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
+import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 import { beginImport, contactsCsv, newContacts, sendFile } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import { makeList, type TestCustomer } from '../setup/factories.ts';

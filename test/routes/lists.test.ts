@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { turnQueues } from '../../src/jobs/turn-queues.ts';
-import { countNextList } from '../../src/queries/crm/list-counts.ts';
+import { turnQueues } from '../../src/jobs/workers.ts';
+import { countNextList } from '../../src/queries/crm/lists.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
-import type { FieldType } from '../../src/schemas/base/field-table.ts';
+import type { FieldType } from '../../src/schemas/wire.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';

@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { saveVerifications } from '../../src/queries/crm/contact-verifications.ts';
+import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
-import { markRemovalRequested } from '../../src/queries/crm/removal-requests.ts';
+import { markRemovalRequested } from '../../src/queries/crm/deletions.ts';
 import { withLastWrites } from '../../src/queries/records/last-writes.ts';
-import { mergeCompanies as mergeCompaniesInTransaction } from '../../src/queries/crm/merges/company-merges.ts';
-import { mergeContacts as mergeInTransaction } from '../../src/queries/crm/merges/contact-merges.ts';
+import {
+  mergeCompanies as mergeCompaniesInTransaction,
+  mergeContacts as mergeInTransaction,
+} from '../../src/queries/crm/record-merges.ts';
 import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
 import type { Contact } from '../../src/schemas/contacts.ts';
 import type { Import } from '../../src/schemas/imports.ts';
@@ -14,15 +16,8 @@ import { beginImport, importFile, sendFile, workAtAll } from '../jobs/importing.
 import { wrongCounts } from '../queries/memberships/recount.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
-import {
-  companyBody,
-  contactBody,
-  make,
-  makeList,
-  opportunityBody,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { companyBody, contactBody, make, makeList, opportunityBody } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { addTotals, readJournal, truncateJournalOf } from '../setup/journal.ts';
 
 let app: TestApp;

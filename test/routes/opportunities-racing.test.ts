@@ -1,16 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { createPipeline, salesStages } from '../../src/queries/sales/pipelines.ts';
+import { createPipeline, salesStages } from '../../src/queries/crm/pipelines.ts';
 import { startApp } from '../setup/app.ts';
-import {
-  companyBody,
-  contactBody,
-  make,
-  opportunityBody,
-  productBody,
-  stagesOf,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { companyBody, contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
+import type { Answer, TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createPipeline, salesStages } from '../../src/queries/sales/pipelines.ts';
+import { createPipeline, salesStages } from '../../src/queries/crm/pipelines.ts';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
 

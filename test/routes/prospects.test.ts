@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
+import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';

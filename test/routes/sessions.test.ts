@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { listEvents, maxAddresses, nobody, recordFailedLogin } from '../../src/queries/accounts/audit.ts';
+import { listEvents, maxAddresses, nobody, recordFailedLogin } from '../../src/queries/accounts/customers.ts';
 import { resetPassword } from '../../src/queries/accounts/users.ts';
 import { startApp } from '../setup/app.ts';
 import { unique, type Answer } from '../setup/factories.ts';

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { retryJob } from '../../src/jobs/retry-job.ts';
-import { endJob } from '../../src/jobs/settle.ts';
+import { retryJob } from '../../src/jobs/start-job.ts';
+import { endJob } from '../../src/jobs/turns.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
-import { spendWithKey } from '../../src/queries/jobs/key-spending.ts';
+import { spendWithKey } from '../../src/queries/jobs/credits.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { revokeKey } from '../../src/accounts/api-keys.ts';
 import { endpointCreation, updateEndpoint } from '../../src/accounts/webhooks.ts';
-import { commandLine } from '../../src/schemas/audit.ts';
+import { commandLine } from '../../src/schemas/accounts.ts';
 import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { openExport } from '../../src/files/open-export.ts';
+import { openExport } from '../../src/files/write-records.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
 import { maxReadableKeys, maxXlsxRecords } from '../../src/schemas/files.ts';
 import { startApp } from '../setup/app.ts';

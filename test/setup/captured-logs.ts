@@ -1,4 +1,4 @@
-import { LogOutput } from '../../src/process/log-output.ts';
+import { LogOutput } from '../../src/process/logger.ts';
 
 /*
  * Checks every log line of the tests of a file: those of the app in this process, which logs at the lowest level, and

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { isAlive } from '../../src/embedded-postgres/cluster.ts';
-import { logins } from '../../src/embedded-postgres/server.ts';
+import { isAlive } from '../../src/database/embedded-cluster.ts';
+import { logins } from '../../src/database/embedded-postgres.ts';
 import { freePorts } from './free-port.ts';
 
 const run = promisify(execFile);

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { runProgram } from '../../src/commands/shell/program.ts';
+import { runProgram } from '../../src/commands/program.ts';
 
 const cli = join(import.meta.dirname, '../../src/cli.ts');
 

@@ -1,6 +1,6 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { formats } from '../../src/schemas/base/formats.ts';
+import { formats } from '../../src/schemas/formats.ts';
 
 const ajv = new Ajv2020({ allErrors: true, strict: false, formats });
 const compiled = new WeakMap<object, ValidateFunction>();

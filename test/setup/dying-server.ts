@@ -1,7 +1,7 @@
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { readConfig } from '../../src/process/config.ts';
-import { isDistributed } from '../../src/database/citus/citus.ts';
+import { isDistributed } from '../../src/database/citus.ts';
 import { openDatabase } from '../../src/database/db.ts';
 
 // The real app, with one change: if a request asks for it, the process dies after its transaction has committed and

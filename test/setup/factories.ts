@@ -1,17 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
-import { noPassword } from '../../src/credentials/no-password.ts';
+import { noPassword, serviceItself, mintToken } from '../../src/access/credentials.ts';
 import type { Database } from '../../src/database/db.ts';
 import { createApiKey } from '../../src/queries/accounts/api-keys.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { createCustomer } from '../../src/queries/accounts/customers.ts';
 import { createUser } from '../../src/queries/accounts/users.ts';
-import { serviceItself } from '../../src/credentials/requester.ts';
-import { noCaps, type SpendCapChanges } from '../../src/schemas/api-keys.ts';
-import { commandLine } from '../../src/schemas/audit.ts';
-import type { Pool } from '../../src/schemas/credits.ts';
-import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
-import { mintToken } from '../../src/credentials/tokens.ts';
+import { noCaps, type SpendCapChanges, commandLine } from '../../src/schemas/accounts.ts';
+import type { Pool } from '../../src/schemas/jobs.ts';
+import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { activityFilterFields } from '../../src/schemas/activities.ts';
 import { companyFilterFields } from '../../src/schemas/companies.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
-import type { FieldType } from '../../src/schemas/base/field-table.ts';
+import type { FieldType } from '../../src/schemas/wire.ts';
 import { operatorsOf, type FilterFields } from '../../src/schemas/filters.ts';
 
 /** Those of products and opportunities are told by `GET /fields`. */

@@ -19,7 +19,7 @@ export interface MailServer {
 
 /** A barrier for callers: counts how many are connected at once, and lets each pass. */
 export interface Crowd {
-  mostAtOnce: number;
+  maxAtOnce: number;
   pass: () => Promise<void>;
 }
 
@@ -32,10 +32,10 @@ export function gather(size: number): Crowd {
   let complete = () => undefined as void;
   const together = new Promise<void>((resolve) => (complete = resolve)).then(() => sleep(100));
   const crowd: Crowd = {
-    mostAtOnce: 0,
+    maxAtOnce: 0,
     pass: async () => {
       here += 1;
-      crowd.mostAtOnce = Math.max(crowd.mostAtOnce, here);
+      crowd.maxAtOnce = Math.max(crowd.maxAtOnce, here);
       if (here === size) complete();
       await together;
       here -= 1;

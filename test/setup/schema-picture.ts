@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import { migrate } from '../../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
+import { openEmbeddedPostgres } from '../../src/database/embedded-postgres.ts';
 
 /**
  * Path of the committed picture of the migrated database. `node test/setup/schema-picture.ts --write` rewrites the

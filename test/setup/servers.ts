@@ -2,9 +2,8 @@ import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import type { TestProject } from 'vitest/node';
-import { distribute } from '../../src/database/citus/distribute.ts';
-import { migrate } from '../../src/database/migrate.ts';
-import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/embedded-postgres/server.ts';
+import { distribute, migrate } from '../../src/database/migrate.ts';
+import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/database/embedded-postgres.ts';
 import { blankDatabase, citusProgram, cloneDatabase, closeForClones, hasCitusProgram, startCitus } from './citus.ts';
 
 /** Values that every test file can `inject`. */

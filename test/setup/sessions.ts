@@ -1,8 +1,7 @@
 import type { FastifyInstance } from 'fastify';
-import { hashPassword } from '../../src/accounts/passwords.ts';
+import { hashPassword } from '../../src/accounts/users.ts';
 import { createUser } from '../../src/queries/accounts/users.ts';
-import { commandLine } from '../../src/schemas/audit.ts';
-import type { Role } from '../../src/schemas/users.ts';
+import { commandLine, type Role } from '../../src/schemas/accounts.ts';
 import { dbOf, inject, unique, type Answer } from './factories.ts';
 
 /** A user with a known password, and a client that is logged in as this user. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { externalName } from '../../src/text/company-names.ts';
+import { externalName } from '../../src/text/fold.ts';
 
 /** Real companies by country: the name as registers have it, and the name by which people know the company. */
 const companies: Record<string, [registered: string, known: string][]> = {

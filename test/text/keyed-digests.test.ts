@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { KeyedDigests } from '../../src/text/keyed-digests.ts';
+import { KeyedDigests } from '../../src/text/ids.ts';
 
 test('a keyed digest is the HMAC-SHA-256 of the text, whatever its length, and does not depend on earlier texts', () => {
   const secret = randomBytes(32);

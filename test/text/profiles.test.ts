@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { profileKey } from '../../src/text/profiles.ts';
+import { profileKey } from '../../src/text/domains.ts';
 
 test.each([
   [

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { summaryOf } from '../../src/tracing/summary.ts';
+import { summaryOf } from '../../src/process/opentelemetry.ts';
 
 const statements: [statement: string, summary: string][] = [
   ['select 1', 'SELECT'],

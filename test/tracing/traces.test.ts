@@ -10,7 +10,7 @@ import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
 import { parseConfig } from '../../src/process/config.ts';
-import { openTracing } from '../../src/tracing/opentelemetry.ts';
+import { openTracing } from '../../src/process/opentelemetry.ts';
 import { startApp } from '../setup/app.ts';
 import { nodeEnvironment } from '../setup/cli.ts';
 import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';

@@ -14,7 +14,7 @@ import { makeRelease, thisRelease, versionAfter, type Changes, type Release } fr
 /** The first release adds the column and writes it. It does not read it, since instances of this release do not write it. */
 const writesLabel: Changes = {
   sources: {
-    'src/queries/sales/products.ts': [
+    'src/queries/crm/products.ts': [
       [
         "= { name: 'products', columns: productFields };",
         "= { name: 'products', columns: [...productFields, 'label' as never] };",
@@ -33,7 +33,7 @@ const writesLabel: Changes = {
  */
 const readsLabel: Changes = {
   sources: {
-    'src/queries/sales/products.ts': [['`p.id, ', '`p.id, p.label, ']],
+    'src/queries/crm/products.ts': [['`p.id, ', '`p.id, p.label, ']],
     'src/schemas/products.ts': [
       ["  id: Uuid('Id of the product.'),\n", "  id: Uuid('Id of the product.'),\n  label: Type.String(),\n"],
     ],

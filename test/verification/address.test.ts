@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { parseAddress, SyntaxFault } from '../../src/verification/address.ts';
-import { isPublic } from '../../src/network/public-address.ts';
+import { parseAddress, SyntaxFault } from '../../src/verification/mail-hosts.ts';
+import { isPublic } from '../../src/process/ip-addresses.ts';
 
 test.each([
   ['ada@example.com', 'ada', 'example.com'],

@@ -483,7 +483,7 @@ describe('the limits of a domain', () => {
     const { domain } = mailDomain();
     await Promise.all(Array.from({ length: 40 }, (_, i) => verifier.verify(`a${i}@${domain}`)));
     expect(server.calls).toHaveLength(40);
-    expect(crowd.mostAtOnce).toBe(3);
+    expect(crowd.maxAtOnce).toBe(3);
   });
 
   test('include a limit for all domains together', async () => {
@@ -492,7 +492,7 @@ describe('the limits of a domain', () => {
     const verifier = asking(server.port, { VERIFY_CONNECTIONS: '4', VERIFY_SMTP_TIMEOUT_MS: '20000' });
     await Promise.all(Array.from({ length: 40 }, () => verifier.verify(`ada@${mailDomain().domain}`)));
     expect(server.calls).toHaveLength(40);
-    expect(crowd.mostAtOnce).toBe(4);
+    expect(crowd.maxAtOnce).toBe(4);
   });
 
   test('are shared fairly: owners who wait for the same domain take turns', async () => {

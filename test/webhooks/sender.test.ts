@@ -4,8 +4,8 @@ import { createServer as createTcpServer, type AddressInfo, type Server, type So
 import { Webhook } from 'standardwebhooks';
 import { afterAll, expect, test, vi } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
-import { newSecret, SecretBox } from '../../src/webhooks/secrets.ts';
-import { openSender, type Message, type SenderParts } from '../../src/webhooks/sender.ts';
+import { newSecret, SecretBox } from '../../src/accounts/webhook-targets.ts';
+import { openSender, type Message, type SenderParts } from '../../src/accounts/webhook-sender.ts';
 import { startReceiver, status } from '../jobs/webhooks/receivers.ts';
 
 const development = { WEBHOOK_ALLOW_HTTP: 'on', WEBHOOK_ALLOW_PRIVATE: 'on' };

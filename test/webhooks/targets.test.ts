@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
-import { faultOfUrl, mayConnectTo, targetRules } from '../../src/webhooks/targets.ts';
+import { faultOfUrl, mayConnectTo, targetRules } from '../../src/accounts/webhook-targets.ts';
 
 const usual = targetRules(parseConfig({}));
 const development = targetRules(parseConfig({ WEBHOOK_ALLOW_HTTP: 'on', WEBHOOK_ALLOW_PRIVATE: 'on' }));

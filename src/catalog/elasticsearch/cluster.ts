@@ -1,12 +1,145 @@
+import { createRequire } from 'node:module';
+import type * as Package from '@elastic/elasticsearch';
+import type { errors, estypes, Client } from '@elastic/elasticsearch';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from '@elastic/elasticsearch';
+import { DomainError, unavailable } from '../../errors.ts';
 import type { Config } from '../../process/config.ts';
-import { Gate } from '../../limits/gate.ts';
+import { Gate } from '../../access/gate.ts';
 import { catalogCallDuration } from '../../process/metrics.ts';
-import { withOwnAbort } from '../../process/own-abort.ts';
-import { serviceItself, type Requester } from '../../credentials/requester.ts';
-import { asDomainErrors, isAborted, isTimeout, isUnavailableError } from './errors.ts';
-import { elasticsearch } from './package.ts';
+import { withOwnAbort } from '../../process/event-loop.ts';
+import { serviceItself, type Requester } from '../../access/credentials.ts';
+
+const load = createRequire(import.meta.url);
+
+/** The client's package. It is loaded at the first use, because its 240 modules take a third of the start of a command. */
+const elasticsearch = (): typeof Package => load('@elastic/elasticsearch') as typeof Package;
+
+/**
+ * What an error of the search cluster means for the caller:
+ * - `wait`: the cluster cannot run the request now and has changed nothing. A later retry may succeed, or an operator
+ *   must act.
+ * - `missing`: the index does not exist.
+ * - `refused`: the request does not fit the index, so a retry does not help. The index is not as the service created
+ *   it, or the service has a bug.
+ */
+type Meaning = 'wait' | 'missing' | 'refused';
+
+/**
+ * Meanings of error types whose HTTP status is misleading. For others, 401, 429, and 500 or above mean `wait`, any
+ * other status `refused`.
+ */
+const meanings: Record<string, Meaning> = {
+  // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
+  cluster_block_exception: 'wait',
+  index_closed_exception: 'wait',
+  // The cluster rejects the service's credentials or permissions: the configuration is wrong, not the catalog.
+  security_exception: 'wait',
+  // An index cannot be deleted while a snapshot reads it.
+  snapshot_in_progress_exception: 'wait',
+  // The cluster has reached its limit of shards.
+  validation_exception: 'wait',
+  index_not_found_exception: 'missing',
+};
+
+const meaningOf = (status: number, type: string | undefined): Meaning =>
+  meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
+
+/** The cluster rejected a request, and a later retry would not help. */
+export class ClusterRefusal extends Error {
+  readonly meaning: Exclude<Meaning, 'wait'>;
+
+  constructor(meaning: Exclude<Meaning, 'wait'>, message: string) {
+    super(message);
+    this.name = 'Refusal';
+    this.meaning = meaning;
+  }
+}
+
+/** Some shards failed or did not respond in time. */
+class PartialAnswer extends Error {}
+
+interface Shards {
+  timed_out?: boolean;
+  _shards?: Pick<estypes.ShardStatistics, 'total' | 'successful' | 'failed'>;
+}
+
+/** @throws PartialAnswer if a shard failed or did not respond in time */
+export function requireAllShards<T extends Shards>(answer: T): T {
+  const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
+  if (timed_out || failed > 0 || successful < total)
+    throw new PartialAnswer(timed_out ? 'the search timed out in the cluster' : 'not all shards responded');
+  return answer;
+}
+
+/**
+ * An offline copy of a shard has not failed: it gets all writes when it comes back.
+ * @throws PartialAnswer if a shard failed
+ */
+function requireRefreshed<T extends Shards>(answer: T): T {
+  const { _shards: shards } = answer;
+  if (shards && shards.failed > 0) throw new PartialAnswer('not all shards were refreshed');
+  return answer;
+}
+
+/**
+ * For a look-up by id (mget).
+ * @throws PartialAnswer if a document could not be read, e.g. because its shard is still starting
+ */
+export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T>[]): estypes.GetGetResult<T>[] {
+  return docs.map((doc) => {
+    if ('error' in doc) throw new PartialAnswer('not all documents were read');
+    return doc;
+  });
+}
+
+/** A timeout, no connection, or a broken one. */
+export const isNoAnswer = (error: unknown): boolean =>
+  error instanceof elasticsearch().errors.TimeoutError ||
+  error instanceof elasticsearch().errors.ConnectionError ||
+  error instanceof elasticsearch().errors.NoLivingConnectionsError;
+
+const isTimeout = (error: unknown): boolean => error instanceof elasticsearch().errors.TimeoutError;
+
+/** The cluster is unavailable, so a later retry may succeed. */
+function isUnavailableError(error: unknown): boolean {
+  if (error instanceof elasticsearch().errors.ResponseError)
+    return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
+  return (
+    isNoAnswer(error) || error instanceof elasticsearch().errors.DeserializationError || error instanceof PartialAnswer
+  );
+}
+
+const typeOf = (error: errors.ResponseError): string | undefined => {
+  const body = error.body as { error?: { type?: string } } | undefined;
+  return body?.error?.type;
+};
+
+const isAborted = (error: unknown): boolean => error instanceof elasticsearch().errors.RequestAbortedError;
+
+/**
+ * Converts errors of the client to our own, without the request and its personal data.
+ * @throws DomainError `unavailable` if the cluster cannot respond now
+ * @throws ClusterRefusal if it rejected the request
+ */
+async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof PartialAnswer) throw doesNotAnswer(error);
+    if (error instanceof DomainError || !(error instanceof elasticsearch().errors.ElasticsearchClientError))
+      throw error;
+    const { name } = error;
+    if (!(error instanceof elasticsearch().errors.ResponseError))
+      throw isUnavailableError(error) ? doesNotAnswer(new Error(name)) : new Error(name);
+    const type = typeOf(error);
+    const text = [name, error.statusCode, type ?? ''].join(' ').trim();
+    const meaning = meaningOf(error.statusCode ?? 500, type);
+    throw meaning === 'wait' ? doesNotAnswer(new Error(text)) : new ClusterRefusal(meaning, text);
+  }
+}
+
+const doesNotAnswer = (cause: Error): DomainError =>
+  unavailable('The prospect catalog does not answer at the moment', 1, cause);
 
 /** Every call must pass these to the client. */
 interface CallOptions {
@@ -27,7 +160,7 @@ export interface Reader {
 export type Call<T> = (client: Client, options: CallOptions) => Promise<T>;
 
 /** How long an import's calls are retried (ms). Longer than the cluster needs to detect a lost node. */
-export const importPatienceMs = 300_000;
+const importPatienceMs = 300_000;
 /** Timeout of a question about the cluster's state (ms). */
 const askMs = 1_000;
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
@@ -134,4 +267,115 @@ function outcomeOf(error: unknown): string {
   if (isAborted(error)) return 'aborted';
   if (isTimeout(error)) return 'timeout';
   return isUnavailableError(error) ? 'trouble' : 'error';
+}
+
+/** Makes all earlier writes visible to searches. Skips indexes that do not exist. */
+export async function refresh(nodes: ClusterClient, index: string | string[], patienceMs?: number): Promise<void> {
+  const ask = { index, ignore_unavailable: true };
+  await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
+}
+
+export const changeSettings = (
+  nodes: ClusterClient,
+  index: string,
+  settings: estypes.IndicesIndexSettings,
+): Promise<unknown> => nodes.work((client, options) => client.indices.putSettings({ index, settings }, options));
+
+/** All actions, or none. */
+export async function changeAliases(
+  nodes: ClusterClient,
+  actions: estypes.IndicesUpdateAliasesAction[],
+): Promise<void> {
+  if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+}
+
+export const countAll = (nodes: ClusterClient, index: string): Promise<number> =>
+  nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);
+
+/** An operation of a bulk request: NDJSON lines as UTF-8 bytes. */
+export interface Operation {
+  id: string;
+  bytes: Buffer;
+}
+
+/** Returns the NDJSON lines: the action, then the document. A delete has none. */
+export const operationText = (action: object, source?: object): string =>
+  source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
+
+export const toOperation = (id: string, action: object, source?: object): Operation => ({
+  id,
+  bytes: Buffer.from(operationText(action, source)),
+});
+
+interface ItemResult {
+  status: number;
+  result?: string | undefined;
+  type?: string | undefined;
+}
+
+/**
+ * Returns undefined if the operation succeeded. Deleting a missing document (404) and a version conflict (409) count as
+ * success.
+ */
+const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
+  status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
+
+/**
+ * Sends operations in a bulk request. Retries those that fail because the cluster is busy or the index blocked.
+ * @param alias not the index's own name: if the index is missing, the cluster would create one with default settings;
+ * with an alias, it rejects the operations
+ * @param patienceMs how long operations are retried (ms)
+ * @returns results by document id
+ * @throws DomainError `unavailable` if some still fail after `patienceMs`
+ * @throws ClusterRefusal if a retry would not help
+ */
+export async function bulk(
+  nodes: ClusterClient,
+  alias: string,
+  operations: Operation[],
+  patienceMs = importPatienceMs,
+): Promise<Map<string, ItemResult>> {
+  const deadline = performance.now() + patienceMs;
+  const results = new Map<string, ItemResult>();
+  if (operations.length === 0) return results;
+  let left = operations;
+  for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
+    const answers = await bulkOnce(nodes, alias, left, patienceMs);
+    for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
+    const isPutOff = answers.map((answer) => meaningOfItem(answer) === 'wait');
+    const reason = answers[isPutOff.indexOf(true)];
+    if (!reason) return results;
+    left = left.filter((_, i) => isPutOff[i]);
+    if (performance.now() + pause > deadline)
+      throw unavailable(`The prospect catalog rejects writes at the moment (${reason.status} ${reason.type ?? ''})`);
+    await sleep(pause * (0.5 + Math.random()));
+  }
+}
+
+/**
+ * Returns one result for each operation, in the same order.
+ * @throws ClusterRefusal if the cluster rejected one and a retry would not help
+ */
+async function bulkOnce(
+  nodes: ClusterClient,
+  index: string,
+  operations: Operation[],
+  patienceMs: number,
+): Promise<ItemResult[]> {
+  const request = {
+    index,
+    require_alias: true,
+    // The client sends buffers unchanged, but its types only allow objects.
+    operations: Buffer.concat(operations.map(({ bytes }) => bytes)) as unknown as object[],
+    filter_path: 'items.*.status,items.*.result,items.*.error.type',
+  };
+  const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
+  return items.map((item) => {
+    const { status, result, error } = Object.values(item)[0]!;
+    const answer = { status, result, type: error?.type };
+    const meaning = meaningOfItem(answer);
+    if (meaning === 'missing' || meaning === 'refused')
+      throw new ClusterRefusal(meaning, `The search cluster rejected a document: ${status} ${error?.type}`);
+    return answer;
+  });
 }

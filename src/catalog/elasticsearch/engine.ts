@@ -1,21 +1,325 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { estypes } from '@elastic/elasticsearch';
+import { unavailable } from '../../errors.ts';
+import { findUnlockingCustomers, markIndexed, findUnindexedUnlocks } from '../../queries/jobs/unlocks.ts';
+import type { UnlockKey } from '../../queries/jobs/unlocks.ts';
+import { toDocument, type CatalogDocument } from '../document.ts';
+import {
+  bulk,
+  toOperation,
+  ClusterRefusal,
+  requireAllDocuments,
+  operationText,
+  type Operation,
+  changeAliases,
+  changeSettings,
+  refresh,
+  countAll,
+  ClusterClient,
+} from './cluster.ts';
+import {
+  writeAlias,
+  findIndexes,
+  catalogLost,
+  standingOf,
+  wasImported,
+  whenIndexMissing,
+  refreshIntervals,
+  createIndex,
+  deleteIndexes,
+  saveTarget,
+  isNamedFor,
+  namesOf,
+  createPeople,
+  findTarget,
+  isUp,
+  statusOf,
+} from './indexes.ts';
+import type { FoundIndex, Indexes, WriteTarget } from './indexes.ts';
+import { fromSource, toSource, type PersonSource, readAllPeople, reads } from './search.ts';
+import { SuppressedPeople } from '../suppressed-people.ts';
+import { rebuildValues } from './values.ts';
 import type { Config } from '../../process/config.ts';
 import type { SharedDatabase } from '../../database/db.ts';
-import { unavailable } from '../../errors.ts';
-import { allCustomers, serviceItself } from '../../credentials/requester.ts';
+import { allCustomers, serviceItself } from '../../access/credentials.ts';
 import type { Catalog } from '../catalog.ts';
-import { ClusterClient } from './cluster.ts';
-import { changeAliases, changeSettings, refresh, countAll } from './index-calls.ts';
-import { namesOf, refreshIntervals, writeAlias } from './index-definitions.ts';
-import { findIndexes, catalogLost, standingOf, wasImported, whenIndexMissing, type Indexes } from './indexes.ts';
-import { purge } from './purge.ts';
-import { readPeople } from './read-batches.ts';
-import { reindex } from './reindex.ts';
-import { createPeople, findTarget, type WriteTarget } from './write-target.ts';
-import { reads } from './search.ts';
-import { isUp, statusOf } from './status.ts';
-import { syncPatienceMs, syncUnlocks } from './unlocks.ts';
-import { rebuildValues } from './values.ts';
-import { encode, erasePeople, findStored, writePeople } from './write.ts';
+
+/**
+ * How long calls are retried while unlocks are copied (ms). Short, because the job can run again later, and other jobs
+ * need the worker.
+ */
+const syncPatienceMs = 10_000;
+
+/** Returns customer ids by person id. People without unlocks are missing. */
+const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
+  unlocks.search((sql) => findUnlockingCustomers(sql, ids));
+
+const attempts = 20;
+const batchSize = 500;
+
+/**
+ * `searched`: the index that searches use must exist, except before the first import has finished. `any`: it may be
+ * missing, e.g. during an import that replaces a lost one.
+ */
+type Demand = 'searched' | 'any';
+
+/**
+ * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. A document is written only if
+ * no other process has changed it since it was read, so older unlocks never replace newer ones.
+ * @param ids of the people
+ * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
+ */
+async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
+  for (let from = 0; from < ids.length; from += batchSize)
+    await syncBatch(catalog, ids.slice(from, from + batchSize), demand);
+}
+
+async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promise<void> {
+  let left = ids;
+  for (let attempt = 0; left.length > 0; attempt += 1) {
+    if (attempt === attempts) throw unavailable('Not all unlocks could be written to the catalog');
+    if (attempt > 0) await sleep(Math.random() * 50 * attempt);
+    left = await syncOnce(catalog, left, demand);
+  }
+}
+
+/**
+ * Tries once. Returns the ids of people whose document could not be read, or was changed by another process meanwhile.
+ */
+async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
+  const indexes = await indexesOf(catalog, demand);
+  if (indexes.length === 0) return [];
+  const read = await Promise.all(indexes.map((index) => readPeople(catalog, index, ids)));
+  // Read before the unlocks: every unlock that is unindexed now is among those read below.
+  const unindexed = await catalog.unlocks.search((sql) => findUnindexedUnlocks(sql, ids));
+  const customers = await unlocksOf(catalog, ids);
+  const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
+  // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
+  const indexed = unindexed.filter(({ prospect_id }) => !left.has(prospect_id));
+  await noteIndexed(catalog, indexed);
+  return [...left];
+}
+
+/**
+ * Returns the indexes to which unlocks must be written. Asks the cluster each time, because a reindex may have created
+ * another.
+ * @throws DomainError `unavailable` if the alias for searches belongs to several indexes or to a foreign one; or if
+ * `demand` is `searched` and none has it, although an import has finished
+ */
+async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
+  const { nodes, names } = catalog;
+  const found = await findIndexes(nodes, names.people, syncPatienceMs);
+  const standing = standingOf(found, names.people);
+  if (standing === 'foreign') throw catalogLost();
+  if (standing === 'missing' && demand === 'searched' && (await wasImported(catalog))) throw catalogLost();
+  return found.filter(
+    ({ name, aliases }) =>
+      name !== names.people && [names.people, names.everywhere].some((alias) => aliases.includes(alias)),
+  );
+}
+
+interface PeopleRead {
+  index: FoundIndex;
+  /** Documents of those who are in the index. */
+  found: estypes.GetGetResult<PersonSource>[];
+  /** Ids whose read failed: they may be in the index or not. */
+  unread: string[];
+}
+
+/** By id. One that cannot be read, e.g. because its shard is still starting, is in `unread`. */
+async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
+  const { docs } = await nodes.work(
+    (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
+    syncPatienceMs,
+  );
+  return {
+    index,
+    found: docs.filter((doc) => 'found' in doc).filter(({ found }) => found),
+    unread: docs.filter((doc) => 'error' in doc).map(({ _id }) => _id),
+  };
+}
+
+/** Writes people back with their unlocks. Returns the ids for which this failed, so that the caller can retry. */
+async function writeUnlocks(
+  { nodes, names }: Indexes,
+  { index, found, unread }: PeopleRead,
+  customers: Map<string, string[]>,
+): Promise<string[]> {
+  const operations = found.map(({ _id, _source, _seq_no, _primary_term }) => {
+    const document = toDocument(fromSource(_id, _source!));
+    const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
+    return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
+  });
+  // An index that an earlier release created has no write alias. It is written through the alias for searches.
+  const own = writeAlias(index.name);
+  const alias = index.aliases.includes(own) ? own : names.people;
+  const results = await bulk(nodes, alias, operations, syncPatienceMs).catch(allLeft(operations.map(({ id }) => id)));
+  const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);
+  return [...unread, ...conflicts];
+}
+
+/**
+ * Handles a missing index as the result 409 (conflict) for every id, so that the caller retries all. Rethrows other
+ * errors.
+ */
+const allLeft = (ids: string[]) => (error: unknown) => {
+  if (error instanceof ClusterRefusal && error.meaning === 'missing')
+    return new Map(ids.map((id) => [id, { status: 409 }]));
+  throw error;
+};
+
+async function noteIndexed(catalog: Indexes, indexed: UnlockKey[]): Promise<void> {
+  if (indexed.length > 0) await catalog.unlocks.transaction((sql) => markIndexed(sql, indexed));
+}
+
+/** Without unlocks, which `writePeople` adds. */
+const encode = (document: CatalogDocument): string =>
+  operationText({ index: { _id: document.id } }, toSource(document, []));
+
+/**
+ * Writes people with their unlocks from PostgreSQL, and again those whose unlocks change meanwhile.
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
+ */
+async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
+  const ids = people.map(({ id }) => id);
+  const before = await unlocksOf(catalog, ids);
+  const operations = people.map((person) => withUnlocks(person, before.get(person.id)));
+  await bulk(catalog.nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  const after = await unlocksOf(catalog, ids);
+  const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
+  if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
+}
+
+/**
+ * Adds the field `unlocked_by`.
+ * @param customers who have unlocked the person; undefined if there are none
+ */
+function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
+  if (!customers) return person;
+  const { id, bytes } = person;
+  const end = Buffer.from(`,"unlocked_by":${JSON.stringify(customers)}}\n`);
+  return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
+}
+
+/**
+ * Sees people who are written but not yet searchable.
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
+ */
+async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
+  const docs = await nodes
+    .work(async (client, options) =>
+      requireAllDocuments((await client.mget({ index: writeAlias(index), ids, _source: false }, options)).docs),
+    )
+    .catch(whenIndexMissing);
+  return docs.filter(({ found }) => found).map(({ _id }) => _id);
+}
+
+/**
+ * Returns the number of people deleted.
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
+ */
+async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
+  const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
+  const results = await bulk(nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  return [...results.values()].filter(({ result }) => result === 'deleted').length;
+}
+
+/**
+ * Copies all people who are not suppressed into a new index, switches searches to it atomically, and deletes the old one.
+ * @param progress awaited after each batch; if it throws, the reindex ends with this error
+ * @returns the number of people, and the new index
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
+ */
+async function reindex(
+  indexes: Indexes,
+  old: WriteTarget,
+  progress: (done: number, total: number) => Promise<void> | void,
+): Promise<{ people: number; index: WriteTarget }> {
+  const { nodes, names, config } = indexes;
+  if (!old.isSearched) throw catalogLost();
+  await refresh(nodes, old.name);
+  const total = await countAll(nodes, old.name);
+  const index = await createIndex(indexes, [names.everywhere]);
+  const copied = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
+  await refresh(nodes, index.name);
+  const people = await countAll(nodes, index.name);
+  if (people !== copied)
+    throw new Error(
+      `${copied} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
+    );
+  await changeSettings(nodes, index.name, { refresh_interval: refreshIntervals.atRest });
+  const actions = [
+    { remove: { index: old.name, alias: names.people } },
+    { remove: { index: old.name, alias: names.everywhere } },
+    { add: { index: index.name, alias: names.people } },
+  ];
+  const next = { ...index, isSearched: true };
+  // Both indexes are complete now, so after an interruption either one may be chosen.
+  await saveTarget(indexes, next);
+  await changeAliases(nodes, actions);
+  await rebuildValues(nodes, names, config);
+  // Waits for searches that still use the old index.
+  await sleep(nodes.maxReadMs);
+  await deleteIndexes(nodes, [old]);
+  return { people, index: next };
+}
+
+/**
+ * Copies all people who are not suppressed, with their unlocks from PostgreSQL. Returns their number.
+ * @param progress awaited after each batch, with the number of people read so far
+ */
+async function copyPeople(
+  indexes: Indexes,
+  from: string,
+  to: string,
+  progress: (done: number) => Promise<void> | void,
+): Promise<number> {
+  const suppressed = await SuppressedPeople.open(indexes.db);
+  let [done, copied] = [0, 0];
+  let writes: Promise<void> = Promise.resolve();
+  for await (const people of readAllPeople(indexes.nodes, from)) {
+    await writes;
+    await progress((done += people.length));
+    const kept = people.filter((person) => !suppressed.has(person));
+    copied += kept.length;
+    writes = writePeople(
+      indexes,
+      to,
+      kept.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
+    );
+    writes.catch(() => undefined); // a failure is thrown where this promise is awaited
+  }
+  await writes;
+  return copied;
+}
+
+/** Deletes old suggestions, and merges away the documents of removed people, which an index keeps until a merge. */
+async function purge({ nodes, names }: Indexes): Promise<void> {
+  // Waits for searches that still use the old suggestions.
+  await sleep(nodes.maxReadMs);
+  const values = await findIndexes(nodes, names.values);
+  const unused = values.filter(
+    ({ name, aliases }) => !aliases.includes(names.values) && isNamedFor(name, names.values),
+  );
+  await deleteIndexes(nodes, unused);
+  const people = (await findIndexes(nodes, names.people)).filter(
+    ({ name, isOurs, isClosed }) => isOurs && !isClosed && isNamedFor(name, names.people),
+  );
+  for (const { name: index } of people) await mergeDeletions({ nodes }, index);
+}
+
+/** Removes deleted documents from the files of an index. By default, a merge leaves up to a tenth there. */
+async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
+  const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
+  await changeSettings(nodes, index, allow(0));
+  await nodes.work((client, options) =>
+    client.indices.forcemerge({ index, only_expunge_deletes: true }, { ...options, requestTimeout: mergeMs }),
+  );
+  await changeSettings(nodes, index, allow(null));
+}
+
+/** How long a merge may take (ms). */
+const mergeMs = 3_600_000;
 
 /** For many millions of people. Connects at the first read or write. */
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
@@ -55,7 +359,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
       if (!(await known()) && !(await wasImported(indexes))) return;
       const { name } = await requireTarget();
       await refresh(nodes, name);
-      yield* readPeople(nodes, name);
+      yield* readAllPeople(nodes, name);
     },
     remove: async (ids) => {
       if (!(await known()) && !(await wasImported(indexes))) return 0;

@@ -1,10 +1,129 @@
+import { randomBytes } from 'node:crypto';
+import type { estypes } from '@elastic/elasticsearch';
 import type { Config } from '../../process/config.ts';
+import { textFields, wordFields, type TextField, type WordField } from '../../schemas/prospects.ts';
+import { fieldCodes, type FieldCode } from '../document.ts';
 import type { Database } from '../../database/db.ts';
 import { unavailable, type DomainError } from '../../errors.ts';
-import { findCatalogState } from '../../queries/catalog/catalog-imports.ts';
-import type { ClusterClient } from './cluster.ts';
-import { ClusterRefusal } from './errors.ts';
-import { isNamedFor, type Names } from './index-definitions.ts';
+import { findCatalogState, saveIncarnation } from '../../queries/jobs/catalog-imports.ts';
+import { type ClusterClient, ClusterRefusal, requireAllShards } from './cluster.ts';
+import { unkeyedDetail, type CatalogStatus } from '../catalog.ts';
+
+/** The aliases of the catalog's indexes. */
+export interface Names {
+  people: string;
+  /** All indexes that store people: the one that searches use and, during a reindex, the new one. */
+  everywhere: string;
+  values: string;
+}
+
+/**
+ * Version of the index format, in all index names, so that a new release does not read an old format. Increase it when
+ * the fields, `fold` or `usualSpelling` change.
+ */
+const layout = 1;
+
+/** They begin with `ELASTICSEARCH_INDEX`. */
+export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
+  const people = `${ELASTICSEARCH_INDEX}-v${layout}`;
+  return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
+};
+
+/** Returns a unique name: the alias for searches, the time, and random digits. */
+export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
+
+/** True for names that the service gives: the alias, the time, and perhaps random digits. */
+export const isNamedFor = (index: string, alias: string): boolean =>
+  index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
+
+/** The service writes to an index through this alias, which no other has. */
+export const writeAlias = (index: string): string => `${index}-writes`;
+
+type Properties = Record<string, estypes.MappingProperty>;
+
+/** A text for searching and sorting, compared byte by byte: it is stored folded. */
+const keyword: estypes.MappingProperty = { type: 'keyword' };
+/** A text for searching, but not for sorting or counting. */
+const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
+/** A text for sorting and counting, but not for searching. */
+const column: estypes.MappingProperty = { type: 'keyword', index: false };
+/** One half of a UUID, as a 64-bit number for sorting. */
+const half: estypes.MappingProperty = { type: 'long', index: false };
+/** A small number. Filters scan its values, because indexing would slow imports. */
+const small: estypes.MappingProperty = { type: 'byte', index: false };
+
+export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fieldCodes[field];
+export const wordsField = <M extends WordField>(field: M): `${FieldCode<M>}w` => `${fieldCodes[field]}w`;
+/** Index field of a text's original spelling, which is stored unless it is the `usualSpelling`. */
+export const spelledField = <M extends TextField>(field: M): `${FieldCode<M>}s` => `${fieldCodes[field]}s`;
+
+const perMember = <M extends TextField>(
+  members: readonly M[],
+  name: (field: M) => string,
+  property: estypes.MappingProperty,
+): Properties => Object.fromEntries(members.map((field) => [name(field), property]));
+
+const copies = (config: Config): estypes.IndicesIndexSettings => ({
+  number_of_shards: config.ELASTICSEARCH_SHARDS,
+  number_of_replicas: config.ELASTICSEARCH_REPLICAS,
+});
+
+/** Fields that indexes of earlier releases lack. An import adds them to such an index. */
+const laterFields: Properties = { k: term };
+
+/** How often new writes become visible to searches. An import is faster with a longer interval. */
+export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
+
+/**
+ * A new index of people, sorted by score, so that a search in the default order can stop after one page. The refresh
+ * interval is that of an import.
+ */
+export const peopleIndex = (
+  config: Config,
+): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
+  settings: {
+    ...copies(config),
+    refresh_interval: refreshIntervals.whileLoading,
+    sort: { field: ['score', 'id_high', 'id_low'], order: ['desc', 'asc', 'asc'] },
+  },
+  mappings: {
+    dynamic: 'strict',
+    // The source keeps all fields. If some were excluded, the cluster would store a second, full source to recover its
+    // copies, and would sort and merge both.
+    properties: {
+      details: { type: 'object', enabled: false },
+      id_high: half,
+      id_low: half,
+      ...perMember(textFields, foldedField, keyword),
+      ...perMember(wordFields, wordsField, term),
+      ...perMember(textFields, spelledField, column),
+      verification_status: keyword,
+      score: small,
+      // Milliseconds since 1970.
+      date_verified: { type: 'long' },
+      has_email: small,
+      has_phone: small,
+      unlocked_by: term,
+      ...laterFields,
+    },
+  },
+});
+
+/** A new index of suggested values, sorted by number of people, so that the most frequent come first. */
+export const valuesIndex = (
+  config: Config,
+): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
+  settings: {
+    ...copies(config),
+    number_of_shards: 1,
+    refresh_interval: '-1',
+    sort: { field: ['people', 'value', 'member'], order: ['desc', 'asc', 'asc'] },
+  },
+  mappings: {
+    dynamic: 'strict',
+    properties: { member: keyword, value: column, people: { type: 'long' }, words: term },
+  },
+});
 
 export interface Indexes {
   nodes: ClusterClient;
@@ -33,7 +152,7 @@ export interface FoundIndex {
 /**
  * The index of an alias, `missing` if none has it, or `foreign` if several have it or the service did not create it.
  */
-export type Standing = FoundIndex | 'missing' | 'foreign';
+type Standing = FoundIndex | 'missing' | 'foreign';
 
 /** The catalog's index is missing, or its alias belongs to an index that the service did not create. */
 export const catalogLost = (): DomainError =>
@@ -113,4 +232,196 @@ export async function readCatalog<T>(indexes: Indexes, alias: string, read: () =
     if (await wasImported(indexes)) throw catalogLost();
     return nothing;
   }
+}
+
+/** The index to which people are written, through an alias for writes. */
+export interface WriteTarget extends FoundIndex {
+  /** Searches use it. One that replaces a lost index is used only after the import into it has ended. */
+  isSearched: boolean;
+}
+
+/**
+ * Finds the index to which people are written: the one that searches use, or that of an unfinished import which
+ * replaces a lost one. Deletes what an interrupted reindex left.
+ * @returns undefined if the catalog has no index
+ * @throws DomainError `unavailable` if an operator must change something in the cluster first
+ */
+export async function findTarget(indexes: Indexes): Promise<WriteTarget | undefined> {
+  const { nodes, names, db } = indexes;
+  const known = await db.lookup((sql) => findCatalogState(sql, names.people));
+  const found = await findIndexes(nodes, names.people);
+  const standing = standingOf(found, names.people);
+  if (standing === 'foreign') throw mustAct(`The alias ${names.people} has another index than the catalog's`);
+  const saved = found.find(({ isOurs, uuid }) => isOurs && uuid === known?.incarnation);
+  if (standing === 'missing' && saved && known!.is_searched)
+    throw mustAct(`The index ${saved.name} has lost its alias ${names.people}`);
+  if (standing === 'missing' && !saved) return undefined;
+  const target = standing === 'missing' ? { ...saved!, isSearched: false } : { ...standing, isSearched: true };
+  requireOpen(target);
+  await addFields(nodes, target);
+  if (target.isSearched) await deleteLeftovers(nodes, names, found, target);
+  await saveTarget(indexes, target);
+  return target;
+}
+
+const mustAct = (fault: string) => unavailable(`${fault}. Mend this in the search cluster: docs/catalog.md, "Repair"`);
+
+/** The block of a nearly full disk is lifted by the cluster itself, so writes wait for it. */
+function requireOpen({ name, blocks, isClosed }: FoundIndex): void {
+  if (isClosed) throw mustAct(`The index ${name} is closed`);
+  const block = blocks.find((one) => one !== 'read_only_allow_delete');
+  if (block !== undefined) throw mustAct(`The index ${name} has the block ${block}`);
+}
+
+/** Adds the fields that an index of an earlier release lacks. Its people get their values when they are written again. */
+async function addFields(nodes: ClusterClient, { name: index }: FoundIndex): Promise<void> {
+  const fields = Object.keys(laterFields);
+  const known = await nodes.work((client, options) => client.indices.getFieldMapping({ index, fields }, options));
+  if (fields.every((field) => known[index]?.mappings[field])) return;
+  await nodes.work((client, options) => client.indices.putMapping({ index, properties: laterFields }, options));
+}
+
+async function deleteLeftovers(
+  nodes: ClusterClient,
+  names: Names,
+  found: FoundIndex[],
+  target: WriteTarget,
+): Promise<void> {
+  const left = found.filter(
+    ({ name, aliases }) =>
+      name !== target.name &&
+      isNamedFor(name, names.people) &&
+      aliases.includes(names.everywhere) &&
+      !aliases.includes(names.people),
+  );
+  await deleteIndexes(nodes, left);
+}
+
+export async function deleteIndexes(nodes: ClusterClient, indexes: readonly { name: string }[]): Promise<void> {
+  if (indexes.length === 0) return;
+  const index = indexes.map(({ name }) => name);
+  await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
+}
+
+/**
+ * Creates an empty index to which all later writes go. Searches use it at once if it is the first, but only after the
+ * import if it replaces a lost catalog.
+ */
+export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
+  const isSearched = !(await wasImported(indexes));
+  const { everywhere, people } = indexes.names;
+  const target = { ...(await createIndex(indexes, isSearched ? [everywhere, people] : [everywhere])), isSearched };
+  await saveTarget(indexes, target);
+  return target;
+}
+
+/** Adds the alias through which the service writes to it. */
+export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
+  const index = newIndex(names.people);
+  const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
+  // 400 means that the index exists: an earlier attempt of this call may have created it.
+  await nodes.work((client, options) =>
+    client.indices.create({ index, ...peopleIndex(config), aliases: all }, { ...options, ignore: [400] }),
+  );
+  const made = (await findIndexes(nodes, names.people)).find(({ name }) => name === index);
+  if (!made) throw catalogLost();
+  return made;
+}
+
+export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
+  db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
+
+/** Also true if no import has created an index yet. */
+export const isUp = (indexes: Indexes): Promise<boolean> =>
+  Promise.all([isWhole(indexes, indexes.names.people), isWhole(indexes, indexes.names.values)]).then(
+    (all) => all.every(Boolean),
+    () => false,
+  );
+
+/**
+ * True if the service created the index behind the alias, all primary shards are available, and nothing is blocked.
+ * Also if no import has created an index yet.
+ */
+async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
+  const { nodes } = indexes;
+  const standing = await look(nodes, alias);
+  if (standing === 'missing') return !(await wasImported(indexes));
+  if (standing === 'foreign') return false;
+  const index = standing.name;
+  const [health, state] = await Promise.all([
+    nodes.ask((client, options) => client.cluster.health({ index }, options)),
+    nodes.ask((client, options) => client.cluster.state({ index, metric: 'blocks', filter_path: 'blocks' }, options)),
+  ]);
+  const { global = {}, indices = {} } = (state['blocks'] ?? {}) as Blocks;
+  // A closed index is listed as blocked too. The list may also contain other indexes.
+  return health.status !== 'red' && Object.keys(global).length === 0 && !(index in indices);
+}
+
+/** Forbidden operations: of the whole cluster, and by index name. */
+interface Blocks {
+  global?: object;
+  indices?: Record<string, object>;
+}
+
+const look = async (nodes: ClusterClient, alias: string): Promise<Standing> =>
+  standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
+
+/**
+ * A count is 0 if there is no index that the service created.
+ * @throws DomainError `unavailable` if the cluster or some of its shards do not respond
+ */
+export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
+  const { nodes, names } = indexes;
+  const [people, values] = await Promise.all([countIn(nodes, names.people), countIn(nodes, names.values)]);
+  const health = await nodes.read((client, options) => client.cluster.health({}, options));
+  return {
+    engine: 'elasticsearch',
+    people: people.count,
+    suggestions: values.count,
+    details: {
+      index: people.index,
+      state: stateOf(people.standing, await wasImported(indexes)),
+      bytes: people.bytes,
+      cluster: health.status,
+      nodes: health.number_of_nodes,
+      ...unkeyedDetail(await countUnkeyed(nodes, people)),
+    },
+  };
+}
+
+/** The index behind an alias. Its name is `none` if it was not found. */
+interface Counted {
+  standing: Standing;
+  index: string;
+  count: number;
+  bytes: number;
+}
+
+/** Counts the people whom an earlier release stored without keys. */
+async function countUnkeyed(nodes: ClusterClient, { index, count }: Counted): Promise<number> {
+  if (count === 0) return 0;
+  const query = { bool: { must_not: { exists: { field: 'k' } } } };
+  return nodes.read(async (client, options) => requireAllShards(await client.count({ index, query }, options)).count);
+}
+
+async function countIn(nodes: ClusterClient, alias: string): Promise<Counted> {
+  const standing = standingOf(await findIndexes({ work: (call) => nodes.read(call) }, alias), alias);
+  if (typeof standing === 'string') return { standing, index: 'none', count: 0, bytes: 0 };
+  const { name: index } = standing;
+  const { count } = await nodes.read(async (client, options) =>
+    requireAllShards(await client.count({ index }, options)),
+  );
+  const { indices = {} } = await nodes.read((client, options) =>
+    client.indices.stats({ index, metric: ['store'] }, options),
+  );
+  return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
+}
+
+function stateOf(standing: Standing, wasImported: boolean): string {
+  if (standing === 'foreign') return 'another index has its alias';
+  if (standing === 'missing')
+    return wasImported ? 'lost; give its alias back, or run an import to restore it' : 'not imported yet';
+  if (standing.isClosed) return 'closed';
+  if (standing.blocks.length > 0) return `blocked: ${standing.blocks.join(', ')}`;
+  return 'found';
 }

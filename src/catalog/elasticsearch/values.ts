@@ -2,12 +2,10 @@ import type { estypes } from '@elastic/elasticsearch';
 import type { Config } from '../../process/config.ts';
 import { textFields, type Suggestion, type SuggestionQuery, type TextField } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
-import { usualSpelling } from '../document.ts';
-import { groupSpellings, inBatches, wordPatterns, type Spelling, type SuggestedValue } from '../suggestions.ts';
-import { bulk, toOperation, type Operation } from './bulk.ts';
-import type { Reader, ClusterClient } from './cluster.ts';
-import { requireAllShards } from './errors.ts';
-import { changeAliases, refresh } from './index-calls.ts';
+import { usualSpelling, groupSpellings, inBatches, wordPatterns } from '../document.ts';
+import type { Spelling, SuggestedValue } from '../document.ts';
+import { bulk, toOperation, requireAllShards, changeAliases, refresh } from './cluster.ts';
+import type { Operation, Reader, ClusterClient } from './cluster.ts';
 import {
   foldedField,
   isNamedFor,
@@ -16,9 +14,9 @@ import {
   valuesIndex,
   writeAlias,
   type Names,
-} from './index-definitions.ts';
-import { findIndexes } from './indexes.ts';
-import { deleteIndexes } from './write-target.ts';
+  findIndexes,
+  deleteIndexes,
+} from './indexes.ts';
 
 /**
  * Returns at most ten values, the most frequent first. The index has this order, so the search stops after ten hits.

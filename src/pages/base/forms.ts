@@ -2,18 +2,16 @@ import { parse } from 'node:querystring';
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { spenderOf, type Spender } from '../../credentials/caller.ts';
+import { spenderOf, type Spender } from '../../access/credentials.ts';
 import { DomainError, notFound, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
-import { statuses } from '../../plugins/answers/error-handler.ts';
-import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
-import { etagOf } from '../../text/etag.ts';
-import { canonicalId } from '../../text/ids.ts';
-import { tokensOf } from '../../text/json-pointer.ts';
-import { findUnstorableText } from '../../text/unstorable.ts';
+import { statuses } from '../../plugins/error-handler.ts';
+import { sessionCookies } from '../../plugins/auth.ts';
+import { markSent } from '../../queries/records/idempotency.ts';
+import { etagOf, canonicalId } from '../../text/ids.ts';
+import { tokensOf, findUnstorableText } from '../../text/json.ts';
 import type { Validator, MessageFor } from '../../validation/validator.ts';
 import { html, notice, pager, counted, type Html, type PagerNames } from './html.ts';
-import type { Format } from '../../schemas/base/formats.ts';
+import type { Format } from '../../schemas/formats.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;

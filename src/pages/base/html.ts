@@ -1,5 +1,69 @@
 import { html } from 'ghtml';
-import { dayOf } from './readers.ts';
+
+/** A day without a time, such as `2026-12-31`. It is the same day in every time zone. */
+export type Day = string;
+
+/** Returns the day of an instant, in UTC: pages store days as their beginning in UTC. */
+export const dayOf = (instant: string): Day => instant.slice(0, 10);
+
+export const startOf = (day: Day): string => `${day}T00:00:00.000Z`;
+
+export const endOf = (day: Day): string => `${day}T23:59:59.999Z`;
+
+const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
+
+/**
+ * Reads a day as people write it, such as `25.11.2026` or `25 Nov 2026`. Returns undefined if it is not a day, or if it
+ * can be two: `03/04/2026` is in March or in April.
+ */
+export function readDay(given: string): Day | undefined {
+  if (given.length > maxLength) return undefined;
+  const text = given.trim().toLowerCase();
+  const named = /^(\d{1,2})\.? ([a-z]{3})[a-z]*\.?,? (\d{4})$/.exec(text);
+  if (named) return dayFrom(named[3], months.indexOf(named[2]!) + 1, named[1]);
+  const [year, month, day] = /^(\d{4})-(\d{1,2})-(\d{1,2})$/.exec(text)?.slice(1) ?? [];
+  if (year !== undefined) return dayFrom(year, month, day);
+  const [, first, mark, second, last] = /^(\d{1,2})([./])(\d{1,2})\2(\d{4})$/.exec(text) ?? [];
+  if (first === undefined) return undefined;
+  if (mark === '.') return dayFrom(last, second, first);
+  const days = [dayFrom(last, second, first), dayFrom(last, first, second)].filter((one) => one !== undefined);
+  return new Set(days).size === 1 ? days[0] : undefined;
+}
+
+const maxLength = 40;
+
+function dayFrom(year: unknown, month: unknown, day: unknown): Day | undefined {
+  const [y, m, d] = [Number(year), Number(month), Number(day)];
+  const text = `${String(y).padStart(4, '0')}-${String(m).padStart(2, '0')}-${String(d).padStart(2, '0')}`;
+  const instant = new Date(startOf(text));
+  return y > 0 && !Number.isNaN(instant.valueOf()) && dayOf(instant.toISOString()) === text ? text : undefined;
+}
+
+/**
+ * Reads a number as people write it, such as `40.000,00`, `40,000.00` or `€ 40 000`. Returns undefined if it is not a
+ * number, or if it can mean two: `1,249` is a thousand in one country, and a bit more than one in another.
+ */
+export function readNumber(given: string): number | undefined {
+  if (given.length > maxLength) return undefined;
+  const text = given.trim().replaceAll(/^(?:\p{Sc}|[A-Z]{3})\s*|\s*(?:\p{Sc}|[A-Z]{3})$/gu, '');
+  const plain = /^\d+(?:[.,]\d+)?$/.exec(text)?.[0];
+  if (plain !== undefined) return /^[1-9]\d{0,2}[.,]\d{3}$/.test(plain) ? undefined : Number(plain.replace(',', '.'));
+  return groupings.some((grouped) => grouped.test(text)) ? Number(withPoint(text)) : undefined;
+}
+
+/** Groups of three digits, and the decimals after another mark. */
+const groupings = [
+  /^\d{1,3}(?:\.\d{3})+(?:,\d+)?$/,
+  /^\d{1,3}(?:,\d{3})+(?:\.\d+)?$/,
+  /^\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d+)?$/,
+];
+
+/** Drops the marks between groups of digits. */
+function withPoint(text: string): string {
+  const hasDecimals = new Set(text.replaceAll(/\d/g, '')).size > 1;
+  const end = hasDecimals ? Math.max(text.lastIndexOf('.'), text.lastIndexOf(',')) : text.length;
+  return `${text.slice(0, end).replaceAll(/\D/g, '')}${hasDecimals ? `.${text.slice(end + 1)}` : ''}`;
+}
 
 export { html };
 

@@ -4,11 +4,13 @@ import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { statuses } from '../../plugins/answers/error-handler.ts';
+import { statuses, answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { formFaults, formToken, hidden, notSent, queryOf, text, tokenField, refusalOf, type Refused } from './forms.ts';
 import { html, linkButton, notice, type Html } from './html.ts';
 import { roleWords } from './words.ts';
+import { Unauthorized } from '../../errors.ts';
+import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
 
@@ -35,8 +37,8 @@ export const forAll = { schema, config: { access: { public: true } } } as const;
 /** Path on disk by file name in the URL. */
 const files = {
   'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
-  'style.css': fileURLToPath(new URL('../files/style.css', import.meta.url)),
-  'pages.js': fileURLToPath(new URL('../files/pages.js', import.meta.url)),
+  'style.css': fileURLToPath(new URL('./style.css', import.meta.url)),
+  'pages.js': fileURLToPath(new URL('./pages.js', import.meta.url)),
 };
 
 type Asset = keyof typeof files;
@@ -252,7 +254,7 @@ function undoHint(request: FastifyRequest): Html {
   return html`<p class="notice">This can be taken back. <a href="/app/changes/${change}/undo" data-dialog>Undo</a></p>`;
 }
 
-export const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
+const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
 
 function sidebar(request: FastifyRequest, reply: FastifyReply, { section = sectionOf(request) }: Page): Html {
   const { caller } = request;
@@ -345,3 +347,112 @@ export function questionRoutes(app: FastifyInstance, path: string, access: PageA
     }
   });
 }
+
+/** Sends an HTML page for an error. Without a valid session, redirects to the login page. */
+export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
+  const { status, message, faults = [] } = answerTo(thrown, request, reply);
+  return sendPage(request, reply, {
+    title: titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now'),
+    status,
+    body: html`<p>
+        ${status === 404 ? 'It may have been removed, or the link is wrong.' : `${message}.`.replace('..', '.')}
+      </p>
+      !${
+        faults.length > 1
+          ? html`<ul>
+              !${faults.map((fault) => html`<li>${fault.message}</li>`)}
+            </ul>`
+          : ''
+      }
+      <p><a href="/app">Go to the start</a></p>
+      <p class="quiet">Status ${status} · Request ${request.id}</p>`,
+  });
+}
+
+const titles: Record<number, string> = {
+  403: 'This is not allowed',
+  404: 'This page does not exist',
+  405: 'This is not possible here',
+  413: 'This is too large',
+  429: 'Too many requests',
+};
+
+/** After the login, the user returns to the page of this request. */
+function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  request.log.info({ credential: 'session', reason }, 'sent to the login');
+  const query = new URLSearchParams();
+  const place = placeOf(request);
+  if (place !== '/app') query.set('next', place);
+  if (reason !== 'missing') {
+    const { session, attributes } = sessionCookies(request.server.config);
+    void reply.clearCookie(session, attributes);
+    query.set('ended', '1');
+  }
+  return goTo(reply.header('cache-control', 'no-store'), `/app/login${query.size > 0 ? `?${query.toString()}` : ''}`);
+}
+
+/** Returns the path of the requested page or, for a sent form, of the page with the form. */
+function placeOf({ method, url, headers: { referer } }: FastifyRequest): string {
+  if (method === 'GET' || method === 'HEAD') return ownPath(url);
+  return URL.canParse(referer ?? '') ? ownPath(pathOf(new URL(referer!))) : '/app';
+}
+
+const pathOf = ({ pathname, search }: URL): string => pathname + search;
+
+/**
+ * Returns the path if it is one of these pages, else `/app`. So a manipulated link cannot redirect to another site
+ * after the login.
+ */
+export function ownPath(path: string): string {
+  const base = 'http://pages.invalid';
+  if (!URL.canParse(path, base)) return '/app';
+  const url = new URL(path, base);
+  const isOwn =
+    url.origin === base && /^\/app(\/|$)/.test(url.pathname) && !/^\/app\/(login|logout)$/.test(url.pathname);
+  return isOwn ? pathOf(url) : '/app';
+}
+
+export interface ShownSecret {
+  title: string;
+  lead: Html;
+  label: string;
+  value: string;
+  /** Below the secret: what to do with it. */
+  advice: Html;
+  next: string;
+}
+
+/** The only kind of page that contains a secret. */
+export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: ShownSecret): FastifyReply {
+  const { title, lead, label, value, advice, next } = shown;
+  return sendPage(request, reply, {
+    title,
+    body: html`<p class="lead">!${lead}</p>
+      <div class="card">
+        <label for="secret">${label}</label>
+        <div class="secret">
+          <input id="secret" class="mono" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
+          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
+        </div>
+        <p class="quiet" data-copied role="status"></p>
+        !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
+      </div>`,
+  });
+}
+
+/** For a form that issues a secret and was sent before, e.g. by reloading: it issued none now. */
+export const sendIssuedBefore = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { what, advice }: { what: string; advice: string },
+): FastifyReply =>
+  sendPage(request, reply, {
+    title: `This ${what} was issued already`,
+    status: 409,
+    body: html`<p class="lead">
+        This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not
+        stored it, ${advice}
+      </p>
+      !${linkButton('Go back', sectionOf(request))}`,
+  });

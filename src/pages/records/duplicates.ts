@@ -1,15 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, notFound } from '../../errors.ts';
-import { statuses } from '../../plugins/answers/error-handler.ts';
+import { statuses } from '../../plugins/error-handler.ts';
 import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
-import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
-import { mergeContacts } from '../../queries/crm/merges/contact-merges.ts';
-import type { SafeMerge } from '../../queries/crm/merges/merges.ts';
-import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
-import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data/merges.ts';
-import { etagOf } from '../../text/etag.ts';
-import { canonicalId } from '../../text/ids.ts';
+import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
+import type { SafeMerge } from '../../queries/crm/merges.ts';
+import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data.ts';
+import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
+import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, questionRoutes, goTo, sendPage, withUndo, form } from '../base/layout.ts';
 import {
   fieldsOf,
@@ -25,26 +23,14 @@ import {
   formFaults,
   hidden,
   tick,
-  type Fields,
-  type Faults,
 } from '../base/forms.ts';
-import {
-  count,
-  counted,
-  empty,
-  html,
-  linkButton,
-  notice,
-  table,
-  buttons,
-  moment,
-  type Html,
-  type Column,
-} from '../base/html.ts';
+import type { Fields, Faults } from '../base/forms.ts';
+import { count, counted, empty, html, linkButton, notice, table, buttons, moment } from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
 import { companyKind, contactKind } from './kinds.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
 import { usersOf, formText } from './record-form.ts';
-import { valueOf } from './record-view.ts';
+import { valueOf } from './records.ts';
 
 const section = '/app/duplicates';
 

@@ -1,31 +1,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, notFound, type Fault } from '../../errors.ts';
-import { statuses } from '../../plugins/answers/error-handler.ts';
+import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { compile } from '../../validation/validator.ts';
-import {
-  forMembers,
-  formRoutes,
-  questionRoutes,
-  withUndo,
-  urlOf,
-  type PageAccess,
-  type FormPage,
-} from '../base/layout.ts';
-import {
-  conflictOf,
-  doneNotice,
-  fieldsOf,
-  hidden,
-  idOf,
-  notSent,
-  once,
-  requireValid,
-  text,
-  type Fields,
-  type Refused,
-} from '../base/forms.ts';
+import { forMembers, formRoutes, questionRoutes, withUndo, urlOf } from '../base/layout.ts';
+import type { PageAccess, FormPage } from '../base/layout.ts';
+import { conflictOf, doneNotice, fieldsOf, hidden, idOf, notSent, once, requireValid, text } from '../base/forms.ts';
+import type { Fields, Refused } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
 
 /** Records of one kind that forms create, change and delete. They call the functions of the API's routes. */

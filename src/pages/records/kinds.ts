@@ -9,18 +9,17 @@ import {
   countContacts,
 } from '../../queries/crm/contacts.ts';
 import { deleteContact, deleteCompany } from '../../queries/crm/deletions.ts';
-import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
-import { findListsOfContact, type ListOfContact } from '../../queries/memberships/contact-lists.ts';
-import { countOpportunities, listOpportunities } from '../../queries/sales/opportunities.ts';
+import { writeContactBatch, writeCompanyBatch } from '../../queries/crm/record-batches.ts';
+import { findListsOfContact, type ListOfContact } from '../../queries/crm/list-members.ts';
+import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches, companyBatches } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable, type ContactDetail } from '../../schemas/contacts.ts';
 import { hidden, select } from '../base/forms.ts';
 import { counted, html, moment, count, day, panel, plainList, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
-import { countryName, mailLink, phoneLink, verification, money } from '../base/values.ts';
-import { fieldWord } from '../base/words.ts';
-import { listChoices, formFieldsOf, timeColumns, verificationFacts, type RecordKind } from './record-kind.ts';
-import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
+import { countryName, mailLink, phoneLink, verification, money, fieldWord } from '../base/words.ts';
+import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
+import type { RecordKind } from './record-kind.ts';
 import {
   countCompaniesUpTo,
   createCompany,
@@ -30,8 +29,7 @@ import {
   updateCompany,
 } from '../../queries/crm/companies.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
-import { peopleOfCompanies } from '../prospects/prospect-address.ts';
-import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
+import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
 
 const path = '/app/contacts';
 

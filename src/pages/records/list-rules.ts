@@ -3,17 +3,9 @@ import type { Fault } from '../../errors.ts';
 import { countRuleMatches } from '../../queries/crm/contacts.ts';
 import { contactFilterFields } from '../../schemas/contacts.ts';
 import { fieldType } from '../../schemas/filters.ts';
-import {
-  ruleFields,
-  ruleLimits,
-  ruleOperators,
-  type List,
-  type ListPatch,
-  type RuleGiven,
-  type Rule,
-  type RuleOperator,
-} from '../../schemas/lists.ts';
-import type { User } from '../../schemas/users.ts';
+import { ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
+import type { List, ListPatch, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
+import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import {
   areaField,
@@ -26,20 +18,17 @@ import {
   textInput,
   unchanged,
   values,
-  type Choice,
-  type Fields,
 } from '../base/forms.ts';
-import { html, notice, type Html } from '../base/html.ts';
-import { countryChoices, countryName } from '../base/values.ts';
-import { fieldWord, operatorWords, verificationWords } from '../base/words.ts';
+import type { Choice, Fields } from '../base/forms.ts';
+import { html, notice, type Html, dayOf, endOf, readDay, startOf } from '../base/html.ts';
+import { countryChoices, countryName, fieldWord, operatorWords, verificationWords } from '../base/words.ts';
 import { isPreview, type EditForm } from './editor.ts';
 import { usersOf } from './record-form.ts';
 import { maxCounted, numberOf } from './record-list.ts';
-import { countryCodes } from '../../files/values/country-codes.ts';
-import { isInstant } from '../../schemas/base/formats.ts';
+import { countryCodes } from '../../files/phones.ts';
+import { isInstant } from '../../schemas/formats.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { dayOf, endOf, readDay, startOf } from '../base/readers.ts';
 
 const emptyRows = 3;
 

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { notFound, SpendCapExceeded } from '../../errors.ts';
-import { spenderOf } from '../../credentials/caller.ts';
-import { estimateListVerification, startListVerification } from '../../jobs/verification/start-verification.ts';
-import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { spenderOf } from '../../access/credentials.ts';
+import { estimateListVerification, startListVerification } from '../../jobs/start-verification.ts';
+import { sessionOf } from '../../plugins/auth.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
@@ -21,31 +21,19 @@ import {
   integer,
   requireValid,
   tick,
-  type Fields,
-  type Refused,
 } from '../base/forms.ts';
-import {
-  count,
-  counted,
-  cursorPager,
-  empty,
-  facts,
-  html,
-  linkButton,
-  moment,
-  table,
-  buttons,
-  type Html,
-} from '../base/html.ts';
-import { priceOf } from '../base/values.ts';
+import type { Fields, Refused } from '../base/forms.ts';
+import { count, counted, cursorPager, empty, facts, html, linkButton, moment, table, buttons } from '../base/html.ts';
+import type { Html } from '../base/html.ts';
+import { priceOf } from '../base/words.ts';
 import { contactKind } from './kinds.ts';
-import { peopleOfCompanies } from '../prospects/prospect-address.ts';
+import { peopleOfCompanies } from './record-kind.ts';
 import { editLinks, editor, savedNotice } from './editor.ts';
 import { listControls, listOf, rulesText } from './list-rules.ts';
 import { rowsOf } from './record-list.ts';
 import { usersOf } from './record-form.ts';
-import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/enrichment/start-enrichment.ts';
-import { EnrichContacts } from '../../schemas/clean-data/enrichment.ts';
+import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/enrichment.ts';
+import { EnrichContacts } from '../../schemas/clean-data.ts';
 import { compile } from '../../validation/validator.ts';
 
 const section = '/app/lists';

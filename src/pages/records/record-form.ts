@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
-import { etagOf } from '../../text/etag.ts';
+import { etagOf, canonicalId } from '../../text/ids.ts';
 import {
   fieldsOf,
   queryOf,
@@ -18,21 +18,16 @@ import {
   textArea,
   textInput,
   unchanged,
-  type Choice,
-  type Faults,
-  type Fields,
 } from '../base/forms.ts';
-import { html, type Html } from '../base/html.ts';
-import { fieldWord } from '../base/words.ts';
+import type { Choice, Faults, Fields } from '../base/forms.ts';
+import { html, type Html, readNumber } from '../base/html.ts';
+import { fieldWord, countryChoices } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';
 import type { RecordKind, ShownRecord, FormField, Surroundings } from './record-kind.ts';
-import { phoneReader, type PhoneNumber } from '../../files/values/phones.ts';
-import { faultOfValue, type DeclaredField } from '../../schemas/base/declared-fields.ts';
+import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
+import { faultOfValue, type DeclaredField } from '../../schemas/wire.ts';
 import type { Contact } from '../../schemas/contacts.ts';
-import type { User } from '../../schemas/users.ts';
-import { canonicalId } from '../../text/ids.ts';
-import { countryChoices } from '../base/values.ts';
-import { readNumber } from '../base/readers.ts';
+import type { User } from '../../schemas/accounts.ts';
 
 export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void =>
   editor(app, {

@@ -1,21 +1,31 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Database, Transaction } from '../../database/db.ts';
-import type { ExportedRecords } from '../../files/open-export.ts';
+import type { ExportedRecords } from '../../files/write-records.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
-import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
+import type {
+  CreateRecord,
+  DeleteRecord,
+  FindRecords,
+  UpdateRecord,
+  RecordPage,
+} from '../../queries/records/finders.ts';
 import type { LastWrites } from '../../queries/records/last-writes.ts';
-import type { RecordPage } from '../../queries/records/paging.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
-import type { FieldTable, FormControl } from '../../schemas/base/field-table.ts';
+import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
-import type { DeclaredObject } from '../../schemas/base/declared-fields.ts';
-import type { User } from '../../schemas/users.ts';
+import type { User } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { html, moment, type Html, type PictureName } from '../base/html.ts';
-import { verification } from '../base/values.ts';
-import { fieldWord } from '../base/words.ts';
+import { html, moment, type Html, type PictureName, readDay, startOf } from '../base/html.ts';
+import { verification, fieldWord, countryName } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
+import { findUnstorableText } from '../../text/json.ts';
+import { validationFailed } from '../../errors.ts';
+import { compile } from '../../validation/validator.ts';
+import { text, type Fields } from '../base/forms.ts';
+import { textFields, type ProspectFilters, type TextField } from '../../schemas/prospects.ts';
+import { countryCodes } from '../../files/phones.ts';
+import { fold } from '../../text/fold.ts';
 
 /** How a field of a record is shown and changed in a form. */
 export interface FormField {
@@ -50,7 +60,7 @@ export const verificationFacts = (
 ];
 
 /** What a list page asks for, in the form of the API's list call. */
-export interface RecordRequest {
+interface RecordRequest {
   filters?: GivenFilters;
   order_by?: GivenOrder;
   paginate?: { limit?: number; cursor?: string };
@@ -154,3 +164,184 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
  */
 export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
   listNames(db, caller.customerId, 100, canonicalId(chosen));
+
+/** What a list of records shows. All of it stands in the address, so that a view can be sent to a colleague. */
+export interface View {
+  values: Readonly<Record<string, string>>;
+  /** A field, with `-` before it for descending; an empty string for newest first. */
+  sort: string;
+  /** Names of the chosen columns; empty for those that are shown by default. */
+  columns: readonly string[];
+  cursor: string;
+  /** Cursors of the pages before, which lead back. That of the first page is empty. */
+  trail: readonly string[];
+  from: number;
+}
+
+type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
+
+/** Most pages that a list leads back by. */
+const longestTrail = 20;
+
+/** Returns the orders that a list has: a field, with `-` before it for descending. */
+export const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
+  columns.flatMap(({ sort }) => (sort === undefined ? [] : [sort, `-${sort}`]));
+
+/**
+ * Returns what an address asks for. Ignores parameters that this list does not have.
+ * @throws DomainError `validation_failed` if a value cannot be stored or is not valid, and so cannot be searched for
+ */
+export function viewOf({ controls, columns, schemas }: Controls, fields: Fields): View {
+  const values = Object.fromEntries(
+    controls.map(({ name }) => [name, text(fields, name).trim()]).filter(([, value]) => value !== ''),
+  ) as Record<string, string>;
+  const invalid = compile(schemas.filters).faultsOf(filtersOf(controls, { values }));
+  const faults = [...findUnstorableText(values), ...invalid.map((one) => ({ ...one, path: `/filters${one.path}` }))];
+  if (faults.length > 0) throw validationFailed(faults);
+  const sort = sortsOf({ columns }).find((one) => one === text(fields, 'sort')) ?? '';
+  const named = [fields['columns'] ?? []].flat().flatMap((names) => names.split('.'));
+  const chosen = columns.filter(({ name }, i) => i === 0 || named.includes(name));
+  // Only the list knows which fields are declared. Other pages pass their columns on.
+  const others = named.filter((name) => /^custom~.{1,300}$/.test(name) && !columns.some((one) => one.name === name));
+  const isDefault =
+    others.length === 0 && columns.every((column, i) => i === 0 || chosen.includes(column) === !column.isOptional);
+  const trail = text(fields, 'trail');
+  const from = /^\d{1,9}$/.test(text(fields, 'from')) ? Math.max(1, Number(text(fields, 'from'))) : 1;
+  return {
+    values,
+    sort,
+    columns: named.length === 0 || isDefault ? [] : [...chosen.map(({ name }) => name), ...others],
+    cursor: text(fields, 'cursor'),
+    trail: trail === '' ? [] : trail.split('~').slice(-longestTrail),
+    from,
+  };
+}
+
+export const viewOfRequest = (controls: Controls, { query }: FastifyRequest): View =>
+  viewOf(controls, (query ?? {}) as Fields);
+
+export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
+  const given = controls.filter(({ name }) => values[name] !== undefined);
+  return Object.fromEntries(
+    given.map(({ name, field, isPart, control }) => {
+      const value = values[name]!;
+      if (control === 'since') return [field, { gte: startOf(readDay(value) ?? value) }];
+      return [field, isPart ? { contains: value } : value];
+    }),
+  );
+}
+
+export function requestOf({ controls }: Controls, view: View, limit: number): RecordRequest {
+  const { sort, cursor } = view;
+  const order = sort.startsWith('-') ? { [sort.slice(1)]: 'DESC' } : { [sort]: 'ASC' };
+  return {
+    filters: filtersOf(controls, view),
+    ...(sort === '' ? {} : { order_by: order }),
+    paginate: { limit, ...(cursor === '' ? {} : { cursor }) },
+  };
+}
+
+/** What of a view is the same on all of its pages. */
+type Selection = Pick<View, 'values' | 'sort' | 'columns'>;
+
+export function parametersOf({ values, sort, columns }: Selection, more: Record<string, string> = {}) {
+  const chosen = columns.length === 0 ? {} : { columns: columns.join('.') };
+  return new URLSearchParams({ ...values, ...(sort === '' ? {} : { sort }), ...chosen, ...more });
+}
+
+export function addressOf(path: string, view: Selection, more: Record<string, string> = {}): string {
+  const parameters = parametersOf(view, more).toString();
+  return parameters === '' ? path : `${path}?${parameters}`;
+}
+
+/** Returns the parameters of the place of a view in its list. */
+export const placeOf = ({ cursor, trail, from }: Pick<View, 'cursor' | 'trail' | 'from'>): Record<string, string> =>
+  cursor === ''
+    ? {}
+    : { cursor, from: String(from), ...(trail.length === 0 ? {} : { trail: trail.slice(-longestTrail).join('~') }) };
+
+export const section = '/app/prospects';
+
+/** The text fields of the search, in the order of the page. */
+export const searched = [
+  'job_title',
+  'job_company_name',
+  'job_company_industry',
+  'location_country',
+  'location_region',
+  'location_locality',
+] as const satisfies readonly TextField[];
+
+const choices = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
+
+/** What the page of prospects shows; by name of the parameter, without empty ones. */
+export type ProspectView = Readonly<Record<string, string>>;
+
+/** @throws DomainError `validation_failed` if a value cannot be stored, and so cannot be searched for */
+export function prospectViewOf(fields: Fields): ProspectView {
+  const names: readonly string[] = [...textFields, ...choices];
+  const view = Object.fromEntries(
+    names.map((name) => [name, text(fields, name).trim()] as const).filter(([, value]) => value !== ''),
+  );
+  const faults = findUnstorableText(view);
+  if (faults.length > 0) throw validationFailed(faults);
+  return view;
+}
+
+export const prospectViewOfRequest = ({ query }: FastifyRequest): ProspectView =>
+  prospectViewOf((query ?? {}) as Fields);
+
+type VerificationStatus = (typeof verificationStatuses)[number];
+
+/** Several values of a text field are separated by semicolons; one of them is enough. */
+export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFilters> {
+  const texts: [TextField, string[]][] = [];
+  for (const name of textFields) {
+    const values = (view[name] ?? '').split(';').map((value) => value.trim());
+    const given = values.filter((value) => value !== '');
+    if (given.length > 0) texts.push([name, name === 'location_country' ? await withEnglishNames(given) : given]);
+  }
+  const { status, score } = view;
+  return {
+    ...Object.fromEntries(texts),
+    ...(status ? { verification_status: [status as VerificationStatus] } : {}),
+    // A text that is not a number stays one, so that the validation refuses it.
+    ...(score ? { score: { gte: /^\d{1,3}$/.test(score) ? Number(score) : (score as never) } } : {}),
+    ...(view['has_email'] ? { has_email: true } : {}),
+    ...(view['has_phone'] ? { has_phone: true } : {}),
+  };
+}
+
+/** Adds the English name of each country, because the catalog has that one: `Germany` for `Deutschland` or `DE`. */
+async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
+  if (countries.length > maxCountries) return [...countries]; // refused by the schema
+  const codeOf = await countryCodes();
+  const named = countries.flatMap((given) => [given, ...nameOf(codeOf(given))]);
+  return [...new Map(named.map((name) => [fold(name), name])).values()];
+}
+
+const nameOf = (code: string): string[] => (code === '' ? [] : [countryName(code)]);
+
+const maxCountries = 100;
+
+export function prospectAddress(path: string, view: ProspectView, more: Record<string, string> = {}): string {
+  const parameters = new URLSearchParams({ ...view, ...more }).toString();
+  return parameters === '' ? path : `${path}?${parameters}`;
+}
+
+/** An address with more companies can be longer than servers take (characters). */
+const maxNames = 2_000;
+
+/** Returns the address of the people in the catalog who work for these companies, or for the first of them. */
+export function peopleOfCompanies(names: readonly string[]): string {
+  // A semicolon separates names, so of a name with one, its longest part is searched for.
+  const parts = names.map((name) =>
+    name
+      .split(';')
+      .toSorted((a, b) => b.length - a.length)[0]!
+      .trim(),
+  );
+  let length = 0;
+  const some = parts.filter((name) => (length += name.length) <= maxNames).slice(0, 100);
+  return prospectAddress(section, { job_company_name: some.join('; ') });
+}

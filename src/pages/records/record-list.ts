@@ -1,35 +1,18 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { sessionOf } from '../../plugins/auth.ts';
 import type { ListName } from '../../queries/crm/lists.ts';
-import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
-import type { User } from '../../schemas/users.ts';
+import type { DeclaredField } from '../../schemas/wire.ts';
+import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, sendPage } from '../base/layout.ts';
 import { customName, hidden, select, tick, type Choice } from '../base/forms.ts';
-import {
-  count,
-  empty,
-  html,
-  linkButton,
-  notice,
-  pager,
-  table,
-  searchBox,
-  type Column,
-  type Html,
-} from '../base/html.ts';
-import { countryChoices, customValue } from '../base/values.ts';
-import { verificationWords } from '../base/words.ts';
-import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, type View } from './record-address.ts';
-import { viewLinks } from '../work/saved-views.ts';
-import { doneText } from './chosen-acts.ts';
-import {
-  listChoices,
-  type FilterControl,
-  type RecordColumn,
-  type RecordKind,
-  type ShownRecord,
-} from './record-kind.ts';
+import { count, empty, html, linkButton, notice, pager, table, searchBox } from '../base/html.ts';
+import type { Column, Html } from '../base/html.ts';
+import { countryChoices, customValue, verificationWords } from '../base/words.ts';
+import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, listChoices } from './record-kind.ts';
+import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
+import { viewLinks } from '../saved-views.ts';
+import { doneText } from './chosen.ts';
 import { declaredFor, usersOf } from './record-form.ts';
 
 export const pageRows = 25;

@@ -1,12 +1,19 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, type RefusalCause } from '../../errors.ts';
-import { anySize, type ApproveOver, type ApproveOverChange } from '../../schemas/base/approvals.ts';
-import { keyLimits, type ApiKey, type Duration, type SpendCapChanges, type SpendCaps } from '../../schemas/api-keys.ts';
-import type { Actor } from '../../schemas/audit.ts';
-import type { Scope } from '../../schemas/base/scopes.ts';
-import type { RawToken, TokenHash } from '../../credentials/tokens.ts';
-import { withSpent } from '../jobs/key-spending.ts';
-import { recordEvent } from './audit.ts';
+import { anySize, keyLimits } from '../../schemas/accounts.ts';
+import type {
+  ApproveOver,
+  ApproveOverChange,
+  ApiKey,
+  Duration,
+  SpendCapChanges,
+  SpendCaps,
+  Actor,
+} from '../../schemas/accounts.ts';
+import type { Scope } from '../../schemas/scopes.ts';
+import type { RawToken, TokenHash } from '../../access/credentials.ts';
+import { withSpent } from '../jobs/credits.ts';
+import { recordEvent } from './customers.ts';
 
 /** As read to authenticate a request. `refusal` says why the key cannot be used now; null if it is valid. */
 interface KeyState {

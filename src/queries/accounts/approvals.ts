@@ -1,15 +1,9 @@
 import type { Queryable, Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
-import {
-  approvalDays,
-  maxPendingApprovals,
-  type Approval,
-  type ApprovedCall,
-  type Call,
-  type ListedApproval,
-} from '../../schemas/base/approvals.ts';
-import { isWaiting } from '../imports/awaited-starts.ts';
-import { recordEvent } from './audit.ts';
+import { approvalDays, maxPendingApprovals } from '../../schemas/accounts.ts';
+import type { Approval, ApprovedCall, Call, ListedApproval } from '../../schemas/accounts.ts';
+import { isWaiting } from '../jobs/import-rows.ts';
+import { recordEvent } from './customers.ts';
 
 const listed = (sql: Queryable) => sql`
   id, api_key_id, url, credits, records, created_at, decided_at, decided_by,

@@ -1,11 +1,99 @@
-import type { Queryable, Sql, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
-import { commandLine } from '../../schemas/audit.ts';
-import type { CustomerSummary } from '../../schemas/customers.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { Queryable, Transaction, Sql } from '../../database/db.ts';
+import { lowestId } from '../../database/connection.ts';
+import { type RefusalCause, notFound, conflict, validationFailed } from '../../errors.ts';
+import { commandLine } from '../../schemas/accounts.ts';
+import type { AuditEvent, NewAuditEvent, CustomerSummary, Actor } from '../../schemas/accounts.ts';
 import { fold } from '../../text/fold.ts';
-import { recordEvent } from './audit.ts';
 import { insertBalances } from '../jobs/credits.ts';
-import { createPipeline, salesStages } from '../sales/pipelines.ts';
+import { createPipeline, salesStages } from '../crm/pipelines.ts';
+import { maxDeclared, type Declaration, type DeclaredField, type DeclaredObject } from '../../schemas/wire.ts';
+import { listDeclared } from '../records/custom-fields.ts';
+
+/**
+ * Pass the transaction of the recorded action, so that both commit together or not at all. The log of PostgreSQL gets a line,
+ * too: after a restore to an earlier moment, it tells what must be done again.
+ */
+export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
+  const { event, customerId, userId = null, apiKeyId = null, by, details = {} } = given;
+  await Promise.all([
+    sql`
+      insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
+      values (${customerId}, ${userId}, ${apiKeyId}, ${event}, ${by.actor}, ${by.address}, ${sql.json(details)})`,
+    sql`select log_audit_event(${event}, ${customerId}, ${userId}, ${apiKeyId}, ${by.actor})`,
+  ]);
+}
+
+/** Stored in place of a customer's and user's ids when a login fails because no user has the email. */
+export const nobody = {
+  customerId: lowestId,
+  userId: lowestId,
+};
+
+/**
+ * Addresses that are counted separately for the failed logins of one account, day and reason. Further ones share a row.
+ */
+export const maxAddresses = 100;
+
+/**
+ * Counts a failed login in the row of its account, day, reason and network address. The email that was entered is not
+ * stored, because people sometimes type their password into that field.
+ */
+export async function recordFailedLogin(
+  sql: Transaction,
+  customerId: string,
+  { userId, reason, address }: { userId: string; reason: RefusalCause; address: string },
+): Promise<void> {
+  // An account has about `maxAddresses` rows at most for a day and reason, so attackers cannot fill the table.
+  const today = sql`customer_id = ${customerId} and user_id = ${userId} and day = current_date and reason = ${reason}`;
+  await sql`
+    insert into failed_logins (customer_id, user_id, day, reason, address)
+    select
+      ${customerId}, ${userId}, current_date, ${reason},
+      case
+        when (select count(*) from failed_logins where ${today} and address <> '') < ${maxAddresses}
+          or exists (select 1 from failed_logins where ${today} and address = ${address})
+        then ${address}
+        else ''
+      end
+    on conflict (customer_id, user_id, day, reason, address)
+    do update set attempts = failed_logins.attempts + 1, last_at = excluded.last_at`;
+}
+
+/**
+ * Newest first. Failed logins with the same account, day, reason and address are one event, at the time of the last
+ * attempt.
+ */
+export const listEvents = (sql: Queryable, customerId: string, limit: number): Promise<AuditEvent[]> =>
+  sql<AuditEvent[]>`
+    with others as (
+      select id, created_at, event, actor, address, user_id, api_key_id, details
+      from audit_events
+      where customer_id = ${customerId}
+      order by id desc
+      limit ${limit}
+    ),
+    failed as (
+      select
+        f.id, f.last_at as created_at, 'user.login_failed' as event, 'anonymous' as actor,
+        nullif(f.address, '') as address, f.user_id, null::uuid as api_key_id,
+        jsonb_build_object(
+          'email', u.email,
+          'reason', f.reason,
+          'attempts', f.attempts::text,
+          'first_at', to_char(f.first_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+        ) as details
+      from failed_logins f
+      join users u on u.customer_id = f.customer_id and u.id = f.user_id
+      where f.customer_id = ${customerId}
+      order by f.last_at desc
+      limit ${limit}
+    )
+    select * from others
+    union all
+    select * from failed
+    order by created_at desc, id desc
+    limit ${limit}`;
 
 export type CustomerStatus = 'OK' | 'SUSPENDED';
 
@@ -109,3 +197,114 @@ export async function hasCustomersBeside(sql: Queryable, email: string): Promise
     ) as has_others`;
   return row.has_others;
 }
+
+interface FieldName {
+  object: DeclaredObject;
+  key: string;
+}
+
+/**
+ * Declares what a custom field is from now on. Records nothing if it is declared so already.
+ * @throws DomainError `validation_failed` if `choices` do not fit the type; `conflict` if too many fields are declared
+ */
+export async function declareField(
+  sql: Transaction,
+  customerId: string,
+  { object, key }: FieldName,
+  { label = key, type, choices = [] }: Declaration,
+  by: Actor,
+): Promise<DeclaredField> {
+  const field = { key, label: label.trim(), type, choices };
+  if ((type === 'choice') !== choices.length > 0) {
+    const message = type === 'choice' ? 'are needed for the type "choice"' : 'are only for the type "choice"';
+    throw validationFailed([{ path: '/choices', message }]);
+  }
+  // Declarations of one customer wait in turn, so that they do not exceed the maximum.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`fields:${customerId}`}, 0))`;
+  const all = await listDeclared(sql, customerId, object);
+  const before = all.find((one) => one.key === key);
+  if (before && isDeepStrictEqual({ ...before }, field)) return field;
+  if (!before && all.length >= maxDeclared)
+    throw conflict(`At most ${maxDeclared} fields of ${object} can be declared`);
+  await sql`
+    insert into declared_fields (customer_id, object, key, label, type, choices)
+    values (${customerId}, ${object}, ${key}, ${field.label}, ${type}, ${choices}::text[])
+    on conflict (customer_id, object, key)
+    do update set label = excluded.label, type = excluded.type, choices = excluded.choices`;
+  await recordEvent(sql, { event: 'field.declared', customerId, by, details: { object, key, type } });
+  return field;
+}
+
+/**
+ * Removes a declaration. The values stay.
+ * @throws DomainError `not_found`
+ */
+export async function removeDeclaration(
+  sql: Transaction,
+  customerId: string,
+  { object, key }: FieldName,
+  by: Actor,
+): Promise<void> {
+  const removed = await sql`
+    delete from declared_fields
+    where customer_id = ${customerId}
+      and object = ${object}
+      and key = ${key}`;
+  if (removed.count === 0) throw notFound('declared field');
+  await recordEvent(sql, { event: 'field.removed', customerId, by, details: { object, key } });
+}
+
+/** The tables of which views can be saved. */
+export type ViewObject = 'contacts' | 'companies' | 'opportunities';
+
+/** Of one user. Two that are saved at the same moment can exceed it. */
+const maxViews = 100;
+
+export interface SavedView {
+  id: string;
+  /** Who saved it. */
+  user_id: string;
+  object: ViewObject;
+  name: string;
+  /** The parameters of the page's address. */
+  query: string;
+  /** All users of the customer see it. */
+  is_shared: boolean;
+}
+
+/** Returns the views that a user sees: the user's own, and those for all. */
+export const listSavedViews = (sql: Queryable, customerId: string, userId: string): Promise<SavedView[]> =>
+  sql<SavedView[]>`
+    select id, user_id, object, name, query, is_shared
+    from saved_views
+    where customer_id = ${customerId}
+      and (user_id = ${userId} or is_shared)
+    order by name, id`;
+
+/**
+ * Saves a view. It replaces a view of the same user, table and name.
+ * @throws DomainError `conflict` if the user has too many
+ */
+export async function saveView(
+  sql: Transaction,
+  customerId: string,
+  { user_id, object, name, query, is_shared }: Omit<SavedView, 'id'>,
+): Promise<void> {
+  const [others] = await sql<[{ count: number }]>`
+    select count(*)::integer as count
+    from saved_views
+    where customer_id = ${customerId}
+      and user_id = ${user_id}
+      and (object, name) <> (${object}, ${name})`;
+  if (others.count >= maxViews) throw conflict(`You have ${maxViews} views already: delete one first`);
+  await sql`
+    insert into saved_views (customer_id, user_id, object, name, query, is_shared)
+    values (${customerId}, ${user_id}, ${object}, ${name}, ${query}, ${is_shared})
+    on conflict (customer_id, user_id, object, name) do update
+    set query = excluded.query, is_shared = excluded.is_shared`;
+}
+
+export const deleteView = (sql: Transaction, customerId: string, id: string) => sql`
+  delete from saved_views
+  where customer_id = ${customerId}
+    and id = ${id}`;

@@ -1,13 +1,172 @@
-import type { Queryable, Transaction } from '../../database/db.ts';
-import { commandLine, type Actor } from '../../schemas/audit.ts';
-import type { Role, User } from '../../schemas/users.ts';
-import { conflict, violatedConstraint } from '../../errors.ts';
+import type { Queryable, Transaction, Sql } from '../../database/db.ts';
+import { type TokenHash, noPassword } from '../../access/credentials.ts';
+import { type RefusalCause, conflict, violatedConstraint } from '../../errors.ts';
+import { type Actor, type Role, commandLine, type User } from '../../schemas/accounts.ts';
+import { recordEvent } from './customers.ts';
 import { fold } from '../../text/fold.ts';
-import type { TokenHash } from '../../credentials/tokens.ts';
-import { recordEvent } from './audit.ts';
-import { noPassword } from '../../credentials/no-password.ts';
-import { deleteLink, findLinkedUser, type LinkedUser } from './password-links.ts';
-import { blockLogins, deleteSessions } from './sessions.ts';
+
+/** The user to whom a link belongs. */
+export interface LinkedUser {
+  customer_id: string;
+  id: string;
+  email: string;
+}
+
+/** Makes the token valid for 72 hours, in place of the user's previous one. Returns when it expires. */
+export async function storeLink(
+  sql: Transaction,
+  customerId: string,
+  userId: string,
+  token: TokenHash,
+): Promise<string> {
+  const [row] = await sql<{ expires_at: string }[]>`
+    insert into password_links (customer_id, user_id, token_hash, expires_at)
+    values (${customerId}, ${userId}, ${token}, now() + interval '72 hours')
+    on conflict (customer_id, user_id)
+    do update set token_hash = excluded.token_hash, expires_at = excluded.expires_at
+    returning expires_at`;
+  return row!.expires_at;
+}
+
+/** Returns undefined if the link is unknown, used or expired, or its user cannot log in. */
+export async function findLinkedUser(sql: Queryable, token: TokenHash): Promise<LinkedUser | undefined> {
+  const [row] = await sql<LinkedUser[]>`
+    select u.customer_id, u.id, u.email
+    from password_links l
+    join users u on u.customer_id = l.customer_id and u.id = l.user_id
+    join customers c on c.id = l.customer_id
+    where l.token_hash = ${token}
+      and l.expires_at > now()
+      and u.active
+      and c.status = 'OK'`;
+  return row;
+}
+
+/** Returns when the link of each user ends or has ended, if the user has one that was not used, by the user's id. */
+export async function findLinkEnds(sql: Queryable, customerId: string): Promise<Map<string, string>> {
+  const rows = await sql<{ user_id: string; expires_at: string }[]>`
+    select user_id, expires_at
+    from password_links
+    where customer_id = ${customerId}`;
+  return new Map(rows.map(({ user_id, expires_at }) => [user_id, expires_at]));
+}
+
+async function deleteLink(sql: Transaction, customerId: string, userId: string): Promise<void> {
+  await sql`
+    delete from password_links
+    where customer_id = ${customerId}
+      and user_id = ${userId}`;
+}
+
+/** As read to authenticate a request. `refusal` says why the session cannot be used now; null if it is valid. */
+interface SessionState {
+  token_hash: TokenHash;
+  customer_id: string;
+  user_id: string;
+  email: string;
+  role: Role;
+  refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
+}
+
+export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
+  sql<SessionState[]>`
+    select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
+      case
+        when s.expires_at <= now() then 'expired'
+        when not u.active then 'deactivated'
+        when c.status <> 'OK' then 'suspended'
+      end as refusal
+    from sessions s
+    join users u on u.customer_id = s.customer_id and u.id = s.user_id
+    join customers c on c.id = s.customer_id
+    where s.token_hash = any(${sql.array(hashes)})`;
+
+/**
+ * Creates a session of 12 hours, and deletes the user's expired ones, and the oldest past `maxSessions`.
+ * @returns the expiry time; undefined, with nothing done, if the account is not active, or its password has changed
+ * since `account` was read
+ */
+export async function createSession(
+  sql: Transaction,
+  account: { id: string; customer_id: string; password_hash: string },
+  token: TokenHash,
+  by: Actor,
+): Promise<string | undefined> {
+  // Makes a login wait for a concurrent password change, reset or deactivation. Then the login fails; without the lock,
+  // its session would survive the change. The next statement sees the change.
+  await sql`select pg_advisory_xact_lock_shared(${accountLock(sql, account.id)})`;
+  const [session] = await sql<{ expires_at: string }[]>`
+    with unchanged as (
+      select customer_id, id
+      from users
+      where customer_id = ${account.customer_id}
+        and id = ${account.id}
+        and password_hash = ${account.password_hash}
+        and active
+    )
+    insert into sessions (token_hash, customer_id, user_id, expires_at)
+    select ${token}, customer_id, id, now() + interval '12 hours'
+    from unchanged
+    returning expires_at`;
+  if (!session) return undefined;
+  await deleteOldSessions(sql, account.customer_id, account.id);
+  await recordEvent(sql, { event: 'user.logged_in', customerId: account.customer_id, userId: account.id, by });
+  return session.expires_at;
+}
+
+/**
+ * Logins of the user wait until this transaction has ended. Call it before the user's password, state or link changes: such
+ * transactions wait for each other.
+ */
+export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
+  // Not a lock of the user's row: in a distributed database, such a lock is taken on every node.
+  await sql`select pg_advisory_xact_lock(${accountLock(sql, userId)})`;
+}
+
+const accountLock = (sql: Transaction, userId: string) => sql`hashtextextended(${`account:${userId}`}, 0)`;
+
+/** Of a user. The limit exists because whoever knows a password could fill the table by logging in. */
+const maxSessions = 1_000;
+
+async function deleteOldSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and user_id = ${userId}
+      and (
+        expires_at <= now()
+        or token_hash in (
+          select token_hash
+          from sessions
+          where customer_id = ${customerId}
+            and user_id = ${userId}
+          order by expires_at desc
+          offset ${maxSessions}
+        )
+      )`;
+}
+
+export async function deleteSession(
+  sql: Transaction,
+  session: { customerId: string; userId: string; tokenHash: TokenHash },
+  by: Actor,
+): Promise<void> {
+  const { customerId, userId, tokenHash } = session;
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and token_hash = ${tokenHash}`;
+  await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
+}
+
+/** Deletes a user's sessions, except the one with the token hash `kept`. */
+async function deleteSessions(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and user_id = ${userId}
+      ${kept ? sql`and token_hash <> ${kept}` : sql``}`;
+}
 
 const columns = (sql: Queryable) => sql`id, name, email, role, active`;
 

@@ -1,41 +1,60 @@
-import type { Database, Locked, LockedId, Transaction } from '../../database/db.ts';
-import { notFound, validationFailed, type DomainError } from '../../errors.ts';
-import { requireMatch } from '../../text/etag.ts';
+import type { Transaction, Database, Locked, LockedId } from '../../database/db.ts';
+import { missingReferences, type DomainError, notFound, validationFailed } from '../../errors.ts';
+import { lockLists, removeFromAllLists, setManualLists } from './list-members.ts';
+import { lockReferences } from '../records/references.ts';
+import { requireMatch } from '../../text/ids.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
-import { isLive, liveLists } from '../../filters/live.ts';
-import { searchColumnsOfContact } from '../../filters/search-columns.ts';
+import { isLive, liveLists, constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
+import { searchColumnsOfContact, arrayLiteral } from '../../filters/to-sql.ts';
 import { completeRules, rulesFilter } from '../../filters/rules.ts';
-import { parseRecordQuery } from '../../filters/record-query.ts';
-import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
-import { arrayLiteral } from '../../filters/terms.ts';
-import { blankOf } from '../../schemas/base/field-table.ts';
-import {
-  Contact,
-  contactFields,
-  listNames,
-  type CompanyReference,
-  type ContactCreate,
-  type ContactDetail,
-  type ContactPatch,
-} from '../../schemas/contacts.ts';
+import { parseRecordQuery } from '../../filters/parse.ts';
+import { blankOf } from '../../schemas/wire.ts';
+import { Contact, contactFields, listNames } from '../../schemas/contacts.ts';
+import type { CompanyReference, ContactCreate, ContactDetail, ContactPatch } from '../../schemas/contacts.ts';
 import { contactFileFields } from '../../schemas/files.ts';
 import type { RuleGiven } from '../../schemas/lists.ts';
-import { fold } from '../../text/fold.ts';
-import { normalise } from '../../text/normalise.ts';
-import { profileKey } from '../../text/profiles.ts';
-import type { WrittenTable } from '../records/batch-rows.ts';
-import { lockCompanyForContact } from './companies.ts';
-import { companyTable, findByExternalIds } from '../records/batch-matches.ts';
-import { findOrCreateCompany, namedCompanyOf } from './company-names.ts';
-import { findUnknownReferences } from './contact-references.ts';
+import { fold, normalise } from '../../text/fold.ts';
+import { profileKey } from '../../text/domains.ts';
+import { type WrittenTable, companyTable, findByExternalIds } from '../records/batch-rows.ts';
+import { lockCompanyForContact, findOrCreateCompany, namedCompanyOf } from './companies.ts';
 import { findByIds, inOrderOf, type CreateRecord, type FindRecords, type UpdateRecord } from '../records/finders.ts';
 import { withLastWrites, type LastWrites, type Removal } from '../records/last-writes.ts';
 import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
-import { removeFromAllLists, setManualLists } from '../memberships/list-members.ts';
-import { detachActivities, lastActivityAt } from '../memberships/activity-links.ts';
-import { removeFromOpportunities } from '../memberships/opportunity-contacts.ts';
-import { countRecords } from './record-pages.ts';
-import { recordReads } from './record-reads.ts';
+import { detachActivities, lastActivityAt, removeFromOpportunities } from './links.ts';
+import { countRecords, recordReads } from './record-pages.ts';
+
+interface Referring {
+  list_ids?: readonly string[];
+  assigned_to?: string | null;
+}
+
+/**
+ * Checks the lists and users that bodies of contacts refer to. None of these lists is deleted until the transaction ends.
+ * Call it before the contacts are written, because an unknown id is reported before an external id that
+ * another contact has.
+ * @returns for each body the error `not_found` with the JSON pointers of its unknown ids, or undefined
+ */
+export async function findUnknownReferences(
+  sql: Transaction,
+  customerId: string,
+  bodies: readonly Referring[],
+): Promise<(DomainError | undefined)[]> {
+  const userIds = new Set(bodies.flatMap(({ assigned_to }) => assigned_to ?? []));
+  const users = [...userIds].map((id) => ({ noun: 'user' as const, id, path: '/assigned_to' }));
+  const [lists, unknownUsers] = await Promise.all([
+    lockLists(sql, customerId, [...new Set(bodies.flatMap(({ list_ids = [] }) => list_ids))]),
+    lockReferences(sql, customerId, users),
+  ]);
+  const knownLists = new Set(lists.map(({ id }) => id));
+  const unknown = new Map(unknownUsers.map((user) => [user.id, user]));
+  return bodies.map(({ list_ids = [], assigned_to }) => {
+    const missing = [
+      ...list_ids.flatMap((id, i) => (knownLists.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }])),
+      ...(unknown.has(assigned_to ?? '') ? [unknown.get(assigned_to!)!] : []),
+    ];
+    return missing.length > 0 ? missingReferences(missing) : undefined;
+  });
+}
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
@@ -156,7 +175,7 @@ export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body
 export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids } = patch;
-    // The company is locked before the contact: see the order of locks in bulk-lock.ts.
+    // The company is locked before the contact: see the order of locks in last-writes.ts.
     const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
     const declared = await requireKnown(sql, customerId, patch);
     const { id: locked, ...current } = await lockContact(sql, customerId, id, ifMatch);

@@ -1,22 +1,274 @@
+import { crc32 } from 'node:zlib';
 import { createHash } from 'node:crypto';
-import type { Database, Sql } from '../../database/db.ts';
-import { unavailable } from '../../errors.ts';
-import { constant, type Fragment } from '../../filters/sql.ts';
-import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
-import type { Column } from '../../filters/columns.ts';
+import { findCustomersWith, limitAndOffset, readPage, type PageOrCursor, type RecordPage } from '../records/finders.ts';
+import type { Queryable, Sql, Transaction, Database } from '../../database/db.ts';
+import { lowestId } from '../../database/connection.ts';
+import { liveCompanies, constant, type Fragment } from '../../filters/sql.ts';
+import { lookUpCompany, type Column } from '../../filters/columns.ts';
 import type { Position } from '../../filters/cursor.ts';
-import { limitAndOffset, readPage, type PageOrCursor } from '../records/paging.ts';
-import type { RecordPage } from '../records/paging.ts';
-import { columnOf } from './merges/merges.ts';
-import {
-  askForCount,
-  groupOrder,
-  isAfterGroup,
-  listCountedDuplicates,
-  partLength,
-  type CountedKey,
-  type DuplicatesPage,
-} from './duplicate-counts.ts';
+import { TimeSlice } from '../../process/event-loop.ts';
+import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data.ts';
+import type { Paginate } from '../../schemas/wire.ts';
+import { externalName } from '../../text/fold.ts';
+import { enqueueTurn } from '../records/turns.ts';
+import { unavailable } from '../../errors.ts';
+import { columnOf } from './merges.ts';
+
+/*
+ * Duplicates by several values, or by a value that only the service can compute, are counted by workers. A customer who
+ * asks for them gets the last count. Workers count again every few minutes, until a day after the customer asked last.
+ */
+
+type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
+
+/** A count that is older is not shown any more (SQL interval). */
+const oldest = '15 minutes';
+/** A count that is older is made again. The sweep looks once a minute, and a count takes some seconds. */
+const countAgainAfter = '10 minutes';
+/** How long a customer's duplicates are counted after the customer asked last. */
+const countFor = '1 day';
+
+/**
+ * Notes that the customer asks for a kind of duplicates, and makes workers count them if there is no count that may be
+ * shown.
+ * @returns the time of the last count, or undefined if there is none that may be shown
+ */
+export async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<string | undefined> {
+  // Writes at most once a minute: many callers may ask at the same time.
+  await sql`
+    update duplicate_counts
+    set asked_at = now()
+    where customer_id = ${customerId}
+      and kind = ${kind}
+      and asked_at < now() - interval '1 minute'`;
+  await sql`
+    insert into duplicate_counts (customer_id, kind)
+    values (${customerId}, ${kind})
+    on conflict (customer_id, kind) do nothing`;
+  const [row] = await sql<{ counted_at: string }[]>`
+    select counted_at
+    from duplicate_counts
+    where customer_id = ${customerId}
+      and kind = ${kind}
+      and counted_at > now() - ${oldest}::interval`;
+  if (!row) await enqueueTurn(sql, 'count-duplicates', customerId);
+  return row?.counted_at;
+}
+
+/** Characters of a value in a cursor. Values that begin alike are sorted by their hash. */
+const partLength = 100;
+
+/** A page by number, or after the group with these values: number of records, part of the shared value, its hash. */
+type DuplicatesPage = Paginate & { after?: Position | undefined };
+
+const keysOf = (value: string): string => `left(${value}, ${partLength}) collate "C", md5(${value}) collate "C"`;
+
+const groupOrder = (sql: Sql, value: string): Fragment => constant(sql, keysOf(value));
+
+function isAfterGroup(sql: Sql, count: string, value: string, { after }: DuplicatesPage): Fragment {
+  if (!after) return sql`true`;
+  const [records, ...keys] = after.values as [number, string, string];
+  const number = constant(sql, count);
+  return sql`(
+    ${number} < ${records}
+    or ${number} = ${records} and (${constant(sql, keysOf(value))}) > (${keys[0]}::text, ${keys[1]}::text)
+  )`;
+}
+
+/** Returns a page of the last count: the most frequent values first, then by value. */
+const listCountedDuplicates = (
+  sql: Sql,
+  customerId: string,
+  kind: CountedKey,
+  paginate: DuplicatesPage = {},
+): Promise<DuplicateGroup[]> => sql<DuplicateGroup[]>`
+  select value, records as count, ids
+  from duplicate_groups
+  where customer_id = ${customerId}
+    and kind = ${kind}
+    and ${isAfterGroup(sql, 'records', 'value', paginate)}
+  order by records desc, ${groupOrder(sql, 'value')}
+  ${limitAndOffset(sql, paginate)}`;
+
+/** SQL condition: a row of `duplicate_counts` needs work: its count is missing or old, or nobody asks for it any more. */
+const isDue = (sql: Queryable): Fragment => sql`(
+  counted_at is null
+  or counted_at < now() - ${countAgainAfter}::interval
+  or asked_at < now() - ${countFor}::interval
+)`;
+
+/** Finds customers whose duplicates must be counted. */
+export const findCountingCustomers = findCustomersWith((sql) => sql`from duplicate_counts where ${isDue(sql)}`);
+
+/**
+ * Counts one kind of a customer's duplicates that is due, or removes the count if nobody asks for it any more. All in
+ * the caller's transaction, so readers see the last count until this one is complete. Locks no records, and waits while another worker counts for this
+ * customer.
+ * @returns false if none is due
+ */
+export async function countNextDuplicates(sql: Transaction, customerId: string): Promise<boolean> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`duplicates:${customerId}`}, 0))`;
+  const [due] = await sql<{ kind: CountedKey; now: string; is_wanted: boolean }[]>`
+    select kind, now() as now, asked_at >= now() - ${countFor}::interval as is_wanted
+    from duplicate_counts
+    where customer_id = ${customerId}
+      and ${isDue(sql)}
+    order by kind
+    limit 1`;
+  if (!due) return false;
+  // Before its groups: if the customer asks meanwhile, the count stays, and its groups must not be gone.
+  if (!due.is_wanted && !(await forget(sql, customerId, due.kind))) return true;
+  await sql`
+    delete from duplicate_groups
+    where customer_id = ${customerId}
+      and kind = ${due.kind}`;
+  if (due.is_wanted) await count(sql, customerId, due);
+  return true;
+}
+
+/** Returns false, with nothing deleted, if the customer has asked again. */
+async function forget(sql: Transaction, customerId: string, kind: CountedKey): Promise<boolean> {
+  const { count: forgotten } = await sql`
+    delete from duplicate_counts
+    where customer_id = ${customerId}
+      and kind = ${kind}
+      and asked_at < now() - ${countFor}::interval`;
+  return forgotten === 1;
+}
+
+async function count(
+  sql: Transaction,
+  customerId: string,
+  { kind, now }: { kind: CountedKey; now: string },
+): Promise<void> {
+  const read = () => readValues(sql, customerId, kind);
+  const { hashes, parts } = await findRepeatedHashes(read());
+  let number = 0;
+  for (let part = 0; part < parts; part += 1) {
+    const groups = await groupValues(read(), (hash) => hash % parts === part && hashes.has(hash));
+    for (let i = 0; i < groups.length; i += groupsAtOnce, number += groupsAtOnce)
+      await insertGroups(sql, customerId, kind, number, groups.slice(i, i + groupsAtOnce));
+  }
+  await sql`
+    update duplicate_counts
+    set counted_at = ${now}
+    where customer_id = ${customerId}
+      and kind = ${kind}`;
+}
+
+interface Valued {
+  id: string;
+  value: string;
+}
+
+const recordsAtOnce = 5_000;
+const groupsAtOnce = 1_000;
+/** Records whose values are in memory at the same time. A record needs about 250 bytes. */
+const recordsInMemory = 200_000;
+
+async function* readValues(sql: Transaction, customerId: string, kind: CountedKey): AsyncGenerator<Valued> {
+  const slice = new TimeSlice();
+  for (let after = lowestId; ;) {
+    const rows = await readers[kind](sql, customerId, after);
+    for (const { id, ...parts } of rows) {
+      const value = valueOf[kind](parts);
+      if (value !== '') yield { id, value };
+      if (slice.isOver) await slice.pause();
+    }
+    if (rows.length < recordsAtOnce) return;
+    after = rows.at(-1)!.id;
+  }
+}
+
+interface Named {
+  name: string;
+  company: string | null;
+}
+
+const readers: Record<
+  CountedKey,
+  (sql: Transaction, customerId: string, after: string) => Promise<(Named & { id: string })[]>
+> = {
+  name_and_company: (sql, customerId, after) => sql`
+    select
+      c.id,
+      concat_ws(' ', c.folded ->> 'first_name', c.folded ->> 'last_name') as name,
+      co.folded_company_name as company
+    from contacts c
+    ${lookUpCompany(sql, customerId, 'c')}
+    where c.customer_id = ${customerId}
+      and c.id > ${after}
+    order by c.id
+    limit ${recordsAtOnce}`,
+  external_name: (sql, customerId, after) => sql`
+    select co.id, co.company_name as name, null as company
+    from ${liveCompanies(sql, customerId)}
+      and co.id > ${after}
+    order by co.id
+    limit ${recordsAtOnce}`,
+};
+
+/** The value by which a record is compared; `""` if it lacks a part. */
+const valueOf: Record<CountedKey, (parts: Named) => string> = {
+  name_and_company: ({ name, company }) =>
+    name.trim() === '' || (company ?? '') === '' ? '' : `${name.trim()}, ${company}`,
+  external_name: ({ name }) => externalName(name),
+};
+
+/**
+ * Returns the hashes that occur more than once. Different values may have the same hash, but only a few. So the values
+ * of a million records need four megabytes here.
+ */
+async function findRepeatedHashes(records: AsyncIterable<Valued>): Promise<{ hashes: Set<number>; parts: number }> {
+  let [all, size] = [new Uint32Array(1024), 0];
+  for await (const { value } of records) {
+    if (size === all.length) {
+      const larger = new Uint32Array(size * 2);
+      larger.set(all);
+      all = larger;
+    }
+    all[size++] = crc32(value);
+  }
+  const sorted = all.subarray(0, size).sort();
+  const hashes = new Set<number>();
+  let repeated = 0;
+  for (const [i, hash] of sorted.entries()) {
+    if (hash !== sorted[i - 1] && hash !== sorted[i + 1]) continue;
+    hashes.add(hash);
+    repeated += 1;
+  }
+  return { hashes, parts: Math.ceil(repeated / recordsInMemory) };
+}
+
+/** Groups the records whose value has one of the wanted hashes. Returns the groups of at least two records. */
+async function groupValues(
+  records: AsyncIterable<Valued>,
+  isWanted: (hash: number) => boolean,
+): Promise<DuplicateGroup[]> {
+  const groups = new Map<string, DuplicateGroup>();
+  for await (const { id, value } of records) {
+    if (!isWanted(crc32(value))) continue;
+    const group = groups.get(value) ?? { value, count: 0, ids: [] };
+    groups.set(value, group);
+    group.count += 1;
+    if (group.ids.length < maxDuplicateIds) group.ids.push(id);
+  }
+  return [...groups.values()].filter((group) => group.count > 1);
+}
+
+async function insertGroups(
+  sql: Transaction,
+  customerId: string,
+  kind: CountedKey,
+  number: number,
+  groups: readonly DuplicateGroup[],
+): Promise<void> {
+  const rows = groups.map((group, i) => ({ number: number + i, ...group }));
+  await sql`
+    insert into duplicate_groups (customer_id, kind, number, value, records, ids)
+    select ${customerId}, ${kind}, number, value, count, ids
+    from jsonb_to_recordset(${sql.json(rows)}) as given (number integer, value text, count integer, ids uuid[])`;
+}
 
 /** Seconds until a caller should ask again for a count that is not there yet. */
 const retrySeconds = 5;

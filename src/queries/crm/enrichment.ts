@@ -1,19 +1,161 @@
-import type { Locked, Queryable, Transaction } from '../../database/db.ts';
-import type { CountryCodes } from '../../files/values/country-codes.ts';
-import { lookUpCompany } from '../../filters/look-up.ts';
-import { constant } from '../../filters/sql.ts';
-import { contactFields } from '../../schemas/contacts.ts';
-import type { EnrichedField } from '../../schemas/clean-data/enrichment.ts';
-import type { Prospect } from '../../schemas/prospects.ts';
-import { fold } from '../../text/fold.ts';
-import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
-import { lockBulk } from '../records/bulk-lock.ts';
-import { lockContacts } from '../records/contact-locks.ts';
-import { withLastWrites } from '../records/last-writes.ts';
+import type { Queryable, Transaction, Locked } from '../../database/db.ts';
+import { type Fragment, type FragmentMaker, constant } from '../../filters/sql.ts';
+import type { Verification } from '../../schemas/verification.ts';
+import { emailKey, fold } from '../../text/fold.ts';
+import { lockBulk, lockedInOrder, withLastWrites, lockContacts } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
-import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
-import { updateSynced } from './crm-sync.ts';
-import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
+import type { CountryCodes } from '../../files/phones.ts';
+import { lookUpCompany } from '../../filters/columns.ts';
+import { contactFields } from '../../schemas/contacts.ts';
+import type { EnrichedField } from '../../schemas/clean-data.ts';
+import type { Prospect } from '../../schemas/prospects.ts';
+import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
+import { findOrCreateNamed, lockCompanies, type NamedCompany } from './companies.ts';
+import { updateSynced, companyOf, isEmpty, toContact, type SyncedContact } from './crm-sync.ts';
+
+/**
+ * SQL: the newest result of verifying a folded address that can be reused; null if there is none. Rows of
+ * `job_results` have a `verified_address` only if they can be.
+ * @param since SQL: the time after which it must have been made
+ */
+export const earlierVerification = (
+  sql: FragmentMaker,
+  customerId: string,
+  address: Fragment,
+  since: Fragment,
+): Fragment => sql`
+  (
+    select r.result
+    from job_results r
+    where r.customer_id = ${customerId}::uuid
+      and r.verified_address = ${address}
+      and r.finished_at > ${since}
+    order by r.finished_at desc
+    limit 1
+  )`;
+
+/**
+ * SQL: the time after which a verification must have been made for this job to reuse it. It depends on the start of the
+ * job, so that what was free then stays free.
+ */
+export const sinceOfJob = (sql: FragmentMaker, jobId: string, hours: number): Fragment =>
+  sql`uuid_extract_timestamp(${jobId}::uuid) - ${hours}::float8 * interval '1 hour'`;
+
+export const sinceNow = (sql: FragmentMaker, hours: number): Fragment =>
+  sql`now() - ${hours}::float8 * interval '1 hour'`;
+
+export async function countReusable(sql: Queryable, customerId: string, jobId: string, hours: number): Promise<number> {
+  if (hours === 0) return 0;
+  const [row] = await sql<[{ reusable: number }]>`
+    select count(*) as reusable
+    from job_inputs i
+    where i.customer_id = ${customerId}
+      and i.job_id = ${jobId}
+      and not i.is_duplicate
+      and ${earlierVerification(sql, customerId, sql`i.address`, sinceOfJob(sql, jobId, hours))} is not null`;
+  return row.reusable;
+}
+
+/**
+ * Returns those of these folded addresses that have a verification that can be reused.
+ * @param since SQL: as in `earlierVerification`
+ */
+export async function findReusable(
+  sql: Queryable,
+  customerId: string,
+  addresses: readonly string[],
+  since: Fragment,
+): Promise<Set<string>> {
+  const rows = await sql<{ address: string }[]>`
+    select g.address
+    from unnest(${addresses as string[]}::text[]) as g (address)
+    where ${earlierVerification(sql, customerId, sql`g.address`, since)} is not null`;
+  return new Set(rows.map(({ address }) => address));
+}
+
+/**
+ * Locks the customer's verifications until the transaction ends, and returns those of these folded addresses that were
+ * verified while the job verified them too. So of two jobs with the same address only one is charged, whichever settles
+ * first. Call this just before the results are saved.
+ */
+export async function lockVerified(
+  sql: Transaction,
+  customerId: string,
+  addresses: readonly string[],
+  since: Fragment,
+): Promise<Set<string>> {
+  // Alone: the next statement must see what the transaction before has written.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`verifications:${customerId}`}, 0))`;
+  return findReusable(sql, customerId, addresses, since);
+}
+
+export interface ContactVerification {
+  address: string;
+  status: Verification['status'];
+  contactId: string;
+}
+
+/**
+ * Saves the results of email verifications in contacts. Skips contacts that were deleted or whose work email has changed.
+ */
+export async function saveVerifications(
+  sql: Transaction,
+  customerId: string,
+  verifications: readonly ContactVerification[],
+): Promise<void> {
+  if (verifications.length === 0) return;
+  await lockBulk(sql, customerId);
+  // A contact that was merged meanwhile has the address of one of the merged contacts, or none of them.
+  const named = verifications.map(({ contactId }) => contactId);
+  const successors = await findSuccessors(sql, customerId, named);
+  const current = verifications.map((one) => ({ ...one, contactId: successors.get(one.contactId) ?? one.contactId }));
+  const given = [...new Set(current.map(({ contactId }) => contactId))];
+  const addressed = await lockAddresses(sql, customerId, given);
+  const stored = new Map<string, Addressed>(addressed.map((contact) => [contact.id, contact]));
+  const statuses = new Map(
+    current.flatMap(({ address, status, contactId }) => {
+      const contact = stored.get(contactId);
+      return contact && emailKey(contact.work_email) === emailKey(address) ? [[contact.id, status] as const] : [];
+    }),
+  );
+  const ids = [...statuses.keys()];
+  // One time for all columns: in a distributed database each subquery reads the clock at another moment.
+  const written = await sql<(Verified & { id: string })[]>`
+    with clock as materialized (
+      select clock_timestamp() as now
+    )
+    update contacts c
+    set
+      verification_status = v.status,
+      last_verified = clock.now,
+      crm_synced_at = clock.now,
+      updated_at = clock.now
+    from unnest(${ids}::uuid[], ${[...statuses.values()]}::text[]) as v (id, status), clock
+    where c.customer_id = ${customerId}
+      and c.id = v.id
+    returning c.id, c.verification_status, c.last_verified, c.crm_synced_at`;
+  await withLastWrites(sql, customerId, async (last) => {
+    for (const { id, ...verified } of written) {
+      const contact = stored.get(id)!;
+      last.updated('contact', { id, external_id: contact.external_id }, contact, verified);
+    }
+  });
+}
+
+interface Verified {
+  verification_status: string;
+  last_verified: string | null;
+  crm_synced_at: string | null;
+}
+
+type Addressed = Locked<Verified & { external_id: string | null; work_email: string }>;
+
+const lockAddresses = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<Addressed[]> => sql`
+  select id, external_id, work_email, verification_status, last_verified, crm_synced_at
+  from contacts
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+  ${lockedInOrder(sql)}`;
 
 /** A contact as enrichment reads it. A deleted company counts as none. */
 export type EnrichedContact = SyncedContact & { id: string; company_name: string | null };

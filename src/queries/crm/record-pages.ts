@@ -1,6 +1,6 @@
-import type { RecordPage } from '../records/paging.ts';
+import type { RecordPage } from '../records/finders.ts';
 import type { Database, Queryable } from '../../database/db.ts';
-import { fromOf } from '../../filters/columns.ts';
+import { fromOf, defaultOrder, singleList, type Filter, type Source } from '../../filters/columns.ts';
 import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
 import {
   firstOfNewest,
@@ -9,7 +9,7 @@ import {
   isNewestFirst,
   manyOfNewest,
   filterUsesCompany,
-} from '../../filters/paging/narrowing.ts';
+} from '../../filters/narrowing.ts';
 import {
   candidateCountClauses,
   candidatePageClauses,
@@ -18,16 +18,17 @@ import {
   newestPageClauses,
   pageClauses,
   type PageClauses,
-} from '../../filters/paging/page-clauses.ts';
-import { defaultOrder } from '../../filters/order.ts';
-import { longTextsOf } from '../../filters/paging/page-context.ts';
-import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-query.ts';
-import { recorder, run } from '../../filters/sql-recorder.ts';
-import { constant, join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
+  longTextsOf,
+} from '../../filters/page-clauses.ts';
+import { nextCursor, positionOf, type RecordQuery, parseRecordQuery, type ListRequest } from '../../filters/parse.ts';
+import { recorder, run, constant, join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { toSql } from '../../filters/to-sql.ts';
-import { singleList, type Filter } from '../../filters/tree.ts';
-import { readTotals } from '../events/journal.ts';
-import { resolveLists } from '../memberships/list-filters.ts';
+import { readTotals } from '../records/journal.ts';
+import { resolveLists } from './list-members.ts';
+import type { ExportedRecords } from '../../files/write-records.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
+import type { Metadata } from '../../schemas/wire.ts';
+import { listDeclared } from '../records/custom-fields.ts';
 
 /**
  * Reads one page of records: those that match the query, with its order and limit.
@@ -35,7 +36,7 @@ import { resolveLists } from '../memberships/list-filters.ts';
  * @throws DomainError `validation_failed` if the cursor needs texts that its row no longer has, or the filter names too
  *   many lists with rules, as in all functions here
  */
-export async function readRecordPage<Row extends object>(
+async function readRecordPage<Row extends object>(
   db: Database,
   request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
@@ -82,7 +83,7 @@ export const exportPage = 500;
  * @param request the query. Its limit, page and cursor are ignored.
  * @returns the generator, after the first page was read
  */
-export async function readAllRecords<Row extends object>(
+async function readAllRecords<Row extends object>(
   db: Database,
   request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
@@ -105,7 +106,7 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
-export async function readCustomKeys(db: Database, request: RecordQuery, max: number): Promise<string[]> {
+async function readCustomKeys(db: Database, request: RecordQuery, max: number): Promise<string[]> {
   const query = await resolveLists(db, request);
   const keys = constant(recorder, `jsonb_object_keys(${query.source.alias}.custom_fields)`);
   const { from, where } = countClauses(recorder, query);
@@ -285,3 +286,68 @@ export async function readIds(db: Database, request: RecordQuery, max: number): 
   );
   return rows.map((row) => row.id);
 }
+
+type Selection = Pick<ListRequest, 'filters' | 'order_by'>;
+
+interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
+  source: Source;
+  /** SQL columns of a record, as responses show it. */
+  projection: (sql: FragmentMaker, customerId: string) => Fragment;
+  /** SQL columns of a record in a list, if these are others. */
+  listed?: (sql: FragmentMaker, customerId: string) => Fragment;
+  /** SQL columns of a record in a file, if these are others. */
+  exported?: (sql: FragmentMaker, customerId: string) => Fragment;
+  /** The same, with the names of a contact's lists. */
+  withLists?: (sql: FragmentMaker, customerId: string) => Fragment;
+}
+
+export const recordReads = <Listed extends object>({
+  source,
+  projection,
+  listed = projection,
+  exported = projection,
+  withLists = exported,
+  fields,
+  title,
+}: Shown) => ({
+  list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Listed>> =>
+    readRecordPage(db, parseRecordQuery(source, customerId, request), (sql) => listed(sql, customerId)),
+
+  /** Returns the number of records that match the request, and the number of pages: 0 without records. */
+  count: async (db: Database, customerId: string, request: ListRequest): Promise<Metadata> => {
+    const query = parseRecordQuery(source, customerId, request);
+    const total = await countRecords(db, query);
+    const { limit, offset } = query;
+    return {
+      pagination: {
+        current_page: offset / limit + 1,
+        total_records: total,
+        total_pages: Math.ceil(total / limit),
+      },
+    };
+  },
+
+  /** Returns the number of records that match the filters, or `max` + 1 if more than `max` match. */
+  countUpTo: (db: Database, customerId: string, filters: GivenFilters, max: number): Promise<number> =>
+    countRecords(db, parseRecordQuery(source, customerId, { filters }), max),
+
+  export: (db: Database, customerId: string, request: Selection): ExportedRecords => {
+    const query = parseRecordQuery(source, customerId, request);
+    return {
+      fields,
+      title,
+      read: (hasLists) => readAllRecords(db, query, (sql) => (hasLists ? withLists : exported)(sql, customerId)),
+      count: () => countRecords(db, query),
+      readKeys: async (max) => {
+        const { table } = source;
+        if (table !== 'contacts' && table !== 'companies') return [];
+        const [keys, declared] = await Promise.all([
+          readCustomKeys(db, query, max),
+          db.lookup((sql) => listDeclared(sql, customerId, table)),
+        ]);
+        const labels = new Map(declared.map(({ key, label }) => [key, label]));
+        return keys.map((key) => ({ key, label: labels.get(key) ?? key }));
+      },
+    };
+  },
+});

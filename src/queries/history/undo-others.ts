@@ -1,24 +1,29 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
-import { liveLists } from '../../filters/live.ts';
-import type { EventActor } from '../../schemas/events/types.ts';
+import { liveLists } from '../../filters/sql.ts';
+import type { EventActor } from '../../schemas/events.ts';
 import type { Rule } from '../../schemas/lists.ts';
 import { opportunityFields, type Line, type OpportunityPatch } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
-import { deleteActivity, lockActivity, restoreActivity, updateActivity } from '../activities/activities.ts';
+import { deleteActivity, lockActivity, restoreActivity, updateActivity } from '../crm/activities.ts';
 import { deleteList, hasRoomForRules, updateList } from '../crm/lists.ts';
-import { lockDeletedValues } from '../events/purge.ts';
+import { lockDeletedValues } from '../records/journal.ts';
 import { withLastWrites } from '../records/last-writes.ts';
-import { isExternalIdTaken } from '../records/batch-external-ids.ts';
-import { opportunityTable, productTable, type RecordTable } from '../records/batch-matches.ts';
-import { lockReferences } from '../records/references.ts';
-import { reattachActivities } from '../memberships/activity-links.ts';
-import { setParts, sumOf } from '../sales/opportunity-lines.ts';
-import { deleteOpportunity, findOpportunities, referencesOf, updateOpportunity } from '../sales/opportunities.ts';
-import { deleteProduct, findProducts, updateProduct } from '../sales/products.ts';
+import { isExternalIdTaken, lockReferences } from '../records/references.ts';
+import { opportunityTable, productTable, type RecordTable } from '../records/batch-rows.ts';
+import { reattachActivities } from '../crm/links.ts';
+import {
+  setParts,
+  sumOf,
+  deleteOpportunity,
+  findOpportunities,
+  referencesOf,
+  updateOpportunity,
+} from '../crm/opportunities.ts';
+import { deleteProduct, findProducts, updateProduct } from '../crm/products.ts';
 import { comparable, findWrittenSince, type Effect, type Values } from './effects.ts';
 import { pickSettable } from './history.ts';
-import { keep, outcomeOf, revert, type KeptReason, type Outcome } from './revert.ts';
+import { keep, outcomeOf, revert, type KeptReason, type Outcome } from './undo-links.ts';
 
 /** How one kind of record, of which a customer has few, is taken back, one by one. Details of opportunities are lines. */
 interface Others {

@@ -1,6 +1,5 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
-import { liveCompanies } from '../../filters/live.ts';
-import { constant } from '../../filters/sql.ts';
+import { liveCompanies, constant } from '../../filters/sql.ts';
 import { companyFields } from '../../schemas/companies.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import { fold } from '../../text/fold.ts';
@@ -22,17 +21,15 @@ import {
   serviceColumns as contactServiceColumns,
   type ContactColumns,
 } from '../crm/contacts.ts';
-import { isSame } from '../events/changes.ts';
-import { lockDeletedValues } from '../events/purge.ts';
+import { isSame, lockDeletedValues } from '../records/journal.ts';
 import { insertRows, updateRows } from '../records/batch-rows.ts';
-import type { LastWrites } from '../records/last-writes.ts';
+import { type LastWrites, lockBulk } from '../records/last-writes.ts';
 import { findMergedSince, forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
-import { lockBulk } from '../records/bulk-lock.ts';
-import { reattachActivities } from '../memberships/activity-links.ts';
+import { reattachActivities } from '../crm/links.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
 import { readLater } from './history.ts';
-import { keep, outcomeOf, restore, revert, type Outcome, type Reverted } from './revert.ts';
-import { lockPresent, movedOf, restoreLinks, takeBackRecords } from './undo-links.ts';
+import { keep, outcomeOf, restore, revert, lockPresent, movedOf, restoreLinks, takeBackRecords } from './undo-links.ts';
+import type { Outcome, Reverted } from './undo-links.ts';
 
 /** What a batch of an undo does with its records, which are all contacts or all companies. */
 interface Undoing {

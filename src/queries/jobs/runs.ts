@@ -1,9 +1,128 @@
-import type { Locked, Queryable, Transaction } from '../../database/db.ts';
-import { setOrigin } from '../../database/origin.ts';
-import { typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
+import { setOrigin } from '../../database/db.ts';
+import type { Queryable, Transaction, Locked, Sql, LockedId } from '../../database/db.ts';
+import type { Verification } from '../../schemas/verification.ts';
+import { earlierVerification, sinceOfJob } from '../crm/enrichment.ts';
+import { typesOf, type JobQueue, type RunQueue, type RunType } from '../../database/queues.ts';
 import { findCustomersWith, type FindCustomers } from '../records/finders.ts';
-import { importColumns, type ImportRow } from '../imports/import-progress.ts';
+import { importColumns, type ImportRow } from './imports.ts';
 import { jobColumns, type JobRow } from './jobs.ts';
+import type { JobStatus } from '../../schemas/jobs.ts';
+import { removeRows } from '../records/turns.ts';
+
+/** A prospect id or an email address. */
+export interface JobInput {
+  position: number;
+  item: string;
+  /** Of an email to verify, its folded address. */
+  address: string | null;
+  /** For an email to verify, the contacts in which the result is saved. */
+  contact_ids: string[];
+  /** An earlier input has the same item. Such an input is not processed again. */
+  is_duplicate: boolean;
+}
+
+export async function insertInputs(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  inputs: JobInput[],
+): Promise<void> {
+  await sql`
+    insert into job_inputs (customer_id, job_id, position, item, address, contact_ids, is_duplicate)
+    select ${customerId}, ${jobId}, i.position, i.item, i.address, i.contact_ids, i.is_duplicate
+    from jsonb_to_recordset(${sql.json(inputs as never)})
+      as i (position integer, item text, address text, contact_ids uuid[], is_duplicate boolean)`;
+}
+
+/**
+ * The row `i` of `job_inputs` has no result yet. A subquery, because with `not exists` the planner may read all results
+ * of the job for each input.
+ */
+const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
+  (
+    select r.position
+    from job_results r
+    where r.customer_id = ${customerId}
+      and r.job_id = ${jobId}
+      and r.position = i.position
+  ) is null`;
+
+/** Returns the next inputs without a result, in order. All up to the position `after` must have one. */
+export const findNextInputs = (
+  sql: Queryable,
+  customerId: string,
+  jobId: string,
+  { after, limit }: { after: number; limit: number },
+): Promise<JobInput[]> => sql<JobInput[]>`
+  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
+  from job_inputs i
+  where i.customer_id = ${customerId}
+    and i.job_id = ${jobId}
+    and i.position > ${after}
+    and ${isOpen(sql, customerId, jobId)}
+  order by i.position
+  limit ${limit}`;
+
+export interface EmailInput extends JobInput {
+  /** The result to reuse; null if the email must be verified. */
+  earlier: Verification | null;
+}
+
+/**
+ * Returns the next emails without a result, in order, except duplicates. All inputs up to the position `after` must have
+ * a result.
+ * @param reuseHours how many hours before its start the job reuses a result; 0: none
+ */
+export const findNextEmails = (
+  sql: Queryable,
+  customerId: string,
+  jobId: string,
+  { after, limit, reuseHours }: { after: number; limit: number; reuseHours: number },
+): Promise<EmailInput[]> => sql<EmailInput[]>`
+  select
+    i.position, i.item, i.address, i.contact_ids, i.is_duplicate,
+    ${reuseHours > 0 ? earlierVerification(sql, customerId, sql`i.address`, sinceOfJob(sql, jobId, reuseHours)) : sql`null`}
+      as earlier
+  from job_inputs i
+  where i.customer_id = ${customerId}
+    and i.job_id = ${jobId}
+    and i.position > ${after}
+    and not i.is_duplicate
+    and ${isOpen(sql, customerId, jobId)}
+  order by i.position
+  limit ${limit}`;
+
+/** Also those that have a result. */
+export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql<
+  JobInput[]
+>`
+  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
+  from job_inputs i
+  where i.customer_id = ${customerId}
+    and i.job_id = ${jobId}
+    and i.is_duplicate
+  order by i.position`;
+
+/**
+ * Copies inputs without a result, or with the result `cancelled`, in the same order.
+ * @returns how many (`total`), and their items without duplicates
+ */
+export async function copyOpenInputs(
+  sql: Transaction,
+  customerId: string,
+  { from, to }: { from: string; to: string },
+): Promise<{ total: number; items: string[] }> {
+  const rows = await sql<{ item: string; is_duplicate: boolean }[]>`
+    insert into job_inputs (customer_id, job_id, position, item, address, contact_ids, is_duplicate)
+    select i.customer_id, ${to}, row_number() over (order by i.position), i.item, i.address, i.contact_ids, i.is_duplicate
+    from job_inputs i
+    left join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
+    where i.customer_id = ${customerId}
+      and i.job_id = ${from}
+      and (r.position is null or r.reason = 'cancelled')
+    returning item, is_duplicate`;
+  return { total: rows.length, items: rows.filter((row) => !row.is_duplicate).map(({ item }) => item) };
+}
 
 interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
   unlock: JobRow;
@@ -191,3 +310,157 @@ export const findCustomersWithRuns = (queue: RunQueue): FindCustomers =>
       join customers c on c.id = r.customer_id
       where ${isDue(sql, queue)}`,
   );
+
+export interface Backlog {
+  /**
+   * By type and status: how many, and the age of the oldest (seconds). An import counts once its file is completely
+   * uploaded.
+   */
+  jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
+  unindexed: number;
+}
+
+export async function readBacklog(sql: Sql): Promise<Backlog> {
+  const [jobs, [unlocks]] = await Promise.all([
+    sql<Backlog['jobs']>`
+      select
+        type,
+        status,
+        count(*) as jobs,
+        extract(epoch from now() - min(created_at))::float8 as oldest_seconds
+      from jobs
+      where finished_at is null
+      group by type, status
+      union all
+      select
+        'import',
+        status,
+        count(*),
+        extract(epoch from now() - min(due_at))::float8
+      from imports
+      where finished_at is null
+        and status in ('PENDING', 'PROCESSING')
+      group by status`,
+    sql<[{ unindexed: number }]>`
+      select count(*) as unindexed
+      from unlocks
+      where not in_catalog`,
+  ]);
+  return { jobs, unindexed: unlocks.unindexed };
+}
+
+interface JobHealth {
+  /** False if a run has waited for a minute, and no worker process has been seen for a minute. */
+  has_workers: boolean;
+  /** False if a job waits for the name server. */
+  has_names: boolean;
+}
+
+/** A worker process looks after the queues every five seconds. */
+const isWorkerAlive = (sql: Sql, seconds: number) => sql`
+  exists (
+    select 1
+    from pgboss.queue
+    where greatest(monitor_on, monitor_claim_on) > now() - ${seconds} * interval '1 second'
+  )`;
+
+/** True if a worker process was seen in the last seconds. */
+export async function hasWorker(sql: Sql, seconds: number): Promise<boolean> {
+  const [row] = await sql<[{ alive: boolean }]>`select ${isWorkerAlive(sql, seconds)} as alive`;
+  return row.alive;
+}
+
+/** Does not look at suspended customers, whose jobs and imports wait until they are resumed. */
+export async function readJobHealth(sql: Sql): Promise<JobHealth> {
+  const [row] = await sql<[JobHealth]>`
+    select
+      ${isWorkerAlive(sql, 60)} or not exists (
+        select 1
+        from jobs j
+        join customers c on c.id = j.customer_id
+        where j.finished_at is null
+          and j.status = 'PENDING'
+          and c.status = 'OK'
+          and j.created_at < now() - interval '1 minute'
+        union all
+        select 1
+        from imports i
+        join customers c on c.id = i.customer_id
+        where i.finished_at is null
+          and i.status = 'PENDING'
+          and c.status = 'OK'
+          and i.due_at < now() - interval '1 minute'
+      ) as has_workers,
+      not exists (
+        select 1
+        from jobs j
+        join customers c on c.id = j.customer_id
+        where j.finished_at is null
+          and j.waiting_for = 'name_server'
+          and c.status = 'OK'
+      ) as has_names`;
+  return row;
+}
+
+/** How long inputs and results of an ended job are stored. */
+const retention = '30 days';
+
+/** True if all inputs and results of an ended job are still stored. The lock prevents their deletion. */
+export async function isRetained(sql: Transaction, customerId: string, jobId: LockedId): Promise<boolean> {
+  const [job] = await sql<{ is_retained: boolean }[]>`
+    select finished_at > (select clock_timestamp()) - ${retention}::interval and purged_at is null as is_retained
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${jobId}`;
+  return job!.is_retained;
+}
+
+/** Returns the id of the job that retries this one. */
+export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
+  const [retry] = await sql<{ id: string }[]>`
+    select id
+    from jobs
+    where customer_id = ${customerId}
+      and request ->> 'retry_of' = ${id}`;
+  return retry?.id;
+}
+
+/** Inputs that one transaction deletes, and results. */
+const batchSize = 5_000;
+
+/**
+ * Deletes a batch of inputs and results of one job that ended more than 30 days ago. The job and its ledger entries are
+ * kept.
+ * @returns false if there was nothing to delete, or another transaction has locked the job
+ */
+export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
+  const [job] = await sql<{ customer_id: string; id: string }[]>`
+    select customer_id, id
+    from jobs
+    where finished_at <= (select clock_timestamp()) - ${retention}::interval
+      and purged_at is null
+    order by finished_at
+    limit 1`;
+  if (!job || !(await lockEndedJob(sql, job.customer_id, job.id))) return false;
+  const removed = [await removeRows(sql, job.customer_id, 'job_inputs', job.id, batchSize)];
+  removed.push(await removeRows(sql, job.customer_id, 'job_results', job.id, batchSize));
+  if (removed.some((count) => count === batchSize)) return true;
+  await sql`
+    update jobs
+    set purged_at = (select clock_timestamp())
+    where customer_id = ${job.customer_id}
+      and id = ${job.id}`;
+  return true;
+}
+
+/** Returns false if the job's inputs and results are deleted, or another transaction has locked it. */
+async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const { count } = await sql`
+    select
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${id}
+      and purged_at is null
+    for no key update skip locked`;
+  return count === 1;
+}

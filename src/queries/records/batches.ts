@@ -1,15 +1,8 @@
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
-import {
-  counted,
-  DomainError,
-  fromDatabase,
-  notFound,
-  unavailable,
-  validationFailed,
-  type Fault,
-} from '../../errors.ts';
-import { requireMatch } from '../../text/etag.ts';
-import { profileKey } from '../../text/profiles.ts';
+import { counted, DomainError, fromDatabase, notFound, unavailable, validationFailed } from '../../errors.ts';
+import type { Fault } from '../../errors.ts';
+import { requireMatch } from '../../text/ids.ts';
+import { profileKey } from '../../text/domains.ts';
 import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
 import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';

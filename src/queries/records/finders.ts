@@ -1,6 +1,10 @@
-import type { Queryable, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
-import type { Fragment } from '../../filters/sql.ts';
+import type { Queryable, Transaction, Sql, Database } from '../../database/db.ts';
+import { notFound, validationFailed } from '../../errors.ts';
+import { type Fragment, constant, liveCompanies } from '../../filters/sql.ts';
+import { type Column, all } from '../../filters/columns.ts';
+import { encodeCursor, readPosition, scopeOf, type Position } from '../../filters/cursor.ts';
+import { defaultLimit, type Paginate } from '../../schemas/wire.ts';
+import { newestPlace, type FeedPosition } from './feed.ts';
 
 /** Returns the customer's records with these ids, in any order. Leaves out unknown ids. */
 export type FindRecords<Row> = (sql: Queryable, customerId: string, ids: readonly string[]) => Promise<Row[]>;
@@ -92,4 +96,186 @@ export async function requireOwner(sql: Queryable, table: keyof typeof ownedBy, 
 export const inOrderOf = <Row extends { id: string }>(ids: readonly string[], rows: readonly Row[]): Row[] => {
   const byId = new Map(rows.map((row) => [row.id, row]));
   return ids.flatMap((id) => byId.get(id) ?? []);
+};
+
+export interface RecordPage<Row> {
+  rows: Row[];
+  nextCursor: string | undefined;
+}
+
+export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Paginate = {}) => sql`
+  limit ${limit}
+  offset ${(page - 1) * limit}`;
+
+export type PageOrCursor = Paginate & { cursor?: string };
+
+/** The settings for the cursors of one list. A cursor is a text that tells where a page ended. */
+interface Keyset {
+  /** Hash of the customer and the list that a cursor is valid for. */
+  scope: string;
+  /** The sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
+  columns: Column[];
+}
+
+/**
+ * Reads the cursor of a request. Returns the position where the previous page ended, or undefined if the request has no
+ * cursor.
+ * @throws DomainError `validation_failed` if the cursor is invalid or belongs to another list
+ */
+export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
+  readPosition(scope, columns, paginate, 'this list');
+
+/**
+ * Returns the cursor for the page after `rows`. Returns undefined if `rows` is not a full page, because then no page
+ * follows.
+ */
+export function cursorAfter<Row>(
+  { scope }: Keyset,
+  { limit = defaultLimit }: PageOrCursor = {},
+  rows: readonly Row[],
+  positionOf: (row: Row) => Position,
+): string | undefined {
+  return rows.length === limit ? encodeCursor(scope, positionOf(rows.at(-1)!)) : undefined;
+}
+
+/** A page of a list that is sorted by id, newest first. `after`: the id of the last row of the previous page. */
+export type PageById = Paginate & { after?: string | undefined };
+
+/** SQL condition for a page of a list that is sorted by id, newest first. */
+export const isAfter = (sql: Sql, column: string, { after }: PageById = {}): Fragment =>
+  after === undefined ? sql`true` : sql`${constant(sql, column)} < ${after}::uuid`;
+
+/**
+ * Reads one page of a list that is sorted by id, newest first.
+ * @param list name of the list with its filters; a cursor is valid for one list of one customer
+ * @throws DomainError `validation_failed` if the cursor is invalid or belongs to another list
+ */
+export const pageById = <Row extends { id: string }>(
+  list: readonly unknown[],
+  customerId: string,
+  paginate: PageOrCursor = {},
+  read: (page: PageById) => Promise<Row[]>,
+): Promise<RecordPage<Row>> =>
+  readPage({ list, customerId, columns: [], positionOf: ({ id }) => ({ id, values: [] }) }, paginate, (after) =>
+    read({ ...paginate, after: after?.id }),
+  );
+
+interface PagedList<Row> {
+  list: readonly unknown[];
+  customerId: string;
+  columns: Column[];
+  positionOf: (row: Row) => Position;
+}
+
+/** Reads one page of a list in another order than `pageById`. */
+export async function readPage<Row>(
+  { list, customerId, columns, positionOf }: PagedList<Row>,
+  paginate: PageOrCursor = {},
+  read: (after: Position | undefined) => Promise<Row[]>,
+): Promise<RecordPage<Row>> {
+  const keyset = { scope: scopeOf(JSON.stringify(list), customerId, all([]), []), columns };
+  const rows = await read(positionBefore(keyset, paginate));
+  return { rows, nextCursor: cursorAfter(keyset, paginate, rows, positionOf) };
+}
+
+/** What a digest says of a bucket of records: their number, and a hash of their ids and `updated_at`. */
+export interface DigestBucket {
+  bucket: number;
+  count: number;
+  /** 16 hex digits. */
+  hash: string;
+  records?: DigestRecord[];
+}
+
+export interface DigestRecord {
+  id: string;
+  updated_at: string;
+}
+
+export interface Digest {
+  /** The records are those after the event at this place. */
+  place: FeedPosition;
+  buckets: DigestBucket[];
+}
+
+/** Records of one bucket that an answer lists. */
+const maxListed = 20_000;
+
+/**
+ * Reads a digest of a customer's contacts or companies, in one snapshot.
+ * @param only the bucket to read, with its records
+ * @throws DomainError `validation_failed` if there is no such bucket, or it has too many records to list
+ */
+export async function readDigest(
+  db: Database,
+  customerId: string,
+  table: 'contacts' | 'companies',
+  { buckets: number, bucket: only }: { buckets: number; bucket?: number | undefined },
+): Promise<Digest> {
+  if (only !== undefined && only >= number)
+    throw validationFailed([{ path: '/bucket', message: `must be below the number of buckets, ${number}` }]);
+  const rows = await db.search((sql) => readRows(sql, customerId, table, number, only));
+  const { position, place_id } = rows[0]!;
+  const found = new Map(rows.map(({ bucket, count, hash, records }) => [bucket, { count, hash, records }]));
+  const wanted = only === undefined ? Array.from({ length: number }, (_, bucket) => bucket) : [only];
+  const buckets = wanted.map((bucket): DigestBucket => {
+    const { count = 0, hash = '0'.repeat(16), records = [] } = found.get(bucket) ?? {};
+    return { bucket, count, hash, ...(only !== undefined && { records: records ?? [] }) };
+  });
+  if (only !== undefined && buckets[0]!.count > maxListed)
+    throw validationFailed([
+      { path: '/buckets', message: `must be greater: bucket ${only} has more than ${maxListed} records` },
+    ]);
+  return { place: { position, id: place_id }, buckets };
+}
+
+interface Row {
+  position: number;
+  place_id: string | null;
+  bucket: number | null;
+  count: number;
+  hash: string;
+  records: DigestRecord[] | null;
+}
+
+const readRows = (
+  sql: Sql,
+  customerId: string,
+  table: 'contacts' | 'companies',
+  number: number,
+  only: number | undefined,
+): Promise<Row[]> => {
+  const source =
+    table === 'companies'
+      ? liveCompanies(sql, customerId, 'r')
+      : sql`contacts r where r.customer_id = ${customerId}::uuid`;
+  // The listed rows are cut off, so that a bucket of a million is counted, not collected.
+  const records = sql`
+    json_agg(json_build_object('id', id, 'updated_at', shown) order by id) filter (where number <= ${maxListed + 1})`;
+  return sql<Row[]>`
+    with place as materialized (${newestPlace(sql, customerId)}),
+    hashed as (
+      select
+        r.id,
+        ${sql`to_char(r.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`} as shown,
+        (get_byte(sha256(uuid_send(r.id)), 0) * 16 + get_byte(sha256(uuid_send(r.id)), 1) / 16) % ${number}::integer as bucket
+      from ${source}
+    ),
+    chosen as (
+      select id, shown, bucket, ${only === undefined ? sql`0` : sql`row_number() over ()`} as number
+      from hashed
+      ${only === undefined ? sql`` : sql`where bucket = ${only}::integer`}
+    ),
+    digests as (
+      select
+        bucket,
+        count(*) as count,
+        lpad(to_hex(bit_xor(substr(sha256(uuid_send(id) || convert_to(shown, 'UTF8')), 1, 8)::bigint)), 16, '0') as hash
+        ${only === undefined ? sql`, null::json as records` : sql`, ${records} as records`}
+      from chosen
+      group by bucket
+    )
+    select place.position, place.id as place_id, digests.*
+    from place
+    left join digests on true`;
 };

@@ -1,5 +1,6 @@
 import { promisify } from 'node:util';
 import { deflateRaw, inflateRaw } from 'node:zlib';
+import { createHash } from 'node:crypto';
 import type { Queryable, Transaction } from '../../database/db.ts';
 
 export interface StoredAnswer {
@@ -99,3 +100,20 @@ const removeRecords = (sql: Transaction, customerId: string, records: readonly {
         and created_at <= now() - interval '24 hours'
       for update skip locked
     )`;
+
+/**
+ * Records that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
+ * carries out the action of the form.
+ * @param token text that no other form has
+ * @returns false if the form was submitted before, or if another request is processing it now
+ */
+export async function markSent(sql: Transaction, customerId: string, token: string): Promise<boolean> {
+  const hash = createHash('sha256').update(token).digest();
+  // Stored beside the keys of the header Idempotency-Key, which cannot contain this character. Nothing but the hash is
+  // stored: the answer to the form can contain an API key.
+  const key = `form·${hash.toString('base64url')}`;
+  if (!(await lockIdempotencyKey(sql, customerId, key))) return false;
+  if (await findIdempotencyRecord(sql, customerId, key)) return false;
+  await storeAnswer(sql, customerId, key, { fingerprint: hash, status: 200, body: {} });
+  return true;
+}

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
-import { liveCompanies } from '../../filters/live.ts';
-import { constant } from '../../filters/sql.ts';
+import { liveCompanies, constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
 const remembered = '400 days';

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Db, PgBoss } from 'pg-boss';
-import type { Transaction } from '../../database/db.ts';
+import type { Transaction, Queryable } from '../../database/db.ts';
 import { queueSchema, turnKinds, type TurnKind } from '../../database/queues.ts';
-import type { TraceContext } from '../../tracing/spans.ts';
-import { currentTrace } from '../../tracing/tracing.ts';
+import type { TraceContext } from '../../process/spans.ts';
+import { currentTrace } from '../../process/tracing.ts';
+import { anyCustomerSetting } from '../../database/connection.ts';
+import { constant, type Fragment } from '../../filters/sql.ts';
 
 /**
  * The content of the message for a turn. If tracing is on, it also contains the trace context of the request or job that
@@ -168,3 +170,59 @@ const openSender = async (): Promise<PgBoss> =>
     supervise: false,
     schedule: false,
   });
+
+/**
+ * Returns the tables of which an import changed more than a tenth, so that they should be analysed and vacuumed. In a
+ * database that is distributed with Citus, returns none: the numbers are on the nodes, whose servers analyse by
+ * themselves.
+ */
+export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
+  const [row] = await sql<{ object: string; changed: number }[]>`
+    select object, created + updated as changed
+    from imports
+    where customer_id = ${customerId}
+      and id = ${importId}
+      and not dry_run`;
+  if (!row) return [];
+  const tables = await sql<{ name: string }[]>`
+    select relname as name
+    from pg_class
+    where oid in (${row.object}::regclass, 'companies'::regclass)
+      and reltuples < 10 * ${row.changed}::bigint
+      and current_setting(${anyCustomerSetting}, true) is null`;
+  return tables.map(({ name }) => name);
+}
+
+/** Analyses a table, so that the planner knows how many records each customer has. Leaves it out if it is locked. */
+export async function analyzeTable(sql: Queryable, table: string): Promise<void> {
+  await sql`analyze (skip_locked) ${constant(sql, table)}`;
+}
+
+/**
+ * Sorts new entries into the indexes of search terms: until then, each look-up of a term reads all of them (up to 1 MB).
+ * Counts also become faster. Leaves the table out if it is locked.
+ */
+export async function vacuumTable(sql: Queryable, table: string): Promise<void> {
+  await sql`vacuum (skip_locked) ${constant(sql, table)}`;
+}
+
+/**
+ * Deletes the next rows of one job, at most `size`, in the order of `position`.
+ * @returns how many
+ */
+export async function removeRows(
+  sql: Transaction,
+  customerId: string,
+  table: 'job_inputs' | 'job_results',
+  jobId: string,
+  size: number,
+): Promise<number> {
+  const rows: Fragment = sql`
+    from ${constant(sql, table)}
+    where customer_id = ${customerId}
+      and job_id = ${jobId}`;
+  const { count } = await sql`
+    delete ${rows}
+      and position <= coalesce((select position ${rows} order by position offset ${size - 1} limit 1), 9223372036854775807)`;
+  return count;
+}

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { ClusterClient } from '../../../src/catalog/elasticsearch/cluster.ts';
-import { namesOf, newIndex } from '../../../src/catalog/elasticsearch/index-definitions.ts';
+import { namesOf, newIndex } from '../../../src/catalog/elasticsearch/indexes.ts';
 import { rebuildValues } from '../../../src/catalog/elasticsearch/values.ts';
 import { toSearch } from '../../../src/catalog/prospects.ts';
-import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/catalog/unlocks.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/jobs/unlocks.ts';
 import { startApp } from '../../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../../setup/elasticsearch.ts';
 import { conforms } from '../conformance.ts';

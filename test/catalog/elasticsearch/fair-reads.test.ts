@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
-import { CallerHungUp } from '../../../src/credentials/requester.ts';
+import { CallerHungUp } from '../../../src/access/credentials.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 

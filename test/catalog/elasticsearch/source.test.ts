@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toDocument, usualSpelling } from '../../../src/catalog/document.ts';
-import { namesOf, peopleIndex } from '../../../src/catalog/elasticsearch/index-definitions.ts';
-import { fromSource, toSource, type PersonSource } from '../../../src/catalog/elasticsearch/source.ts';
+import { namesOf, peopleIndex } from '../../../src/catalog/elasticsearch/indexes.ts';
+import { fromSource, toSource, type PersonSource } from '../../../src/catalog/elasticsearch/search.ts';
 import { parseConfig } from '../../../src/process/config.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { anyPerson, person } from '../people.ts';
@@ -34,7 +34,7 @@ test('the layout version increases when the index format changes', () => {
   const kept = [peopleIndex(config).mappings, toSource(toDocument(example), [])];
   const digest = createHash('sha256').update(JSON.stringify(kept)).digest('hex').slice(0, 12);
   // Keys for matching and provenance are optional: documents without them stay readable.
-  // If only the digest differs, increase `layout` in src/catalog/elasticsearch/index-definitions.ts.
+  // If only the digest differs, increase `layout` in src/catalog/elasticsearch/indexes.ts.
   expect(`${namesOf(config).people} ${digest}`).toBe('sales-data-prospects-v1 68560048281a');
 });
 

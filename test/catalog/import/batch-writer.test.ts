@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { EncodedPerson } from '../../../src/catalog/catalog.ts';
 import { toDocument } from '../../../src/catalog/document.ts';
-import { BatchWriter } from '../../../src/catalog/import/batch-writer.ts';
+import { BatchWriter } from '../../../src/catalog/import-people.ts';
 import { person } from '../people.ts';
 
 const start = { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0 };

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { Criterion } from '../../../src/catalog/criteria.ts';
-import { matching } from '../../../src/catalog/postgres/query.ts';
-import { record, recorder } from '../../../src/filters/sql-recorder.ts';
+import type { Criterion } from '../../../src/catalog/catalog.ts';
+import { matching } from '../../../src/catalog/postgres-search.ts';
+import { record, recorder } from '../../../src/filters/sql.ts';
 import { startApp } from '../../setup/app.ts';
 import { conforms } from '../conformance.ts';
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { UsageError } from '../../../src/commands/shell/command.ts';
-import { readPassword } from '../../../src/commands/shell/password.ts';
+import { UsageError } from '../../../src/commands/command.ts';
+import { readPassword } from '../../../src/commands/user.ts';
 
 /** Returns a standard input that delivers the given pieces. */
 const input = (...pieces: (string | Buffer)[]) =>

@@ -1,7 +1,7 @@
 import { CommanderError, type Command } from 'commander';
 import { describe, expect, test } from 'vitest';
-import { exitCodeOf } from '../../../src/commands/shell/command.ts';
-import { buildProgram, commands } from '../../../src/commands/shell/program.ts';
+import { exitCodeOf } from '../../../src/commands/command.ts';
+import { buildProgram, commands } from '../../../src/commands/program.ts';
 import { runCli } from '../../setup/cli.ts';
 
 const id = '01990000-0000-7000-8000-000000000000';

@@ -8,18 +8,16 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { openCatalog } from '../../../src/catalog/open.ts';
 import { parseConfig } from '../../../src/process/config.ts';
 import { openDatabase } from '../../../src/database/db.ts';
-import { distribute } from '../../../src/database/citus/distribute.ts';
-import { migrate } from '../../../src/database/migrate.ts';
+import { distribute, migrate } from '../../../src/database/migrate.ts';
 import { ourMigrations } from '../../../src/database/migrations.ts';
-import { placementOf } from '../../../src/database/citus/placement.ts';
-import { loadDemo } from '../../../src/demo/load-demo.ts';
-import { logins } from '../../../src/embedded-postgres/server.ts';
+import { placementOf } from '../../../src/database/citus.ts';
+import { loadDemo } from '../../../src/commands/load-demo.ts';
+import { logins } from '../../../src/database/embedded-postgres.ts';
 import { findKeyStates, recordKeyUse } from '../../../src/queries/accounts/api-keys.ts';
-import { listEvents, recordFailedLogin } from '../../../src/queries/accounts/audit.ts';
-import { createSession, findSessions } from '../../../src/queries/accounts/sessions.ts';
-import { findAccountByEmail } from '../../../src/queries/accounts/users.ts';
-import { commandLine } from '../../../src/schemas/audit.ts';
-import type { TokenHash } from '../../../src/credentials/tokens.ts';
+import { listEvents, recordFailedLogin } from '../../../src/queries/accounts/customers.ts';
+import { createSession, findSessions, findAccountByEmail } from '../../../src/queries/accounts/users.ts';
+import { commandLine } from '../../../src/schemas/accounts.ts';
+import type { TokenHash } from '../../../src/access/credentials.ts';
 import {
   blankDatabase,
   cloneDatabase,

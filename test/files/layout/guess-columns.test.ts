@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { ImportFile } from '../../../src/files/import-file.ts';
+import type { ImportFile } from '../../../src/files/encodings.ts';
 import type { Mapping } from '../../../src/schemas/imports.ts';
-import { layoutOf, planColumns, readLayout } from '../../../src/files/layout/layout.ts';
-import { usedMapping } from '../../../src/files/layout/settle-layout.ts';
+import { layoutOf, planColumns, readLayout } from '../../../src/files/layout.ts';
+import { usedMapping } from '../../../src/files/settle-layout.ts';
 import { beginningOf, contacts } from '../reading.ts';
 
 const guessed: ImportFile = { ...contacts, guess: true };

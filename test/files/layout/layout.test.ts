@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { ImportFile } from '../../../src/files/import-file.ts';
+import type { ImportFile } from '../../../src/files/encodings.ts';
 import { contacts, itemsOf, lenient, read, readContent, refusal, sheetRows } from '../reading.ts';
 
 describe('the header line', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { encoderOf } from '../../../src/files/encodings.ts';
-import { misreadWord } from '../../../src/files/layout/misread.ts';
+import { misreadWord } from '../../../src/files/layout.ts';
 
 const people = [
   'Jörg',

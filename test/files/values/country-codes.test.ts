@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { generatePeople } from '../../../src/demo/generate-people.ts';
-import { countryCodes } from '../../../src/files/values/country-codes.ts';
-import { formats } from '../../../src/schemas/base/formats.ts';
+import { generatePeople } from '../../../src/commands/generate-people.ts';
+import { countryCodes } from '../../../src/files/phones.ts';
+import { formats } from '../../../src/schemas/formats.ts';
 
 const codeOf = await countryCodes();
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { fitToStored } from '../../../src/files/values/values.ts';
+import { fitToStored } from '../../../src/files/values.ts';
 import { contacts, itemsOf, read, readContent, sheetRows } from '../reading.ts';
 
 /** The item of a CSV file with one record. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { fromStored } from '../../../src/files/stored-rows.ts';
-import { openXlsx } from '../../../src/files/xlsx/sheet-rows.ts';
+import { openXlsx } from '../../../src/files/xlsx.ts';
 import { claiming, linesOf, partsOf, refusalOf, sheetOf, zipped } from './workbooks.ts';
 
 const cell = (place: string, value: string, attributes = ''): string =>

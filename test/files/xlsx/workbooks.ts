@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers';
 import { ZipFile } from 'yazl';
 import { toStored } from '../../../src/files/stored-rows.ts';
-import { openXlsx } from '../../../src/files/xlsx/sheet-rows.ts';
+import { openXlsx } from '../../../src/files/xlsx.ts';
 
 const office = 'http://schemas.openxmlformats.org/officeDocument/2006/relationships';
 const relations = (...all: [type: string, target: string][]): string =>

@@ -3,16 +3,12 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../../src/database/db.ts';
 import { companySource, contactSource, type Source } from '../../../src/filters/columns.ts';
-import { isIndexable } from '../../../src/filters/paging/narrowing.ts';
-import {
-  candidateCountClauses,
-  candidatePageClauses,
-  newestPageClauses,
-  type PageClauses,
-} from '../../../src/filters/paging/page-clauses.ts';
-import { nextCursor, parseRecordQuery, type ListRequest, type RecordQuery } from '../../../src/filters/record-query.ts';
-import { recorder, run } from '../../../src/filters/sql-recorder.ts';
-import { resolveLists } from '../../../src/queries/memberships/list-filters.ts';
+import { isIndexable } from '../../../src/filters/narrowing.ts';
+import { candidateCountClauses, candidatePageClauses, newestPageClauses } from '../../../src/filters/page-clauses.ts';
+import type { PageClauses } from '../../../src/filters/page-clauses.ts';
+import { nextCursor, parseRecordQuery, type ListRequest, type RecordQuery } from '../../../src/filters/parse.ts';
+import { recorder, run } from '../../../src/filters/sql.ts';
+import { resolveLists } from '../../../src/queries/crm/list-members.ts';
 import type { GivenFilters } from '../../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from '../arbitraries.ts';

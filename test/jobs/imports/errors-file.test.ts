@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { openErrorsFile } from '../../../src/jobs/imports/errors-file.ts';
-import { allImports } from '../../../src/queries/imports/imports.ts';
+import { openErrorsFile } from '../../../src/jobs/errors-file.ts';
+import { allImports } from '../../../src/queries/jobs/imports.ts';
 import { visitorOf } from '../../pages/visitor.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { encoderOf } from '../../../src/files/encodings.ts';
-import { sweepJobs } from '../../../src/jobs/sweep-jobs.ts';
+import { sweepJobs } from '../../../src/jobs/workers.ts';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 import { beginImport, countsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import type { Database } from '../../../src/database/db.ts';
 import { unavailable } from '../../../src/errors.ts';
-import { workAtImport } from '../../../src/jobs/imports/import-records.ts';
-import { receiveFile } from '../../../src/jobs/imports/receive-file.ts';
-import { CallerHungUp } from '../../../src/credentials/requester.ts';
-import { allImports } from '../../../src/queries/imports/imports.ts';
+import { workAtImport } from '../../../src/jobs/import-records.ts';
+import { receiveFile } from '../../../src/jobs/start-import.ts';
+import { CallerHungUp } from '../../../src/access/credentials.ts';
+import { allImports } from '../../../src/queries/jobs/imports.ts';
 import { startApp } from '../../setup/app.ts';
 import { beginImport, contactLines, contactsCsv, newContacts, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';

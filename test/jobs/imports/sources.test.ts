@@ -1,9 +1,9 @@
 import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { encodingOfMark } from '../../../src/files/encodings.ts';
-import { openErrorsFile } from '../../../src/jobs/imports/errors-file.ts';
-import { workAtImport } from '../../../src/jobs/imports/import-records.ts';
-import { allImports } from '../../../src/queries/imports/imports.ts';
+import { openErrorsFile } from '../../../src/jobs/errors-file.ts';
+import { workAtImport } from '../../../src/jobs/import-records.ts';
+import { allImports } from '../../../src/queries/jobs/imports.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { beginImport, sendBytes, sendFile, workAtAll } from '../importing.ts';

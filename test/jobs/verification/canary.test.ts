@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { parseConfig } from '../../../src/process/config.ts';
-import { verifyEmails } from '../../../src/jobs/verification/verify-emails.ts';
-import { openCanary } from '../../../src/verification/canary.ts';
+import { verifyEmails } from '../../../src/jobs/verify-emails.ts';
+import { openCanary } from '../../../src/verification/mail-hosts.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
 import { startApp } from '../../setup/app.ts';
 import { inject, type TestCustomer } from '../../setup/factories.ts';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { cancelJob } from '../../../src/jobs/cancel-job.ts';
-import { retryJob } from '../../../src/jobs/retry-job.ts';
-import { verifyEmails } from '../../../src/jobs/verification/verify-emails.ts';
+import { cancelJob, retryJob } from '../../../src/jobs/start-job.ts';
+import { verifyEmails } from '../../../src/jobs/verify-emails.ts';
 import { checkCredits } from '../../../src/queries/jobs/credit-checks.ts';
 import { allJobs } from '../../../src/schemas/jobs.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';

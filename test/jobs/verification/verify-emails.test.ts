@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../../src/process/config.ts';
-import { verifyEmails } from '../../../src/jobs/verification/verify-emails.ts';
+import { verifyEmails } from '../../../src/jobs/verify-emails.ts';
 import type { JobItem } from '../../../src/schemas/jobs.ts';
 import type { Verification } from '../../../src/schemas/verification.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
@@ -231,7 +231,7 @@ describe('with a worker', () => {
     const [mine, theirs] = [await verify(of('ada')), await verify(of('bob'), false, other)];
     await ended(mine);
     await ended(theirs, other);
-    expect(crowd.mostAtOnce).toBe(3);
+    expect(crowd.maxAtOnce).toBe(3);
     await expectSettled(mine);
     await expectSettled(theirs, other);
   });

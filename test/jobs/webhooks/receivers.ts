@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import { endpointCreation, type Issued } from '../../../src/accounts/webhooks.ts';
-import { commandLine } from '../../../src/schemas/audit.ts';
-import { addToJournal } from '../../../src/queries/events/journal.ts';
-import { eventTypes, type EventSource, type EventType } from '../../../src/schemas/events/types.ts';
+import { commandLine } from '../../../src/schemas/accounts.ts';
+import { addToJournal } from '../../../src/queries/records/journal.ts';
+import { eventTypes, type EventSource, type EventType } from '../../../src/schemas/events.ts';
 import type { TestApp } from '../../setup/app.ts';
 import { atEnd } from '../../setup/at-end.ts';
 import { dbOf } from '../../setup/factories.ts';
@@ -34,7 +34,7 @@ export interface Receiver {
   answer: Answer;
   /** Requests that have no answer yet. */
   open: number;
-  mostOpen: number;
+  maxOpen: number;
 }
 
 export const status =
@@ -44,10 +44,10 @@ export const status =
 
 /** Starts a receiver on loopback. */
 export async function startReceiver(answer: Answer = status(200)): Promise<Receiver> {
-  const receiver: Receiver = { url: '', received: [], answer, open: 0, mostOpen: 0 };
+  const receiver: Receiver = { url: '', received: [], answer, open: 0, maxOpen: 0 };
   const server = createServer((request, response) => {
     receiver.open += 1;
-    receiver.mostOpen = Math.max(receiver.mostOpen, receiver.open);
+    receiver.maxOpen = Math.max(receiver.maxOpen, receiver.open);
     response.on('close', () => (receiver.open -= 1));
     const parts: Buffer[] = [];
     request.on('data', (part: Buffer) => parts.push(part));

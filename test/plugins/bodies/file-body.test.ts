@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { expect, test } from 'vitest';
-import { fileOf } from '../../../src/plugins/bodies/file-body.ts';
+import { fileOf } from '../../../src/plugins/bodies.ts';
 
 const encodings = [{}, { 'content-encoding': 'gzip' }];
 

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { afterAll, expect, test } from 'vitest';
-import { Login } from '../../../src/schemas/users.ts';
+import { Login } from '../../../src/schemas/accounts.ts';
 import { appWithoutDatabase } from '../../contract/declared.ts';
 
 const app = appWithoutDatabase();

@@ -1,14 +1,13 @@
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ruleKeyword } from '../../../src/filters/keywords.ts';
+import { ruleKeyword, keywords } from '../../../src/validation/validator.ts';
 import { ContactPatch, ContactQuery } from '../../../src/schemas/contacts.ts';
-import { formats } from '../../../src/schemas/base/formats.ts';
+import { formats } from '../../../src/schemas/formats.ts';
 import { VerifyEmail } from '../../../src/schemas/jobs.ts';
-import { keywords } from '../../../src/schemas/base/keywords.ts';
 import { ListCreate, MembersByHand } from '../../../src/schemas/lists.ts';
 import { OpportunityPatch } from '../../../src/schemas/opportunities.ts';
-import { escapePointer } from '../../../src/text/json-pointer.ts';
+import { escapePointer } from '../../../src/text/json.ts';
 import { appWithoutDatabase, type Json } from '../../contract/declared.ts';
 import { propertiesOf, positionsOf } from '../../contract/positions.ts';
 import { inject } from '../../setup/factories.ts';

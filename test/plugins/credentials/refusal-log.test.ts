@@ -3,9 +3,9 @@ import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } 
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { conflict, unavailable } from '../../../src/errors.ts';
-import errorHandler from '../../../src/plugins/answers/error-handler.ts';
+import errorHandler from '../../../src/plugins/error-handler.ts';
 import { loggableError } from '../../../src/process/logger.ts';
-import requestLog from '../../../src/plugins/watching/request-log.ts';
+import { requestLog } from '../../../src/plugins/request-log.ts';
 
 interface Line {
   msg: string;

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { loggableError } from '../../../src/process/logger.ts';
-import { mintToken } from '../../../src/credentials/tokens.ts';
+import { mintToken } from '../../../src/access/credentials.ts';
 import { makeRecords, password } from '../../contract/records.ts';
 import { startApp } from '../../setup/app.ts';
 import { nodeEnvironment } from '../../setup/cli.ts';

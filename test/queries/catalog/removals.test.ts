@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { insertRemovals, listRemovals } from '../../../src/queries/catalog/removals.ts';
+import { insertRemovals, listRemovals } from '../../../src/queries/jobs/privacy.ts';
 import { startApp } from '../../setup/app.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
 

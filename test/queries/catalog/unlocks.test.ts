@@ -1,11 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import {
-  insertUnlocks,
-  markIndexed,
-  findUnindexedUnlocks,
-  type UnlockKey,
-} from '../../../src/queries/catalog/unlocks.ts';
+import { insertUnlocks, markIndexed, findUnindexedUnlocks, type UnlockKey } from '../../../src/queries/jobs/unlocks.ts';
 import { startApp } from '../../setup/app.ts';
 
 const { db } = await startApp();

@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { removeIdempotencyRecords } from '../../../src/jobs/remove-idempotency-records.ts';
-import { purgeCompanies, purgeLists } from '../../../src/queries/crm/deleted-records.ts';
+import { removeIdempotencyRecords } from '../../../src/jobs/workers.ts';
+import { purgeCompanies, purgeLists } from '../../../src/queries/crm/deletions.ts';
 import { contextOf } from '../../jobs/working.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { companyBody, contactBody, make, makeList, opportunityBody, type TestCustomer } from '../../setup/factories.ts';

@@ -2,17 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
-import {
-  findEnd,
-  findPlaceAt,
-  oldest,
-  readEvents,
-  type FeedEvent,
-  type FeedPosition,
-  type Place,
-} from '../../../src/queries/events/feed.ts';
-import { addToJournal, partSeconds, parts, readTotals } from '../../../src/queries/events/journal.ts';
-import { truncateJournal } from '../../../src/queries/events/retention.ts';
+import { findEnd, findPlaceAt, oldest, readEvents } from '../../../src/queries/records/feed.ts';
+import type { FeedEvent, FeedPosition, Place } from '../../../src/queries/records/feed.ts';
+import { addToJournal, partSeconds, parts, readTotals, truncateJournal } from '../../../src/queries/records/journal.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { truncateJournalOf } from '../../setup/journal.ts';

@@ -1,9 +1,9 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { readEvents, type FeedPosition } from '../../../src/queries/events/feed.ts';
-import { saveVerifications } from '../../../src/queries/crm/contact-verifications.ts';
+import { readEvents, type FeedPosition } from '../../../src/queries/records/feed.ts';
+import { saveVerifications } from '../../../src/queries/crm/enrichment.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
-import { endJob } from '../../../src/jobs/settle.ts';
-import { eventTypes } from '../../../src/schemas/events/types.ts';
+import { endJob } from '../../../src/jobs/turns.ts';
+import { eventTypes } from '../../../src/schemas/events.ts';
 import { person } from '../../catalog/people.ts';
 import { visitorOf } from '../../pages/visitor.ts';
 import { contactsCsv, importFile, newContacts } from '../../jobs/importing.ts';

@@ -7,7 +7,7 @@ import { wrongCounts } from './recount.ts';
 import { addTotals } from '../../setup/journal.ts';
 
 /** Number of writes after which the test stops writing. */
-const mostWrites = 2_500;
+const maxWrites = 2_500;
 /** Time (ms) after which `fewWrites` are enough. */
 const longEnough = 15_000;
 /** Minimum number of writes on a slow machine. */
@@ -191,7 +191,7 @@ test(
     const statuses = new Map<number, number>();
     let begun = 0;
     const end = performance.now() + longEnough;
-    const isEnough = () => begun >= mostWrites || (begun > fewWrites && performance.now() > end);
+    const isEnough = () => begun >= maxWrites || (begun > fewWrites && performance.now() > end);
     const writer = async (by: Client) => {
       while (!isEnough()) {
         begun += 1;

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
 import { areOthersWaiting, enqueueTurn, findWithoutTurn, mergeTurns } from '../../../src/queries/records/turns.ts';
-import { removeIdempotencyRecords } from '../../../src/jobs/remove-idempotency-records.ts';
+import { removeIdempotencyRecords } from '../../../src/jobs/workers.ts';
 import { migrate } from '../../../src/database/migrate.ts';
 import { queues } from '../../../src/database/queues.ts';
-import { lowestId } from '../../../src/database/wire-types.ts';
+import { lowestId } from '../../../src/database/connection.ts';
 import { jobTypes } from '../../../src/schemas/jobs.ts';
 import { startApp } from '../../setup/app.ts';
 import { runCli } from '../../setup/cli.ts';

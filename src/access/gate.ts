@@ -1,0 +1,237 @@
+import { unavailable } from '../errors.ts';
+import { gateRefusals, gateWait } from '../process/metrics.ts';
+import { unlessAborted, type Requester } from './credentials.ts';
+
+/**
+ * Who uses a limited resource: the id of a customer, or the address of a caller without a credential. For an operation
+ * that belongs to nobody, a unique symbol.
+ */
+export type SlotHolder = string | symbol;
+
+/**
+ * A number of permits ("slots") to use a resource: connections, running requests, bytes of memory. The slots are shared
+ * fairly between holders: a single holder gets at most half of them, and each of two holders gets at most a third.
+ */
+export class FairSlots {
+  readonly #count: number;
+  readonly #perHolder: number;
+  readonly #held = new Map<SlotHolder, number>();
+  #taken = 0;
+
+  /** @param count If it is `Infinity`, the slots are only counted. */
+  constructor(count: number, perHolder = Infinity) {
+    this.#count = count;
+    this.#perHolder = perHolder;
+  }
+
+  get taken(): number {
+    return this.#taken;
+  }
+
+  heldBy(holder: SlotHolder): number {
+    return this.#held.get(holder) ?? 0;
+  }
+
+  tryTake(holder: SlotHolder, count = 1): boolean {
+    const isAdmitted = this.#admits(holder, count);
+    if (isAdmitted) this.take(holder, count);
+    return isAdmitted;
+  }
+
+  /** Takes `count` slots for a holder without checking the limits. */
+  take(holder: SlotHolder, count = 1): void {
+    this.#held.set(holder, this.heldBy(holder) + count);
+    this.#taken += count;
+  }
+
+  release(holder: SlotHolder, count = 1): void {
+    const left = this.heldBy(holder) - count;
+    if (left === 0) this.#held.delete(holder);
+    else this.#held.set(holder, left);
+    this.#taken -= count;
+  }
+
+  #admits(holder: SlotHolder, count: number): boolean {
+    // A holder without a slot may take any free slots. A holder with slots may take more only if at least as many slots
+    // then remain free as it holds.
+    const free = this.#count - this.#taken;
+    const held = this.heldBy(holder);
+    return count <= free && (held === 0 || held + count <= Math.min(free - count, this.#perHolder));
+  }
+}
+
+export interface GateLimits {
+  name: string;
+  limit: number;
+  perHolder?: number;
+  /** Maximum number of waiting operations. If it is missing, their number is not limited. */
+  maxWaiting?: number;
+  /** Maximum time that an operation waits (ms). If it is missing, the time is not limited. */
+  maxWaitMs?: number;
+}
+
+/** How long an operation may wait for its start, and an abort signal that ends the wait. */
+type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
+
+interface Waiter {
+  admit: () => void;
+}
+
+/**
+ * Limits how many operations use a resource (such as the database) at the same time, and how many operations wait for
+ * the resource. Customers share the running and the waiting places fairly. An operation is rejected with the error
+ * `unavailable` if too many operations are waiting or if the operation has waited too long.
+ */
+export class Gate {
+  readonly name: string;
+  readonly limit: number;
+  readonly #waits: ReturnType<typeof gateWait.labels>;
+  readonly #maxWaitMs: number;
+  readonly #inside: FairSlots;
+  readonly #queue: FairSlots;
+  /**
+   * The waiting operations of each customer, in order of arrival. The customer that comes first in the map is served
+   * next.
+   */
+  readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
+  #closed = false;
+  #emptied: (() => void) | undefined;
+
+  constructor({ name, limit, perHolder, maxWaiting = Infinity, maxWaitMs = Infinity }: GateLimits) {
+    this.name = name;
+    this.limit = limit;
+    this.#waits = gateWait.labels(name);
+    this.#maxWaitMs = maxWaitMs;
+    this.#inside = new FairSlots(limit, perHolder);
+    this.#queue = new FairSlots(maxWaiting);
+  }
+
+  get inside(): number {
+    return this.#inside.taken;
+  }
+
+  get waiting(): number {
+    return this.#queue.taken;
+  }
+
+  /**
+   * Runs `work` for a customer. If too many operations are running, waits first. If the requester's abort signal fires,
+   * rejects at once; `work` continues if it has already started.
+   * @param requester The customer, with an abort signal and a maximum waiting time.
+   * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the gate is
+   *   closed.
+   * @throws The reason of the abort signal, if the signal fires.
+   */
+  async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
+    requester.signal?.throwIfAborted();
+    const waiting = this.#enter(requester.customerId, requester);
+    if (waiting) await waiting;
+    return unlessAborted(this.#runInside(requester.customerId, work), requester.signal);
+  }
+
+  /**
+   * Runs `work` that belongs to no customer. If too many operations are running, waits first. For the fair
+   * distribution, each call counts as a separate customer.
+   */
+  async runAlone<T>(work: () => Promise<T>): Promise<T> {
+    const holder = Symbol('work');
+    const waiting = this.#enter(holder, {});
+    if (waiting) await waiting;
+    return this.#runInside(holder, work);
+  }
+
+  /** Rejects new operations from now on. Resolves when all running and waiting operations have ended. */
+  close(): Promise<void> {
+    this.#closed = true;
+    if (this.inside === 0) return Promise.resolve();
+    return new Promise((resolve) => (this.#emptied = resolve));
+  }
+
+  async #runInside<T>(holder: SlotHolder, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } finally {
+      this.#leave(holder);
+    }
+  }
+
+  /**
+   * Starts an operation if the limits allow this, and returns undefined. Otherwise returns a promise that resolves when
+   * the operation may start.
+   */
+  #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
+    if (this.#closed) throw unavailable('The service is shutting down');
+    // Waiting holders are not admissible now, so an admissible newcomer delays none of them. Behind its own operations
+    // it queues.
+    if (this.#waiting.has(holder) || !this.#inside.tryTake(holder)) return this.#wait(holder, patience);
+    this.#waits.observe(0);
+    return undefined;
+  }
+
+  async #wait(holder: SlotHolder, patience: Patience): Promise<void> {
+    if (!this.#queue.tryTake(holder)) throw this.#refusal();
+    const start = performance.now();
+    const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
+    const waiter = { admit };
+    this.#queueOf(holder).add(waiter);
+    const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
+    const timer = maxWaitMs < Infinity ? setTimeout(() => reject(this.#refusal()), maxWaitMs) : undefined;
+    try {
+      await unlessAborted(promise, patience.signal);
+    } catch (error) {
+      // Admitted and aborted in the same tick: release the slot.
+      if (!this.#withdraw(holder, waiter)) this.#leave(holder);
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      const waitedMs = performance.now() - start;
+      this.#waits.observe(waitedMs / 1000);
+      if (patience.patienceMs !== undefined) patience.patienceMs = Math.max(0, patience.patienceMs - waitedMs);
+    }
+  }
+
+  #refusal(): Error {
+    gateRefusals.inc({ gate: this.name });
+    return unavailable('The service is at its limit');
+  }
+
+  #queueOf(holder: SlotHolder): Set<Waiter> {
+    const line = this.#waiting.get(holder) ?? new Set();
+    this.#waiting.set(holder, line);
+    return line;
+  }
+
+  /** Removes a waiting operation from the queue. Returns false if the operation was no longer in the queue. */
+  #withdraw(holder: SlotHolder, waiter: Waiter): boolean {
+    const line = this.#waiting.get(holder);
+    if (!line?.delete(waiter)) return false;
+    if (line.size === 0) this.#waiting.delete(holder);
+    this.#queue.release(holder);
+    return true;
+  }
+
+  #leave(holder: SlotHolder): void {
+    this.#inside.release(holder);
+    if (this.#waiting.size > 0) this.#admitWaiters();
+    if (this.inside === 0) this.#emptied?.();
+  }
+
+  #admitWaiters(): void {
+    for (let next = this.#takeNext(); next; next = this.#takeNext()) {
+      const [holder, line, waiter] = next;
+      this.#withdraw(holder, waiter);
+      // The holder's next waiter comes after those of all other holders.
+      if (this.#waiting.delete(holder)) this.#waiting.set(holder, line);
+      waiter.admit();
+    }
+  }
+
+  /** Takes the slot for the operation that is served next. Returns undefined if the limits allow none. */
+  #takeNext(): [SlotHolder, Set<Waiter>, Waiter] | undefined {
+    for (const [holder, line] of this.#waiting) {
+      const waiter = line.values().next().value!;
+      if (this.#inside.tryTake(holder)) return [holder, line, waiter];
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,374 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger } from 'fastify';
+import type { Redis } from 'ioredis';
+import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import type { Config } from '../process/config.ts';
+import { rateLimited, Unauthorized } from '../errors.ts';
+import { limitedRequests } from '../process/metrics.ts';
+import { addressGroup } from '../process/ip-addresses.ts';
+import { fold } from '../text/fold.ts';
+import { Gate } from './gate.ts';
+
+// Callers wait 100 ms at most, so some time is left for their fallback.
+/** Maximum time to wait for the result of one Redis command (ms). */
+const answerMs = 75;
+/** Maximum time that the service, when it starts, waits for the connection to Redis (ms). */
+const openMs = 1_000;
+const reconnectMs = 250;
+/**
+ * Maximum time that a connection to Redis receives no data while a response is expected (ms). After this time the
+ * client closes the connection and opens a new one.
+ */
+const silenceMs = 2_000;
+
+/**
+ * A client for a Redis or Valkey server, which may fail at any time. After a command has failed or timed out, all
+ * further commands fail at once until a new connection is open. So an unavailable server does not delay requests.
+ */
+export class RedisServer {
+  readonly client: Redis;
+  readonly #log: FastifyBaseLogger;
+  readonly #purpose: string;
+  /** True if the connection to Redis is open and no command has failed on this connection. */
+  #isUsable = false;
+  #isWorking = true;
+  /** Message of the last connection error, or another text that explains why no connection to Redis is open. */
+  #connectionFault = 'no connection yet';
+
+  private constructor(client: Redis, purpose: string, log: FastifyBaseLogger) {
+    this.#log = log;
+    this.#purpose = purpose;
+    this.client = client;
+    this.client.on('ready', () => {
+      this.#isUsable = true;
+      this.#connectionFault = 'the connection was closed';
+    });
+    this.client.on('close', () => (this.#isUsable = false));
+    this.client.on('error', ({ message }) => (this.#connectionFault = message));
+  }
+
+  /**
+   * Connects to a Redis server. Waits up to one second for the connection. If this time is too short, connecting
+   * continues in the background.
+   * @param purpose What the server is used for, such as `rate limits`. The text appears in log lines.
+   */
+  static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
+    const { Redis } = await import('ioredis'); // few installations use it
+    const client = new Redis(url, {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      maxRetriesPerRequest: 0,
+      autoResendUnfulfilledCommands: false,
+      connectTimeout: silenceMs,
+      socketTimeout: silenceMs,
+      retryStrategy: () => reconnectMs,
+    });
+    const server = new RedisServer(client, purpose, log);
+    await Promise.race([server.client.connect().catch(() => undefined), sleep(openMs, undefined, { ref: false })]);
+    return server;
+  }
+
+  /** Runs a Redis command. Returns undefined if the command fails or takes longer than `answerMs`. */
+  async ask<T extends object>(command: () => Promise<T>): Promise<T | undefined> {
+    if (!this.#isUsable) return this.#fail(this.#connectionFault);
+    try {
+      const answer = await inTime(command());
+      if (!this.#isWorking) this.#log.info(`the server for ${this.#purpose} answers again`);
+      this.#isWorking = true;
+      return answer;
+    } catch (error) {
+      return this.#fail(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  close(): void {
+    this.client.disconnect();
+  }
+
+  /**
+   * Handles a failed command: closes the connection and opens a new one. Logs the reason once per outage, not once per
+   * command.
+   */
+  #fail(reason: string): undefined {
+    if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
+    this.#isWorking = false;
+    if (!this.#isUsable) return;
+    this.#isUsable = false;
+    this.client.disconnect(true);
+  }
+}
+
+/** Waits for the result of a Redis command. Rejects if the result does not arrive within `answerMs`. */
+function inTime<T>(answer: Promise<T>): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  // After the timeout it waits one more round of the event loop: if this process was stalled, the answer may have
+  // arrived unread.
+  const timer = setTimeout(() => setImmediate(() => reject(new Error(`no answer in ${answerMs} ms`))), answerMs);
+  answer.then(resolve, reject);
+  return promise.finally(() => clearTimeout(timer));
+}
+
+/**
+ * Key: the name of a rate limit. Value: the environment variable that sets its maximum number of requests per minute.
+ * The limits are checked in this order.
+ */
+const variables = {
+  default: 'RATE_LIMIT_DEFAULT',
+  prospects: 'RATE_LIMIT_PROSPECTS',
+  jobs: 'RATE_LIMIT_JOBS',
+  bulk: 'RATE_LIMIT_BULK',
+  keys: 'RATE_LIMIT_KEYS',
+  pages: 'RATE_LIMIT_PAGES',
+  login: 'RATE_LIMIT_LOGIN',
+  unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',
+} as const satisfies Record<string, keyof Config>;
+
+export type Policy = keyof typeof variables;
+
+/** The names of all rate limits, in the order in which they are checked. */
+export const policies = Object.keys(variables) as Policy[];
+
+/**
+ * Length of the time window in which a rate limit counts requests (seconds). The window begins with the first counted
+ * request.
+ */
+export const windowSeconds = 60;
+
+/**
+ * How many requests a rate limit has counted for one key (e.g. an API key or an IP address) in the current time window
+ * of one minute.
+ */
+export interface Use {
+  limit: Limit;
+  used: number;
+  msLeft: number;
+  /** The end of the current time window, on the clock of `performance.now()` (ms). */
+  endsAt: number;
+  /** True if Redis counted the request, false if this process counted it. */
+  isShared: boolean;
+}
+
+/** @throws DomainError `rate_limited`, with the name of the first exceeded limit, if a request exceeds one of them. */
+export function refuseIfPast(uses: Use[]): void {
+  const past = uses.find(({ limit, used }) => used > limit.quota);
+  if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
+}
+
+export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
+
+/**
+ * A rate limit: a maximum number of requests per minute for each key (an API key, a user, an IP address or an account).
+ * Redis counts the requests. While Redis does not respond, or if none is configured, this process counts them in
+ * memory.
+ */
+export class Limit {
+  readonly policy: Policy;
+  readonly quota: number;
+  readonly #own: BoundedMemory;
+  readonly #allowed: ReturnType<typeof limitedRequests.labels>;
+  readonly #refused: ReturnType<typeof limitedRequests.labels>;
+  readonly #server: RedisServer | undefined;
+  // The library's own fallback is not used, because it does not report where a request was counted. A count must be
+  // reverted where it was made.
+  readonly #shared: RateLimiterRedis | undefined;
+
+  /**
+   * @param server If undefined, only this process counts the requests.
+   * @param name A name that is unique among the rate limits on the Redis server.
+   */
+  constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
+    const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
+    this.policy = policy;
+    this.#allowed = limitedRequests.labels(policy, 'allowed');
+    this.#refused = limitedRequests.labels(policy, 'refused');
+    this.quota = quota;
+    this.#own = new BoundedMemory(options);
+    this.#server = server;
+    this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
+  }
+
+  /** Counts one request for a key. */
+  async count(key: string): Promise<Use> {
+    const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
+    const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
+    if (use.used > this.quota) this.#refused.inc();
+    else this.#allowed.inc();
+    return use;
+  }
+
+  /** As `count`, but does not count a request. */
+  async read(key: string): Promise<Use> {
+    const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
+    return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
+  }
+
+  /**
+   * Subtracts one request that `count` has counted for a key. Does nothing if the time window of that request has
+   * ended.
+   */
+  async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
+    if (performance.now() >= endsAt) return;
+    if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
+    else await this.#own.reward(key);
+  }
+
+  #use({ consumedPoints, msBeforeNext }: Counted, isShared: boolean): Use {
+    const msLeft = Math.max(0, msBeforeNext);
+    return { limit: this, used: consumedPoints, msLeft, endsAt: performance.now() + msLeft, isShared };
+  }
+}
+
+type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
+
+const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
+
+/** Maximum number of keys for which one rate limit counts requests in memory. This many keys need about 20 MB. */
+export const maxKeys = 50_000;
+
+/**
+ * A request counter in memory for at most `maxKeys` keys (e.g. IP addresses). If there are more keys, deletes the
+ * counts of the keys with the oldest time windows. So requests from millions of IP addresses cannot fill the memory.
+ */
+class BoundedMemory extends RateLimiterMemory {
+  /** The newest time windows and their keys, as a ring buffer. `#next` is the index of the oldest time window. */
+  readonly #windows: { key: string; endsAt: number }[] = [];
+  #next = 0;
+
+  async count(key: string): Promise<RateLimiterRes> {
+    const result = await this.penalty(key);
+    if (result.isFirstInDuration) await this.#begin({ key, endsAt: performance.now() + result.msBeforeNext });
+    return result;
+  }
+
+  async #begin(window: { key: string; endsAt: number }): Promise<void> {
+    const oldest = this.#windows[this.#next];
+    this.#windows[this.#next] = window;
+    this.#next = (this.#next + 1) % maxKeys;
+    if (oldest && oldest.endsAt > performance.now()) await this.delete(oldest.key);
+  }
+}
+
+/** The enabled rate limits, by name. A disabled rate limit is undefined. */
+export interface RateLimits extends Partial<Record<Policy, Limit>> {
+  /**
+   * Limits the failed logins of one IP address, summed over all accounts. The maximum is three times the maximum for
+   * one account.
+   */
+  loginAddress?: Limit;
+  /** Returns true if Redis responds or if no Redis server is configured. */
+  isUp(): Promise<boolean>;
+  close(): void;
+}
+
+/**
+ * Creates the rate limits that the configuration enables. If Redis is configured, waits up to one second for the
+ * connection to Redis.
+ */
+export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
+  const isOn = config.RATE_LIMITS === 'on';
+  const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, 'rate limits', log) : undefined;
+  const limits: Partial<Record<Policy, Limit>> = {};
+  for (const policy of policies) {
+    const quota = config[variables[policy]];
+    if (isOn && quota > 0) limits[policy] = new Limit(policy, quota, server);
+  }
+  const probe = server && new Limit('default', 1, server, 'probe');
+  return {
+    ...limits,
+    ...(limits.login && { loginAddress: new Limit('login', 3 * config.RATE_LIMIT_LOGIN, server, 'login-address') }),
+    isUp: async () => !probe || (await probe.count('probe')).isShared,
+    close: () => server?.close(),
+  };
+}
+
+// There is no limit for an account alone, because anybody could use such a limit to lock out the owner.
+/** Limits failed logins in two ways: for each IP address, and for each pair of an account and an IP address. */
+export class LoginAttempts {
+  readonly #perAccount: Limit | undefined;
+  readonly #perAddress: Limit | undefined;
+
+  constructor({ login, loginAddress }: Pick<RateLimits, 'login' | 'loginAddress'>) {
+    this.#perAccount = login;
+    this.#perAddress = loginAddress;
+  }
+
+  /** @throws DomainError `rate_limited` if the IP address has reached its limit of failed logins. */
+  async check(address: string): Promise<void> {
+    const use = await this.#perAddress?.read(addressGroup(address));
+    if (use) refuseIfPast([{ ...use, used: use.used + 1 }]);
+  }
+
+  /**
+   * Runs a login attempt. If `attempt` throws `Unauthorized`, counts a failed login for the IP address and the account.
+   * @param email The e-mail address of the account. The account need not exist.
+   * @throws DomainError `rate_limited` if the limit of failed logins is reached. `attempt` is then not called.
+   */
+  async run<T>(address: string, email: string, attempt: () => Promise<T>): Promise<T> {
+    // Counted as failed before it runs, so that concurrent attempts count too. A successful attempt is subtracted again.
+    const slots = await this.#take(address, email);
+    const giveBack = () => Promise.all(slots.map(({ limit, key, use }) => limit.giveBack(key, use)));
+    try {
+      refuseIfPast(slots.map(({ use }) => use));
+      const result = await attempt();
+      await giveBack();
+      return result;
+    } catch (error) {
+      if (!(error instanceof Unauthorized)) await giveBack();
+      throw error;
+    }
+  }
+
+  async #take(address: string, email: string): Promise<{ limit: Limit; key: string; use: Use }[]> {
+    const group = addressGroup(address);
+    const counted = [
+      { limit: this.#perAccount, key: `${group} ${digest(fold(email))}` },
+      { limit: this.#perAddress, key: group },
+    ];
+    const slots = counted.map(async ({ limit, key }) => limit && { limit, key, use: await limit.count(key) });
+    return (await Promise.all(slots)).filter((slot) => slot !== undefined);
+  }
+}
+
+/** For the key of a counter, which has a fixed length and does not reveal the address. */
+const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
+
+/** Maximum number of look-ups that run at the same time for one IP address that has reached its rate limit. */
+const maxLookUps = 8;
+const maxWaitMs = 10_000;
+
+/** Limits the number of requests without a valid API key or session token from each IP address. */
+export class UnauthenticatedLimit {
+  readonly #limit: Limit | undefined;
+  readonly #lookUps = new Gate({ name: 'look_ups', limit: Infinity, perHolder: maxLookUps, maxWaitMs });
+  /** The IP addresses that have reached their rate limit, until their minute ends. */
+  readonly #past = new LRUCache<string, true>({ max: 10_000 });
+
+  /** @param limit The rate limit of each IP address, or undefined if it is disabled. */
+  constructor(limit: Limit | undefined) {
+    this.#limit = limit;
+  }
+
+  /**
+   * Counts a request that has no valid API key or session token, and that gets a 401 response.
+   * @throws DomainError `rate_limited` if the IP address exceeds its limit. The response is then 429 instead of 401.
+   */
+  async count(address: string): Promise<void> {
+    if (!this.#limit) return;
+    const name = addressGroup(address);
+    const use = await this.#limit.count(name);
+    if (use.used >= this.#limit.quota) this.#past.set(name, true, { ttl: Math.max(1, use.msLeft) });
+    refuseIfPast([use]);
+  }
+
+  /**
+   * Runs the database look-up of an API key or session token. If the IP address has reached its rate limit, at most
+   * `maxLookUps` of its look-ups run at the same time. So a valid key from such an address is delayed, not rejected.
+   * @throws DomainError `unavailable` if the look-up waits too long.
+   */
+  lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
+    const name = addressGroup(address);
+    return this.#past.has(name) ? this.#lookUps.run({ customerId: name }, find) : find();
+  }
+}

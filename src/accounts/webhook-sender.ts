@@ -1,0 +1,208 @@
+import { isIP, type LookupFunction } from 'node:net';
+import { Webhook } from 'standardwebhooks';
+import { Agent, buildConnector, request, type Dispatcher } from 'undici';
+import packageJson from '../../package.json' with { type: 'json' };
+import type { Config } from '../process/config.ts';
+import { withOwnAbort } from '../process/event-loop.ts';
+import type { DeliveryError } from '../schemas/webhooks.ts';
+import { openDns } from '../verification/mail-hosts.ts';
+import { hostOf, mayConnectTo, targetRules, type TargetRules } from './webhook-targets.ts';
+
+/** What one POST sends. */
+export interface Message {
+  url: string;
+  /** Id of the event, by which the receiver recognises a repeated message. */
+  id: string;
+  body: string;
+  /** For the signature. By the database's clock. */
+  sentAt: Date;
+  /** The body is signed with each. */
+  secrets: readonly string[];
+}
+
+/** How a POST ended. */
+export interface Outcome {
+  ok: boolean;
+  /** Null if there was no response. */
+  status: number | null;
+  error: DeliveryError | null;
+  /** Time until the status was known. */
+  ms: number;
+  /** Seconds that the receiver asked to wait, or null. */
+  retryAfter: number | null;
+}
+
+export interface Sender {
+  /**
+   * Sends one POST. Never rejects.
+   * @param signal ends the attempt as a time-out
+   */
+  send(message: Message, timeoutMs: number, signal?: AbortSignal): Promise<Outcome>;
+  close(): Promise<void>;
+}
+
+/** Parts that tests replace. */
+export interface SenderParts {
+  /** Returns the addresses of a host name. None, or an error: there is no such name. */
+  resolve?: (host: string) => Promise<readonly string[]>;
+  /** Opens a connection. It is called with allowed addresses only. */
+  dial?: (addresses: readonly string[]) => buildConnector.connector;
+}
+
+export function openSender(config: Config, parts: SenderParts = {}): Sender {
+  const dns = openDns({ servers: [], timeoutMs: dnsTimeoutMs, tries: 2, canaries: [] });
+  const lookUp = async (host: string) => {
+    const found = await dns.addresses(host);
+    return found.status === 'found' ? found.addresses : [];
+  };
+  const { resolve = lookUp, dial = dialTo } = parts;
+  const connect = checkedConnector(targetRules(config), { resolve, dial });
+  const dispatcher = new Agent({
+    connect,
+    allowH2: false,
+    pipelining: 1,
+    keepAliveTimeout: idleMs,
+    keepAliveMaxTimeout: idleMs,
+  });
+  return {
+    send: (message, timeoutMs, signal) => post(dispatcher, message, timeoutMs, signal),
+    close: async () => {
+      dns.close();
+      await dispatcher.destroy();
+    },
+  };
+}
+
+const dnsTimeoutMs = 2_500;
+/** How long an idle connection stays open. */
+const idleMs = 5_000;
+
+class AddressRefused extends Error {}
+class NameUnknown extends Error {}
+class TimeIsUp extends Error {}
+
+/**
+ * Looks up the host, and connects to one of its addresses that the rules allow. The checked address is the one that is
+ * connected to: there is no second look-up.
+ */
+function checkedConnector(rules: TargetRules, { resolve, dial }: Required<SenderParts>): buildConnector.connector {
+  const allowedAddresses = async (host: string): Promise<readonly string[]> => {
+    const found = isIP(host) ? [host] : isLocalhost(host) ? ['127.0.0.1', '::1'] : await resolve(host).catch(() => []);
+    if (found.length === 0) throw new NameUnknown('The name has no address');
+    const allowed = found.filter((address) => mayConnectTo(address, rules));
+    if (allowed.length === 0) throw new AddressRefused('No address of the host is allowed');
+    return allowed;
+  };
+  const connect = async (...[options, callback]: Parameters<buildConnector.connector>): Promise<void> => {
+    try {
+      dial(await allowedAddresses(hostOf(options)))(options, callback);
+    } catch (error) {
+      callback(error as Error, null);
+    }
+  };
+  return (options, callback) => void connect(options, callback);
+}
+
+/** RFC 6761, 6.3: these names are never asked for. */
+const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host);
+
+function dialTo(addresses: readonly string[]): buildConnector.connector {
+  const known = addresses.map((address) => ({ address, family: isIP(address) }));
+  const lookup: LookupFunction = (_host, { all }, callback) =>
+    all ? callback(null, known) : callback(null, known[0]!.address, known[0]!.family);
+  return buildConnector({ allowH2: false, timeout: connectTimeoutMs, lookup, maxCachedSessions: 0 });
+}
+
+const connectTimeoutMs = 10_000;
+
+async function post(
+  dispatcher: Dispatcher,
+  message: Message,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<Outcome> {
+  const begun = performance.now();
+  const elapsed = () => Math.round(performance.now() - begun);
+  try {
+    const { statusCode, headers, body } = await withinTime(timeoutMs, signal, (ending) =>
+      request(message.url, {
+        dispatcher,
+        method: 'POST',
+        headers: headersOf(message),
+        body: message.body,
+        signal: ending,
+        headersTimeout: 0,
+        bodyTimeout: dropMs,
+      }),
+    );
+    drop(body);
+    return { ...resultOf(statusCode), ms: elapsed(), retryAfter: retryAfterOf(headers) };
+  } catch (error) {
+    return { ok: false, status: null, error: errorOf(error), ms: elapsed(), retryAfter: null };
+  }
+}
+
+/** @throws TimeIsUp */
+function withinTime<T>(
+  ms: number,
+  outer: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  return withOwnAbort(outer, async (ending) => {
+    const { promise: over, reject } = Promise.withResolvers<never>();
+    ending.signal.addEventListener('abort', () => reject(new TimeIsUp()));
+    const timer = setTimeout(() => ending.abort(), ms);
+    try {
+      // The client notices the signal only when it has connected. It then sends nothing.
+      return await Promise.race([work(ending.signal), over]);
+    } finally {
+      clearTimeout(timer);
+    }
+  });
+}
+
+const headersOf = ({ id, sentAt, secrets, body }: Message) => ({
+  'content-type': 'application/json',
+  'user-agent': `sales-data-api/${packageJson.version}`,
+  'webhook-id': id,
+  'webhook-timestamp': String(Math.floor(sentAt.getTime() / 1000)),
+  'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, sentAt, body)).join(' '),
+});
+
+/** Of a body that is thrown away: so much is read, and for so long, so that the connection can be used again. */
+const dropBytes = 16 * 1024;
+const dropMs = 1_000;
+
+/** Throws a body away. A large or slow one closes the connection. Nobody waits for this. */
+function drop(body: Dispatcher.ResponseData['body']): void {
+  body.on('error', () => undefined);
+  body.dump({ limit: dropBytes, signal: AbortSignal.timeout(dropMs) }).catch(() => undefined);
+}
+
+function resultOf(status: number): Pick<Outcome, 'ok' | 'status' | 'error'> {
+  if (status >= 200 && status < 300) return { ok: true, status, error: null };
+  return { ok: false, status, error: status >= 300 && status < 400 ? 'redirect' : 'status' };
+}
+
+/** Reads `Retry-After`: seconds, or a time, which is compared with the receiver's own clock. */
+function retryAfterOf(headers: Record<string, string | string[] | undefined>): number | null {
+  const value = [headers['retry-after']].flat()[0];
+  if (value === undefined) return null;
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  const now = Date.parse([headers['date']].flat()[0] ?? '') || Date.now();
+  const seconds = Math.ceil((Date.parse(value) - now) / 1000);
+  return Number.isFinite(seconds) && seconds > 0 ? seconds : null;
+}
+
+/** Codes of OpenSSL for certificates that are not accepted, and of Node for other faults of TLS. */
+const tlsCodes =
+  /^(ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|HOSTNAME_MISMATCH|EPROTO$|INVALID_(CA|PURPOSE)|PATH_LENGTH_)/;
+
+function errorOf(error: unknown): DeliveryError {
+  if (error instanceof AddressRefused) return 'address';
+  if (error instanceof NameUnknown) return 'dns';
+  if (error instanceof TimeIsUp) return 'timeout';
+  const { code = '' } = Object(error) as { code?: string };
+  if (/TIMEOUT|ETIMEDOUT/.test(code)) return 'timeout';
+  return tlsCodes.test(code) ? 'tls' : 'connect';
+}

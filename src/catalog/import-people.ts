@@ -1,0 +1,273 @@
+import { beginImport, endImport, saveImportEnd, saveImport, unsavedImport } from '../queries/jobs/catalog-imports.ts';
+import type { ImportState } from '../queries/jobs/catalog-imports.ts';
+import type { Catalog, EncodedPerson } from './catalog.ts';
+import type { CatalogDocument } from './document.ts';
+import type { Database } from '../database/db.ts';
+import { DomainError } from '../errors.ts';
+import { type RawRecord, csvFormat, lineFormat } from '../files/record-formats.ts';
+import { scanRecords } from '../files/record-scanner.ts';
+import { textBlocks } from '../files/encodings.ts';
+import { SuppressedPeople } from './suppressed-people.ts';
+import { withImportLock, type StillHeld } from './import-lock.ts';
+import { readerOf, findKeptIds, PersonIds, withKeptId } from './parse-records.ts';
+import type { Format, RecordReader, ImportedPerson } from './parse-records.ts';
+
+/** A position in the input, with the numbers of records before it. */
+type Reached = Omit<ImportState, 'started_at'>;
+
+const batchSize = 1_000;
+/** Batches written at the same time. Limits the memory of an import. */
+const maxWritesInFlight = 6;
+/** Minimum time between two saves of the progress (ms). */
+const saveEveryMs = 500;
+
+type LeftOut = 'bad' | 'suppressed';
+
+interface RunningWrite {
+  ids: ReadonlySet<string>;
+  /** Resolves when the write has succeeded or failed. */
+  ended: Promise<void>;
+}
+
+/**
+ * Writes people in batches, several at the same time, and saves the progress. Batches with a common id are never
+ * written at the same time, so the later person wins. A slow batch does not block others: Elasticsearch sometimes needs
+ * seconds for one write.
+ */
+export class BatchWriter {
+  readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
+  readonly #save: (reached: Reached) => Promise<void>;
+  #reached: Reached;
+  #people = new Map<string, EncodedPerson>();
+  /**
+   * Batches that are being written, and those whose write failed: the saved position never passes them. By their end.
+   */
+  readonly #inFlight = new Map<Reached, RunningWrite>();
+  /** Ends of batches in the order of the input, from the first that is not written yet. Later ones may be written. */
+  readonly #ahead: Reached[] = [];
+  /** Rejects with the error of the first failed write. */
+  #failed: Promise<void> | undefined;
+  #savedAt = 0;
+
+  constructor(catalog: Pick<Catalog, 'encode' | 'write'>, start: Reached, save: (reached: Reached) => Promise<void>) {
+    this.#catalog = catalog;
+    this.#save = save;
+    this.#reached = start;
+  }
+
+  /**
+   * Adds one record of the input. It is only counted if it is invalid or the person suppressed. Waits while too many
+   * batches are being written.
+   * @throws the error of an earlier failed write, at the latest when the batch is full
+   */
+  async take({ line, end }: { line: number; end: number }, given: CatalogDocument | LeftOut): Promise<void> {
+    const { loaded, bad, suppressed } = this.#reached;
+    this.#reached = {
+      position: end,
+      line: line + 1,
+      loaded: loaded + (typeof given === 'string' ? 0 : 1),
+      bad: bad + (given === 'bad' ? 1 : 0),
+      suppressed: suppressed + (given === 'suppressed' ? 1 : 0),
+    };
+    if (typeof given !== 'string') this.#keep(given);
+    if (this.#people.size >= batchSize) await this.#send();
+  }
+
+  /** Writes the rest, waits for all writes, then saves and returns the position at the end of the input. */
+  async end(): Promise<Reached> {
+    if (this.#people.size > 0) await this.#send();
+    while (this.#inFlight.size > 0) await this.#waitForOne();
+    await this.#save(this.#reached);
+    return this.#reached;
+  }
+
+  #keep(document: CatalogDocument): void {
+    const { id } = document;
+    this.#people.set(id, { id, bytes: Buffer.from(this.#catalog.encode(document)) });
+  }
+
+  /** Starts to write the current batch. Waits first while too many are being written, or one with a common id. */
+  async #send(): Promise<void> {
+    const people = this.#people;
+    this.#people = new Map();
+    const ids = new Set(people.keys());
+    while (
+      this.#inFlight.size >= maxWritesInFlight ||
+      this.#inFlight.values().some((batch) => !batch.ids.isDisjointFrom(ids))
+    )
+      await this.#waitForOne();
+    await this.#saveProgress();
+    const reached = this.#reached;
+    const written = this.#write([...people.values()], reached);
+    const ended = written.catch(() => void (this.#failed ??= written));
+    this.#inFlight.set(reached, { ids, ended });
+    this.#ahead.push(reached);
+  }
+
+  async #write(people: EncodedPerson[], reached: Reached): Promise<void> {
+    await this.#catalog.write(people);
+    this.#inFlight.delete(reached);
+  }
+
+  async #waitForOne(): Promise<void> {
+    await Promise.race(this.#inFlight.values().map(({ ended }) => ended));
+    await this.#saveProgress();
+  }
+
+  /**
+   * Saves the position up to which all people are stored, at most every `saveEveryMs`. After a failed write, waits for
+   * all running ones, saves, and throws its error.
+   */
+  async #saveProgress(): Promise<void> {
+    if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));
+    const gap = this.#ahead.findIndex((reached) => this.#inFlight.has(reached));
+    const settled = this.#ahead.splice(0, gap < 0 ? this.#ahead.length : gap).at(-1);
+    if (settled && (this.#failed || performance.now() - this.#savedAt >= saveEveryMs)) {
+      this.#savedAt = performance.now();
+      await this.#save(settled);
+    }
+    await this.#failed;
+  }
+}
+
+export interface ImportRequest {
+  /** Uncompressed, from the start also if the import resumes. */
+  chunks: AsyncIterable<Buffer>;
+  format: Format;
+  /**
+   * Identifies the input. An interrupted import with the same id is resumed. Without an id, the import starts at the
+   * beginning.
+   */
+  source?: string | undefined;
+  /** Called and awaited for each invalid record, with its first line. A resumed import may report some again. */
+  onBad: (line: number, fault: string) => unknown;
+  /** Called each time before the progress is saved, and at the end. */
+  onProgress: (reached: ImportProgress) => void;
+  /** Called for each repair of the catalog, and if an interrupted import cannot be resumed. */
+  onNote?: (text: string) => unknown;
+}
+
+/**
+ * `loaded` and `bad` count records imported and rejected so far, `suppressed` those that were left out because the
+ * person must not be in the catalog.
+ */
+interface ImportProgress {
+  loaded: number;
+  bad: number;
+  suppressed: number;
+  /** Null if the import started at the first line. */
+  resumed_at_line: number | null;
+}
+
+export interface ImportReport extends ImportProgress {
+  /** In the catalog after the import. */
+  people: number;
+}
+
+/**
+ * Adds people or replaces those with the same id. Resumes an interrupted import of the same input, unless the catalog
+ * was replaced meanwhile.
+ * @throws DomainError `conflict` if another import, removal or reindex is running; `unavailable` if the catalog is for
+ * too long, or is replaced during the import; `validation_failed` if the first line of a CSV file is unusable
+ */
+export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest): Promise<ImportReport> =>
+  withImportLock(db, async (stillHeld) => {
+    const { source, onNote = () => undefined } = load;
+    const incarnation = await catalog.prepare();
+    const state = await begin(db, source, incarnation, onNote);
+    const report = ({ loaded, bad, suppressed }: Reached): ImportProgress => ({
+      loaded,
+      bad,
+      suppressed,
+      resumed_at_line: state.position > 0 ? state.line : null,
+    });
+    const save = async (reached: Reached): Promise<void> => {
+      load.onProgress(report(reached));
+      if (source !== undefined) await db.transaction((sql) => saveImport(sql, source, reached));
+    };
+    const reached = await writeAll({ db, catalog, stillHeld }, load, state, save).catch(async (error: unknown) => {
+      // The file's header is unusable: there is nothing to resume.
+      if (source !== undefined && isValidationFailure(error)) await db.transaction((sql) => endImport(sql, source));
+      throw error;
+    });
+    await stillHeld();
+    const people = await catalog.finish();
+    await db.transaction(async (sql) => {
+      if (source !== undefined) await endImport(sql, source);
+      await saveImportEnd(sql, catalog.name, incarnation);
+    });
+    return { ...report(reached), people };
+  });
+
+const isValidationFailure = (error: unknown): boolean =>
+  error instanceof DomainError && error.code === 'validation_failed';
+
+/**
+ * Saves that an import starts or resumes, and returns its progress so far.
+ * @param source undefined if the import cannot be resumed, so that nothing is saved
+ * @param onNote called if an interrupted import cannot be resumed
+ */
+async function begin(
+  db: Database,
+  source: string | undefined,
+  incarnation: string,
+  onNote: (text: string) => unknown,
+): Promise<ImportState> {
+  if (source === undefined) return db.lookup(unsavedImport);
+  const { dropped_at_line: line, ...state } = await db.transaction((sql) => beginImport(sql, source, incarnation));
+  if (line !== null)
+    onNote(
+      `an import of this file was interrupted at line ${line}, but its catalog is another one or lost: starting over`,
+    );
+  return state;
+}
+
+/** Writes the records after the saved position to the catalog. Returns the final position. */
+async function writeAll(
+  { db, catalog, stillHeld }: { db: Database; catalog: Catalog; stillHeld: StillHeld },
+  load: ImportRequest,
+  state: ImportState,
+  save: (reached: Reached) => Promise<void>,
+): Promise<Reached> {
+  const writer = new BatchWriter(catalog, state, save);
+  // Who is suppressed from now on is removed again by the command that suppresses, after this import.
+  const suppressed = await SuppressedPeople.open(db);
+  const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
+  const format = load.format === 'csv' ? csvFormat(',', Infinity) : lineFormat;
+  for await (const records of scanRecords(textBlocks(load.chunks), format)) {
+    await stillHeld();
+    const read = readNew(reader, records, state.position);
+    const people = read.flatMap(({ result }) => (typeof result === 'string' ? [] : [result]));
+    const kept = await findKeptIds(db, catalog, people);
+    for (const { record, result } of read) {
+      if (typeof result === 'string') await load.onBad(record.line, result);
+      await writer.take(
+        { line: record.line, end: record.next.bytes },
+        typeof result === 'string' ? 'bad' : unlessSuppressed(withKeptId(result, kept), suppressed),
+      );
+    }
+  }
+  return writer.end();
+}
+
+function unlessSuppressed(document: CatalogDocument, suppressed: SuppressedPeople): CatalogDocument | 'suppressed' {
+  const { work_email, emails, profnet_url } = document.person;
+  return suppressed.has({ _id: document.id, work_email, emails, profnet_url }) ? 'suppressed' : document;
+}
+
+interface ReadRecord {
+  record: RawRecord;
+  result: ImportedPerson | string;
+}
+
+function readNew(reader: RecordReader, records: readonly RawRecord[], position: number): ReadRecord[] {
+  const read: ReadRecord[] = [];
+  for (const record of records) {
+    const isDone = record.next.bytes <= position;
+    // Records before the saved position are skipped, except the CSV header: the first record.
+    if (isDone && !reader.isAtHeader()) continue;
+    const result = reader.read(record);
+    if (!isDone && result !== undefined) read.push({ record, result });
+  }
+  return read;
+}

@@ -1,0 +1,201 @@
+import { type TextField, exactFields, wordFields } from '../schemas/prospects.ts';
+import { type CatalogDocument, fieldCodes } from './document.ts';
+import { join, type Fragment, type FragmentMaker } from '../filters/sql.ts';
+import {
+  type Search,
+  type Criterion,
+  type NamedPerson,
+  isNullable,
+  type ProspectOrder,
+  type ProspectPosition,
+  type SortField,
+  type SortKey,
+  type SortValue,
+} from './catalog.ts';
+
+/**
+ * The text under which a value or word is indexed: the field's code, a colon, and the folded text. Null counts as
+ * empty.
+ */
+const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
+
+/** One token for each field that is searched as a whole, and for each word of the others. */
+export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
+  ...exactFields.map((field) => tokenOf(field, folded[field])),
+  ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),
+];
+
+/** In the statement, `p` must be the alias of `prospects`. */
+export function matching(
+  sql: FragmentMaker,
+  { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
+): Fragment {
+  const conditions = criteria.map((criterion) => print(sql, criterion));
+  return join(sql, netNewFor === undefined ? conditions : [...conditions, netNew(sql, netNewFor)], 'and', 'true');
+}
+
+function print(sql: FragmentMaker, criterion: Criterion): Fragment {
+  switch (criterion.kind) {
+    case 'equals':
+      return printEquals(sql, criterion);
+    case 'words':
+      return sql`(${join(
+        sql,
+        criterion.alternatives.map(
+          (words) => sql`p.tokens @> ${words.map((word) => tokenOf(criterion.member, word))}::text[]`,
+        ),
+        'or',
+        'false',
+      )})`;
+    case 'scores':
+      return sql`p.score between ${criterion.gte ?? 0}::int and ${criterion.lte ?? 100}::int`;
+    case 'verified':
+      return sql`p.date_verified between ${criterion.gte ?? '-infinity'}::text::timestamptz and ${criterion.lte ?? 'infinity'}::text::timestamptz`;
+    case 'keys':
+      return oneFoundBy(
+        sql,
+        sql`unnest(${criterion.keys}::text[]) as wanted (key)`,
+        sql`t.match_keys @> array[wanted.key]`,
+        sql`true`,
+      );
+    case 'named':
+      return printNamed(sql, criterion.people);
+    default:
+      return sql`p.${sql.unsafe(criterion.what)} = ${criterion.value}`;
+  }
+}
+
+/**
+ * The id of the prospect is among those that a look-up of each wanted value finds. The planner would expect that many
+ * prospects match one of the values, and would read all in the order of the page.
+ * @param isFound the condition of the look-up, by one index, on the prospect `t`
+ * @param isWanted what else the found prospect `one` must meet
+ */
+const oneFoundBy = (sql: FragmentMaker, wanted: Fragment, isFound: Fragment, isWanted: Fragment): Fragment => sql`
+  p.id = any(array(
+    select one.id
+    from ${wanted}
+    cross join lateral (select t.* from prospects t where ${isFound} offset 0) one
+    where ${isWanted}
+  ))`;
+
+/** The index has a hash, because the names together can be longer than an index entry may be. */
+function printNamed(sql: FragmentMaker, people: NamedPerson[]): Fragment {
+  const names = (i: 0 | 1 | 2): Fragment => sql`${people.map((person) => person[i])}::text[]`;
+  const hash = (of: 't' | 'wanted'): Fragment =>
+    sql.unsafe(
+      `hashtextextended((${of}.last_name || chr(10) || ${of}.first_name || chr(10) || ${of}.job_company_name) collate "C", 0)`,
+    );
+  return oneFoundBy(
+    sql,
+    sql`unnest(${names(0)}, ${names(1)}, ${names(2)}) as wanted (first_name, last_name, job_company_name)`,
+    sql`${hash('t')} = ${hash('wanted')}`,
+    sql`(one.last_name, one.first_name, one.job_company_name) =
+      (wanted.last_name, wanted.first_name, wanted.job_company_name)`,
+  );
+}
+
+function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: 'equals' }>): Fragment {
+  const { member, values } = criterion;
+  if (member === 'verification_status') return sql`p.verification_status = any(${values}::text[])`;
+  const tokens = values.map((value) => tokenOf(member, value));
+  // One condition per token: the planner knows how frequent a single token is, but only guesses for an array of
+  // several.
+  return sql`(${join(
+    sql,
+    tokens.map((token) => sql`p.tokens @> ${[token]}::text[]`),
+    'or',
+    'false',
+  )})`;
+}
+
+/**
+ * Prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each in the index of
+ * unlocks: else old statistics can lead it to scan all unlocks of the customer for each.
+ */
+const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
+  not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
+
+interface Printed {
+  column: Fragment;
+  value: (value: SortValue) => Fragment;
+  descending: boolean;
+  nullable: boolean;
+}
+
+function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
+  const descending = direction === 'DESC';
+  const column = sql.unsafe(columns[field] ?? `p.${field}`);
+  const type = sql.unsafe(types[field] ?? 'text');
+  const value = (value: SortValue): Fragment => sql`${String(value)}::text::${type}`;
+  // The negated score ascends, as the id does. Then a position is a single row comparison, which bounds an index scan.
+  if (field === 'score' && descending)
+    return {
+      column: sql`(-p.score)`,
+      value: (value) => sql`(-(${String(value)}::text::int))`,
+      descending: false,
+      nullable: false,
+    };
+  return { column, value, descending, nullable: isNullable(field) };
+}
+
+const types: Partial<Record<SortField, string>> = {
+  score: 'int',
+  date_verified: 'timestamptz',
+  has_email: 'int',
+  has_phone: 'int',
+};
+
+const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
+
+export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
+  const keys = order.map((key) => {
+    const { column, descending, nullable } = printKey(sql, key);
+    return sql`${column} ${sql.unsafe(descending ? 'desc' : 'asc')} ${sql.unsafe(nullable ? 'nulls last' : '')}`;
+  });
+  return join(sql, [...keys, sql`p.id`], ',', '');
+}
+
+export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
+  const keys = order.map((key) => printKey(sql, key));
+  if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
+  const alternatives = [...keys.keys()].map(
+    (i) => sql`(${join(sql, [...ties(sql, keys, values, i), comesAfter(sql, keys[i]!, values[i]!)], 'and', 'true')})`,
+  );
+  const last = sql`(${join(sql, [...ties(sql, keys, values, keys.length), sql`p.id > ${id}::uuid`], 'and', 'true')})`;
+  return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
+}
+
+/** As one comparison of rows: `(a, b, id) > (x, y, z)`. Only if all sort fields are ascending and never null. */
+function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
+  const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
+  const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
+  return sql`(${columns}) > (${bounds})`;
+}
+
+/**
+ * Prospects that equal a position in the first `before` sort fields: a condition for each.
+ * @param values of the position
+ */
+const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
+  keys
+    .slice(0, before)
+    .map(({ column, value }, i) =>
+      values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
+    );
+
+/** The field's value comes after the given one. Null comes last. */
+function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
+  if (given === null) return sql`false`;
+  const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
+  return nullable ? sql`(${beyond} or ${column} is null)` : beyond;
+}
+
+/**
+ * Prospects that are not before a value in their first sort field, so that an index scan can start there: PostgreSQL
+ * does not derive this from the whole condition, which contains `or`. `true` if the field can be null.
+ */
+function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
+  if (given === null || nullable) return sql`true`;
+  return sql`${column} ${sql.unsafe(descending ? '<=' : '>=')} ${value(given)}`;
+}

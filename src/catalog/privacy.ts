@@ -1,0 +1,437 @@
+import type { Prospect } from '../schemas/prospects.ts';
+import {
+  readHeldPeople,
+  findUnlockResults,
+  deleteHeldPeople,
+  holdPeople,
+  findUnlockingCustomers,
+  clearUnlockResults,
+} from '../queries/jobs/unlocks.ts';
+import { identifiersOf, spellingsOf, type Identifier } from '../queries/jobs/catalog-imports.ts';
+import type { Catalog } from './catalog.ts';
+import { ofAll, storesOf, type RightsServices, whenNoImportRuns } from './postgres.ts';
+import {
+  insertRemovals,
+  findErasures,
+  listUnlockedIds,
+  notePrivacyAction,
+  listContactsOf,
+  deleteSuppressions,
+  findSuppressionsOfCase,
+  insertSuppressions,
+  keysOf,
+  listSuppressions,
+  lockSuppressions,
+  openDigests,
+  toBytes,
+} from '../queries/jobs/privacy.ts';
+import type { PrivacyAction, Suppression } from '../queries/jobs/privacy.ts';
+import { markRemovalRequested } from '../queries/crm/deletions.ts';
+import { withLastWrites } from '../queries/records/last-writes.ts';
+import { toDocument } from './document.ts';
+import { SuppressedPeople } from './suppressed-people.ts';
+import type { SharedDatabase, Transaction } from '../database/db.ts';
+import { lowestId } from '../database/connection.ts';
+import type { StillHeld } from './import-lock.ts';
+import { conflict, validationFailed, type DomainError } from '../errors.ts';
+import type { KeyedDigests } from '../text/ids.ts';
+import { PersonIds } from './parse-records.ts';
+
+/** Where the service itself keeps people. Contacts are customers' own. */
+export type Place = 'catalog' | 'former catalog' | 'held' | 'job results';
+
+export interface Copy {
+  place: Place;
+  person: Prospect;
+}
+
+/** Returns every copy of the people who have the identifier. Reads the whole catalog, unless it is an id. */
+export async function findPeople(services: RightsServices, identifier: Identifier): Promise<Copy[]> {
+  const copies: Copy[] = [];
+  const note = (place: Place, people: Prospect[]): void => {
+    for (const person of people) if (hasIdentifier(person, identifier)) copies.push({ place, person });
+  };
+  for (const store of storesOf(services))
+    for await (const people of candidatesIn(store, identifier))
+      note(store === services.catalog ? 'catalog' : 'former catalog', people);
+  await services.db.search(async (sql) => {
+    for await (const people of readHeldPeople(sql)) note('held', people);
+  });
+  note('job results', await ofAll(services).search((sql) => findUnlockResults(sql, spellingsOf(identifier))));
+  return copies;
+}
+
+const hasIdentifier = (person: Prospect, { kind, value }: Identifier): boolean =>
+  identifiersOf(person).some((own) => own.kind === kind && own.value === value);
+
+async function* candidatesIn(store: Catalog, { kind, value }: Identifier): AsyncGenerator<Prospect[]> {
+  if (kind === 'id') {
+    await store.refresh();
+    yield await store.find([value]);
+  } else yield* store.people();
+}
+
+export interface Effects {
+  /** People who were deleted from a catalog. */
+  deleted: number;
+  /** People who were taken out of the catalog and can come back. */
+  held: number;
+  /** Customers who had unlocked a person, and were told of the removal now. */
+  told: number;
+  contacts: number;
+  results: number;
+}
+
+const noEffects: Readonly<Effects> = { deleted: 0, held: 0, told: 0, contacts: 0, results: 0 };
+
+const sumOf = (one: Effects, other: Effects): Effects => ({
+  deleted: one.deleted + other.deleted,
+  held: one.held + other.held,
+  told: one.told + other.told,
+  contacts: one.contacts + other.contacts,
+  results: one.results + other.results,
+});
+
+/**
+ * Erases people everywhere, who must be suppressed already. The catalog comes last: as long as it has a person, an
+ * interrupted erasure can be found and repeated. Contacts stay, with a note.
+ */
+async function erasePeople(services: RightsServices, ids: readonly string[]): Promise<Effects> {
+  if (ids.length === 0) return noEffects;
+  let effects = { ...noEffects };
+  const customers = await ofAll(services).search((sql) => findUnlockingCustomers(sql, ids as string[]));
+  const erasures = await ofAll(services).search((sql) => findErasures(sql, ids));
+  for (const [customerId, unlocked] of byCustomer(customers))
+    effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlocked, erasures));
+  await services.db.transaction((sql) => deleteHeldPeople(sql, ids));
+  const deleted = await removeFromStores(services, ids);
+  return { ...effects, deleted };
+}
+
+function byCustomer(customers: Map<string, string[]>): Map<string, string[]> {
+  const unlocked = new Map<string, string[]>();
+  for (const [prospectId, customerIds] of customers)
+    for (const id of customerIds) unlocked.set(id, [...(unlocked.get(id) ?? []), prospectId]);
+  return unlocked;
+}
+
+/** In one transaction. */
+const eraseOfCustomer = (
+  { db }: RightsServices,
+  customerId: string,
+  prospectIds: readonly string[],
+  erasures: ReadonlyMap<string, string>,
+): Promise<Effects> =>
+  db.for({ customerId }, 'command').transaction((sql) =>
+    withLastWrites(sql, customerId, async (last) => {
+      // Rows of jobs are locked before the customer's records, as workers do.
+      const results = await clearUnlockResults(sql, customerId, prospectIds);
+      const contacts = await markRemovalRequested(sql, customerId, prospectIds, last);
+      const removed = await insertRemovals(sql, customerId, prospectIds, erasures);
+      for (const id of removed) last.removed(id);
+      return { ...noEffects, told: removed.length, contacts: contacts.length, results };
+    }),
+  );
+
+async function removeFromStores(services: RightsServices, ids: readonly string[]): Promise<number> {
+  let deleted = 0;
+  for (const store of storesOf(services)) {
+    deleted += await store.remove(ids as string[]);
+    await store.refresh();
+  }
+  return deleted;
+}
+
+/** Takes people who are only suppressed out of the catalog, and keeps them for the time when that is lifted. */
+async function hold(services: RightsServices, people: readonly Prospect[]): Promise<Effects> {
+  if (people.length === 0) return noEffects;
+  await services.db.transaction((sql) => holdPeople(sql, people));
+  await removeFromStores(
+    services,
+    people.map(({ _id }) => _id),
+  );
+  return { ...noEffects, held: people.length };
+}
+
+/**
+ * Writes held people who are not suppressed any more back to the catalog, unless it has them again.
+ * @returns how many were held
+ */
+async function release({ db, catalog }: RightsServices, suppressed: SuppressedPeople): Promise<number> {
+  let released = 0;
+  for (const people of await readHeld(db)) {
+    const free = people.filter((person) => !suppressed.has(person));
+    if (free.length === 0) continue;
+    const ids = free.map(({ _id }) => _id);
+    await catalog.prepare();
+    const stored = new Set(await catalog.findStored(ids));
+    const missing = free.filter(({ _id }) => !stored.has(_id));
+    const encode = (person: Prospect) => ({ id: person._id, bytes: Buffer.from(catalog.encode(toDocument(person))) });
+    if (missing.length > 0) await catalog.write(missing.map(encode));
+    await catalog.refresh();
+    await db.transaction((sql) => deleteHeldPeople(sql, ids));
+    released += free.length;
+  }
+  return released;
+}
+
+/** Returns all held people, in batches. They are few: who is erased is not held. */
+const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
+  db.search(async (sql) => {
+    const batches: Prospect[][] = [];
+    for await (const people of readHeldPeople(sql)) batches.push(people);
+    return batches;
+  });
+
+/**
+ * Makes the catalog agree with the suppressions once more, when no import runs that began before them. Then recounts
+ * the suggestions, and deletes what the engines still store of removed people.
+ * @param withUnlocks also looks for erased people among all unlocks: after an older backup was restored
+ */
+const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Effects> =>
+  whenNoImportRuns(services, async (stillHeld) => {
+    const suppressed = await SuppressedPeople.open(services.db);
+    let effects = await sweepStores(services, suppressed, stillHeld);
+    effects = sumOf(effects, await sweepHeld(services, suppressed));
+    if (withUnlocks) effects = sumOf(effects, await sweepUnlocks(services, suppressed, stillHeld));
+    for (const store of storesOf(services)) {
+      await stillHeld();
+      await store.finish();
+      await store.purge();
+    }
+    await forgetStatistics(services.db);
+    return effects;
+  });
+
+async function sweepStores(
+  services: RightsServices,
+  suppressed: SuppressedPeople,
+  stillHeld: StillHeld,
+): Promise<Effects> {
+  let effects: Effects = noEffects;
+  for (const store of storesOf(services))
+    for await (const people of store.people()) {
+      await stillHeld();
+      const found = people.filter((person) => suppressed.has(person));
+      const [erased, others] = split(found, suppressed);
+      effects = sumOf(effects, await erasePeople(services, idsOf(erased)));
+      // What is left in a former catalog is older than what the catalog has or had.
+      if (store === services.catalog) effects = sumOf(effects, await hold(services, others));
+      else await store.remove(idsOf(others));
+    }
+  return effects;
+}
+
+async function sweepHeld(services: RightsServices, suppressed: SuppressedPeople): Promise<Effects> {
+  const held = (await readHeld(services.db)).flat();
+  return erasePeople(services, idsOf(split(held, suppressed)[0]));
+}
+
+const batchSize = 10_000;
+
+async function sweepUnlocks(
+  services: RightsServices,
+  suppressed: SuppressedPeople,
+  stillHeld: StillHeld,
+): Promise<Effects> {
+  let effects: Effects = noEffects;
+  for (let after = lowestId; ;) {
+    await stillHeld();
+    const ids = await ofAll(services).search((sql) => listUnlockedIds(sql, after, batchSize));
+    const erased = ids.filter((id) => suppressed.isErased({ _id: id, work_email: '', emails: [], profnet_url: null }));
+    effects = sumOf(effects, await erasePeople(services, erased));
+    if (ids.length < batchSize) return effects;
+    after = ids.at(-1)!;
+  }
+}
+
+const idsOf = (people: readonly Prospect[]): string[] => people.map(({ _id }) => _id);
+
+function split(people: readonly Prospect[], suppressed: SuppressedPeople): [erased: Prospect[], others: Prospect[]] {
+  const erased = people.filter((person) => suppressed.isErased(person));
+  return [erased, people.filter((person) => !erased.includes(person))];
+}
+
+/** The planner's statistics contain samples of values: those of people who are gone, until they are taken anew. */
+const forgetStatistics = (db: SharedDatabase) => db.transaction((sql) => sql`analyze job_results, held_people`);
+
+export interface Noted {
+  operator: string;
+  case_ref?: string | undefined;
+  reason?: string | undefined;
+}
+
+/**
+ * Erases the people who have the identifier. First suppresses every identifier that they have anywhere, so that nobody
+ * imports or unlocks them any more. Others who share a further identifier of theirs are held, not deleted. Customers who
+ * unlocked them are told also if the catalog has them no more. Can be repeated after an interruption, with the same
+ * identifier.
+ * @param isConfirmed also erases if several people have the identifier
+ * @returns what was written, and how many identifiers were not suppressed before
+ * @throws DomainError `conflict` if several people have the identifier; nothing is written
+ */
+export async function erase(
+  services: RightsServices,
+  identifier: Identifier,
+  noted: Noted,
+  { isConfirmed = false } = {},
+): Promise<Effects & { suppressed: number }> {
+  const people = (await findPeople(services, identifier)).map(({ person }) => person);
+  const { made, linked } = await findUnlockedIds(services, identifier);
+  const meant = new Set([...people.map(({ _id }) => _id), ...linked]);
+  if (meant.size > 1 && !isConfirmed) throw severalPeople(meant);
+  const unlocked = [...made, ...linked];
+  const found = [...people.flatMap(identifiersOf), ...unlocked.map((value) => ({ kind: 'id' as const, value }))];
+  const suppressed = await changeSuppressions(services, 'erase', identifier, noted, (sql, digests) =>
+    insertSuppressions(
+      sql,
+      erasureOf(identifier, found).flatMap(({ is_erasure, ...own }) =>
+        keysOf(digests, own).map((key) => ({
+          ...key,
+          is_erasure,
+          reason: noted.reason ?? 'erasure',
+          case_ref: noted.case_ref ?? null,
+        })),
+      ),
+    ),
+  );
+  const effects = await erasePeople(services, [...meant.union(new Set(made))]);
+  return { ...sumOf(effects, await sweepCatalog(services)), suppressed };
+}
+
+function severalPeople(ids: ReadonlySet<string>): DomainError {
+  const shown = [...ids].slice(0, 10).join(', ') + (ids.size > 10 ? ', …' : '');
+  return conflict(`${ids.size} people have this identifier: erase one by --id, or all with --yes (${shown})`);
+}
+
+/**
+ * Returns the ids under which customers have unlocked the person: `made` are ids that imports make of the identifier,
+ * `linked` those from which contacts with the identifier came. Leaves out ids of people who do not have it.
+ */
+async function findUnlockedIds(
+  services: RightsServices,
+  identifier: Identifier,
+): Promise<{ made: string[]; linked: string[] }> {
+  const ofImports = new Set((await PersonIds.open(services.db)).allOf(identifier));
+  const all = ofAll(services);
+  const contacts = await all.search((sql) => listContactsOf(sql, [identifier]));
+  const ids = ofImports.union(new Set(contacts.flatMap(({ prospect_id }) => prospect_id ?? [])));
+  const [made, linked]: [string[], string[]] = [[], []];
+  for (const value of (await all.search((sql) => findUnlockingCustomers(sql, [...ids]))).keys()) {
+    const stored = await findPeople(services, { kind: 'id', value });
+    const isOthers = stored.length > 0 && !stored.some(({ person }) => hasIdentifier(person, identifier));
+    if (!isOthers) (ofImports.has(value) ? made : linked).push(value);
+  }
+  return { made, linked };
+}
+
+/**
+ * Returns the identifiers to suppress, each once. Others who share only a further identifier, such as the e-mail address
+ * of an office, are not deleted: they are kept out until the suppression of that identifier is lifted.
+ */
+function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
+  const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind === 'id' }]));
+  return [...rows.set(`${given.kind}:${given.value}`, { ...given, is_erasure: true }).values()];
+}
+
+/** Keeps the people who have the identifier out of the catalog, until `lift`. */
+export async function suppress(services: RightsServices, identifier: Identifier, noted: Noted): Promise<Effects> {
+  await changeSuppressions(services, 'suppress', identifier, noted, (sql, digests) =>
+    insertSuppressions(
+      sql,
+      keysOf(digests, identifier).map((key) => ({
+        ...key,
+        is_erasure: false,
+        reason: noted.reason ?? '',
+        case_ref: noted.case_ref ?? null,
+      })),
+    ),
+  );
+  const copies = await findPeople(services, identifier);
+  const listed = copies.flatMap(({ place, person }) => (place === 'catalog' ? person : []));
+  const effects = await hold(
+    services,
+    listed.filter((person) => hasIdentifier(person, identifier)),
+  );
+  return sumOf(effects, await sweepCatalog(services));
+}
+
+/**
+ * Lifts the suppression of an identifier, or all of a case. People who were never deleted are shown again at once,
+ * unless another identifier of theirs is suppressed.
+ * @returns how many suppressions were lifted, and how many people are shown again
+ */
+export async function lift(
+  services: RightsServices,
+  identifier: Identifier | undefined,
+  noted: Noted,
+): Promise<{ lifted: number; shown: number }> {
+  const lifted = await changeSuppressions(services, 'lift', identifier, noted, async (sql, digests) =>
+    deleteSuppressions(
+      sql,
+      identifier ? keysOf(digests, identifier) : await findSuppressionsOfCase(sql, noted.case_ref ?? ''),
+    ),
+  );
+  // A reindex that runs could have passed the place to which a person is written back, and would lose the person.
+  const shown = await whenNoImportRuns(services, async () =>
+    release(services, await SuppressedPeople.open(services.db)),
+  );
+  return { lifted, shown };
+}
+
+export interface SavedList {
+  /** Tells whether the digests were made with this installation's secret. */
+  secret_check: string;
+  suppressions: (Omit<Suppression, 'digest'> & { digest: string })[];
+}
+
+export async function list({ db }: RightsServices, noted: Noted): Promise<SavedList> {
+  await notePrivacyAction(db, { action: 'list', ...noted }, () => Promise.resolve({}));
+  return db.transaction(async (sql) => {
+    const rows = await listSuppressions(sql);
+    return {
+      secret_check: checkOf(await openDigests(sql)),
+      suppressions: rows.map(({ digest, ...row }) => ({ ...row, digest: digest.toString('hex') })),
+    };
+  });
+}
+
+const checkOf = (digests: KeyedDigests): string => toBytes(digests.of('suppressions')).toString('hex', 0, 8);
+
+/**
+ * Adds the suppressions of a saved list, and enforces all there are: in the catalog and in what a restored backup has.
+ * @param saved undefined: only enforces
+ * @throws DomainError `validation_failed` if the list was made with another secret
+ */
+export async function apply(
+  services: RightsServices,
+  saved: SavedList | undefined,
+  noted: Noted,
+): Promise<Effects & { suppressed: number }> {
+  const suppressed = await changeSuppressions(services, 'apply', undefined, noted, async (sql, digests) => {
+    if (saved && saved.secret_check !== checkOf(digests))
+      throw validationFailed([
+        { path: '', message: 'the list is of another installation: its digests match nobody here' },
+      ]);
+    const given = (saved?.suppressions ?? []).map((row) => ({ ...row, digest: Buffer.from(row.digest, 'hex') }));
+    return given.length === 0 ? 0 : insertSuppressions(sql, given);
+  });
+  return { ...(await sweepCatalog(services, true)), suppressed };
+}
+
+/** Changes suppressions and records the action in one transaction. After it, no job unlocks these people. */
+async function changeSuppressions(
+  { db }: RightsServices,
+  action: PrivacyAction['action'],
+  identifier: Identifier | undefined,
+  noted: Noted,
+  change: (sql: Transaction, digests: KeyedDigests) => Promise<number>,
+): Promise<number> {
+  const digests = await db.lookup(openDigests);
+  const key = identifier && keysOf(digests, identifier)[0];
+  const { changed } = await notePrivacyAction(db, { action, key, ...noted }, async (sql) => {
+    await lockSuppressions(sql);
+    return { changed: await change(sql, digests) };
+  });
+  return changed!;
+}

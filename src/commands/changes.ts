@@ -1,0 +1,84 @@
+import { Option, type Command } from 'commander';
+import { countUndo, startUndo } from '../jobs/undo.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
+import { listChanges } from '../queries/history/history.ts';
+import { type Change, eventNouns, type EventNoun, type UndoEstimate } from '../schemas/events.ts';
+import type { JobStarted } from '../schemas/jobs.ts';
+import { withDatabase } from './database.ts';
+import { asInteger, asUuid, commandAction, table } from './command.ts';
+
+export function define(command: Command): void {
+  command
+    .command('list')
+    .description("list what has happened with a customer's records, newest first")
+    .requiredOption('--customer <id>', 'customer of the records', asUuid)
+    .addOption(new Option('--object <object>', 'only records of this kind').choices(eventNouns))
+    .option('--record <id>', 'only this record', asUuid)
+    .option('--change <id>', 'only what this call, job or import has changed', asUuid)
+    .option('--limit <number>', 'maximum number of changes', asInteger(1, 1_000), 100)
+    .action(commandAction(list, print));
+
+  command
+    .command('undo')
+    .description('start a job that takes back what one call, job or import has changed')
+    .requiredOption('--customer <id>', 'customer of the records', asUuid)
+    .requiredOption('--change <id>', 'the call, job or import', asUuid)
+    .option('--dry-run', 'only count what would be taken back')
+    .action(commandAction(undo, describe));
+}
+
+interface ListOptions {
+  customer: string;
+  object?: EventNoun;
+  record?: string;
+  change?: string;
+  limit: number;
+}
+
+const list = ({ customer, object, record, change, limit }: ListOptions): Promise<Change[]> =>
+  withDatabase(async (db) => {
+    await db.lookup((sql) => requireCustomer(sql, customer));
+    const filters = {
+      ...(object && { object }),
+      ...(record && { record_id: record }),
+      ...(change && { change_id: change }),
+    };
+    const found: Change[] = [];
+    let before: number | undefined;
+    do {
+      const page = await listChanges(db, customer, eventNouns, { filters, before, limit: limit - found.length });
+      found.push(...page.changes);
+      before = page.next;
+    } while (before !== undefined && found.length < limit);
+    return found;
+  });
+
+interface UndoOptions {
+  customer: string;
+  change: string;
+  dryRun?: true;
+}
+
+const undo = ({ customer, change, dryRun }: UndoOptions): Promise<JobStarted | UndoEstimate> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      const { id: customerId } = await requireCustomer(sql, customer);
+      return (dryRun ? countUndo : startUndo)(sql, { customerId, apiKeyId: null }, change);
+    }),
+  );
+
+const describe = (answer: JobStarted | UndoEstimate): string =>
+  'status' in answer
+    ? `Started the job ${answer.id}`
+    : `${answer.records} records: ${answer.restored} would be restored, of ${answer.kept} something would be kept, ` +
+      `${answer.conflicts} have an external id that is taken`;
+
+const print = (changes: Change[]): string =>
+  table(changes, {
+    WHEN: ({ occurred_at }) => occurred_at,
+    RECORD: ({ object, record_id }) => `${object} ${record_id}`,
+    WHAT: ({ type }) => type,
+    FIELDS: ({ fields }) => Object.keys(fields).join(', '),
+    BY: ({ actor, source }) => `${actor?.name ?? actor?.id ?? actor?.type ?? '-'} (${source})`,
+    CHANGE: ({ change_id }) => change_id ?? '-',
+  });

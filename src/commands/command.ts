@@ -1,0 +1,142 @@
+import { CommanderError, InvalidArgumentError, type Command } from 'commander';
+import { setFlagsFromString } from 'node:v8';
+import { formats, type Format } from '../schemas/formats.ts';
+import { lengthOf } from '../text/fold.ts';
+import { canonicalId } from '../text/ids.ts';
+
+/**
+ * A module that defines one command of the command line. Its function `define` adds the options and subcommands of the
+ * command to the parser.
+ */
+export interface CommandModule {
+  define(command: Command): void;
+}
+
+/** The program ends with exit code 2. */
+export class UsageError extends Error {}
+
+/**
+ * Returns a function that calls `run` and writes the result to stdout: as JSON with `--json`, else as the text of
+ * `print`. Errors are thrown, not written to stdout.
+ */
+export const commandAction =
+  <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
+  async (options: Options & { json?: boolean }): Promise<void> => {
+    const result = await run(options);
+    process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
+  };
+
+/** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other. */
+export function ignoreQuit(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+}
+
+/** Adds `--json` to a command or, if it has subcommands, to each of them. */
+export function addJson(command: Command): void {
+  for (const verb of command.commands) addJson(verb);
+  if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
+}
+
+/** Returns 0 if commander only printed its help or version, 2 for wrong usage, 1 for any other error. */
+export function exitCodeOf(error: unknown): 0 | 1 | 2 {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  return error instanceof UsageError ? 2 : 1;
+}
+
+/**
+ * Returns a parser that throws if an option's value does not have the format.
+ * @param format the name of a format in src/schemas/formats.ts
+ * @param expected describes valid text in the error message
+ */
+const formatted = (format: Format, expected: string) => (value: string) => {
+  if (!formats[format](value)) throw new InvalidArgumentError(`It must be ${expected}.`);
+  return value;
+};
+
+export const asUuid = (value: string): string => canonicalId(formatted('uuid', 'a UUID')(value))!;
+
+export const asName = (value: string): string => formatted('name', '1 to 255 characters')(value).trim();
+
+export const asKeyName = (value: string): string => formatted('key-name', '1 to 120 characters')(value).trim();
+
+export function asEmail(value: string): string {
+  if (value.length > 254) throw new InvalidArgumentError('It must have at most 254 characters.');
+  return formatted('email', 'an e-mail address')(value);
+}
+
+export const asText =
+  (max: number) =>
+  (value: string): string => {
+    if (lengthOf(value) > max) throw new InvalidArgumentError(`It must have at most ${max} characters.`);
+    return value;
+  };
+
+/** Returns a parser of names that are separated by commas. */
+export const asSome =
+  <Name extends string>(noun: string, allowed: readonly Name[]) =>
+  (value: string): Name[] => {
+    const names = value.split(',').map((name) => name.trim()) as Name[];
+    const unknown = names.filter((name) => !allowed.includes(name));
+    if (unknown.length > 0)
+      throw new InvalidArgumentError(`No such ${noun}: ${unknown.join(', ')}. Allowed are ${allowed.join(', ')}.`);
+    return [...new Set(names)];
+  };
+
+export const asCountry = (value: string): string => {
+  if (value === '') throw new InvalidArgumentError('It must be an ISO 3166-1 alpha-2 code, such as GB.');
+  return formatted('country', 'an ISO 3166-1 alpha-2 code, such as GB')(value).toUpperCase();
+};
+
+export const asCurrency = (value: string): string =>
+  formatted('currency', 'an ISO 4217 code, such as EUR')(value).toUpperCase();
+
+export const asInteger =
+  (least: number, max: number) =>
+  (value: string): number => {
+    const number = Number(value);
+    if (!/^\d+$/.test(value) || number < least || number > max) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${max}.`);
+    }
+    return number;
+  };
+
+/**
+ * Returns a text table with aligned columns, or `none` if there are no rows.
+ * @param columns by heading: returns the text of the column for a row
+ */
+export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
+  if (rows.length === 0) return 'none';
+  const shown = Object.values(columns);
+  const lines = [Object.keys(columns), ...rows.map((row) => shown.map((column) => printable(column(row))))];
+  const widths = shown.map((_, index) => Math.max(...lines.map((line) => lengthOf(line[index]!))));
+  return lines
+    .map((line) =>
+      line
+        .map((cell, index) => pad(cell, widths[index]!))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}
+
+/**
+ * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces: else
+ * text from users could control the terminal, or make one line look like another.
+ */
+const printable = (value: string | null): string => (value ?? '-').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, ' ');
+
+const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));
+
+/** Keeps V8's young generation from growing, or lets it grow again. It never becomes smaller. */
+export const keepYoungHeapSmall = (isSmall: boolean): void =>
+  setFlagsFromString(`--semi-space-growth-factor=${isSmall ? 1 : 2}`);
+
+/**
+ * Limits the growth of V8's heap. Call it before the work begins.
+ * @param growth how much the heap may grow between two full garbage collections (% of the memory in use)
+ */
+export function keepHeapSmall(growth: number): void {
+  // By default, the heap grows far beyond what a process needs that handles one batch of records after the other.
+  keepYoungHeapSmall(true);
+  setFlagsFromString(`--heap-growing-percent=${growth}`);
+}

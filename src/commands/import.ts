@@ -1,0 +1,318 @@
+import { createInterface } from 'node:readline/promises';
+import { createHash } from 'node:crypto';
+import { createReadStream, createWriteStream } from 'node:fs';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import type { Database, SharedDatabase } from '../database/db.ts';
+import type { Fault } from '../errors.ts';
+import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
+import { cancelImport, startUploaded, receiveFile, beginImport } from '../jobs/start-import.ts';
+import { allImports, requireImport, findInterruptedImport } from '../queries/jobs/imports.ts';
+import {
+  fieldOfMapped,
+  customTypes,
+  importFormats,
+  importedKinds,
+  importModes,
+  invalidValues,
+  type Import,
+  type ImportCreate,
+  type ImportFormat,
+  type ImportMode,
+  type ImportObject,
+  type InvalidValues,
+  type Mapping,
+} from '../schemas/imports.ts';
+import { type Progress, progressOn } from './progress.ts';
+import { readConfig } from '../process/config.ts';
+import { gunzipIfPacked } from '../files/encodings.ts';
+import { openErrorsFile } from '../jobs/errors-file.ts';
+import { workAtImport } from '../jobs/import-records.ts';
+import type { RunContext } from '../jobs/turns.ts';
+import { logger } from '../process/logger.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
+import { hasWorker } from '../queries/jobs/runs.ts';
+import type { MatchField } from '../schemas/batches.ts';
+import { asName, asUuid, commandAction, UsageError, keepHeapSmall } from './command.ts';
+import { withDatabase } from './database.ts';
+
+const canAsk = (isStandardInput: boolean): boolean => !isStandardInput && process.stdin.isTTY && process.stderr.isTTY;
+
+/**
+ * Shows how the columns of a file are read, and starts its import, if the user agrees. Does nothing if an earlier run of
+ * the command has started it.
+ * @throws Error if the file cannot be imported so, or the user does not agree; the import is cancelled then
+ */
+async function showAndStart(
+  db: Database,
+  customerId: string,
+  id: string,
+  { asks, progress }: { asks: boolean; progress: Progress },
+): Promise<void> {
+  const ref = { id, visible: allImports };
+  const { status } = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
+  if (status !== 'UPLOADED') return;
+  const preview = await previewImport(db, { customerId }, ref);
+  for (const line of linesOf(preview)) await progress.line(line);
+  for (const warning of preview.warnings.filter(isShown)) await progress.line(`Warning: ${warningText(warning)}`);
+  const fault = preview.errors.find(({ path }) => !path.startsWith('/records/'));
+  if (!fault && (!asks || (await isAgreed()))) return db.transaction((sql) => startUploaded(sql, customerId, ref));
+  await db.transaction((sql) => cancelImport(sql, customerId, ref));
+  throw new Error(fault ? `The file cannot be imported: ${fault.message}` : 'Nothing was imported');
+}
+
+/** The table of columns shows which are left out. */
+const isShown = ({ path }: Fault): boolean => !path.startsWith('/mapping/');
+
+function warningText({ path, message }: Fault): string {
+  const [, record, field] = /^\/records\/(\d+)\/(.*)$/.exec(path) ?? [];
+  return record === undefined ? message : `record ${Number(record) + 1}, ${field}: ${message}`;
+}
+
+function linesOf({ columns, mapping, mapping_from: from }: DetailedPreview): string[] {
+  const rows = columns.map(({ header, samples, type }) => {
+    const field = fieldOfMapped(mapping?.[header] ?? null);
+    const read = field === null ? '(left out)' : type ? `${field} (${type})` : field;
+    return [header, read, from?.[header] ?? '', samples[0] ?? ''].map((text) => text.replaceAll(/\s+/g, ' '));
+  });
+  const all = [['COLUMN', 'FIELD', 'FROM', 'FIRST VALUE'], ...rows];
+  const widths = [0, 1, 2].map((i) => Math.min(40, Math.max(...all.map((row) => row[i]!.length))));
+  return all.map((row) =>
+    row
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+async function isAgreed(): Promise<boolean> {
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return /^y(?:es)?$/i.test((await lines.question('Import the file so? [y/N] ')).trim());
+  } finally {
+    lines.close();
+  }
+}
+
+interface ImportOptions {
+  customer: string;
+  mode: ImportMode;
+  match?: MatchField;
+  format?: ImportFormat;
+  encoding?: string;
+  sheet?: string;
+  mapping?: Mapping;
+  guess?: true;
+  yes?: true;
+  invalidValues?: InvalidValues;
+  ignoreUnknown?: true;
+  list?: string[];
+  dryRun?: true;
+  name?: string;
+  errors?: string;
+  json?: boolean;
+}
+
+export function defineImport(command: Command, object: ImportObject): void {
+  const verb = command
+    .command('import <file>')
+    .description(
+      `write ${object} from a CSV, NDJSON or XLSX file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
+    )
+    .requiredOption('--customer <id>', `customer of the ${object}`, asUuid)
+    .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).default('create'))
+    .addOption(
+      new Option('--match <field>', 'field that names the stored record; default for update: id').choices(
+        importedKinds[object].matches,
+      ),
+    )
+    .addOption(new Option('--format <format>', 'default: as the file shows').choices(importFormats))
+    .option('--encoding <name>', 'encoding of a CSV file, such as windows-1252; default: as the file shows')
+    .option('--sheet <name>', 'sheet of an XLSX file; default: the first')
+    .option('--mapping <json>', 'fields of headers, such as {"E-Mail": "work_email", "Notes": null}', asMapping)
+    .option('--guess', 'find the fields of other headers, show the mapping, and ask before the import starts')
+    .option('--yes', 'with --guess: start without a question')
+    .addOption(
+      new Option('--invalid-values <what>', 'leave out values that cannot be read, or fail their records').choices(
+        invalidValues,
+      ),
+    )
+    .option('--ignore-unknown', 'leave out columns whose header names no field')
+    .option('--dry-run', 'write nothing, only count what would happen')
+    .option('--name <name>', 'name of the import', asName)
+    .option('--errors <file>', 'file to write the failed records to')
+    .action((file: string, options: ImportOptions) => importAndReport(object, file, options));
+  if (object === 'contacts') verb.option('--list <id>', 'list to add the contacts to; repeatable', asUuids);
+}
+
+const asUuids = (id: string, ids: string[] = []): string[] => [...ids, asUuid(id)];
+
+function asMapping(text: string): Mapping {
+  try {
+    const mapping: unknown = JSON.parse(text);
+    if (typeof mapping === 'object' && mapping !== null && Object.values(mapping).every(isField))
+      return mapping as Mapping;
+  } catch {
+    // The error below says what is expected.
+  }
+  throw new InvalidArgumentError('It must be a JSON object of headers and fields, or null to leave a column out.');
+}
+
+const isField = (mapped: unknown): boolean =>
+  mapped === null ||
+  typeof mapped === 'string' ||
+  (typeof mapped === 'object' &&
+    'field' in mapped &&
+    (customTypes as readonly unknown[]).includes((mapped as { type?: unknown }).type));
+
+/** @throws Error after the result is printed, if the import has failed or was cancelled */
+async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
+  let done: Import | undefined;
+  const run = async (): Promise<Import> => (done = await importFile(object, file, options));
+  const print = ({ status, created, updated, unchanged, failed, warnings }: Import) =>
+    `${status}: ${created} created, ${updated} updated, ${unchanged} unchanged, ${failed} failed` +
+    (warnings > 0 ? `, ${warnings} written with a value left out` : '');
+  await commandAction(run, print)(options);
+  if (done!.status !== 'COMPLETED') throw new Error(done!.error ?? `The import is ${done!.status}`);
+}
+
+async function importFile(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
+  keepHeapSmall(50);
+  const isStandardInput = file === '-';
+  if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
+  if (options.guess && !options.yes && !canAsk(isStandardInput))
+    throw new UsageError('--guess asks before it starts, which needs a terminal: add --yes');
+  if (!isStandardInput) return importStored(object, file, options);
+  // Its fingerprint must be known before the import begins, or a repeated command would write everything twice.
+  const folder = await mkdtemp(join(tmpdir(), 'import-'));
+  try {
+    const copy = join(folder, 'file');
+    await pipeline(process.stdin, createWriteStream(copy, { mode: 0o600 }));
+    return await importStored(object, copy, options);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+async function importStored(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
+  const settings = settingsOf(object, options);
+  const open = () => gunzipIfPacked(createReadStream(file));
+  const fingerprint = await fingerprintOf(settings, open());
+  const progress = progressOn(process.stderr, undefined);
+  try {
+    return await withDatabase(async (db) => {
+      const customerId = await requireActiveCustomer(db, options.customer);
+      const id = await findOrBegin(db, customerId, settings, fingerprint);
+      await sendIfMissing(db, customerId, id, open);
+      if (options.guess) await showAndStart(db, customerId, id, { asks: !options.yes, progress });
+      const done = await waitForEnd(db, customerId, id, progress);
+      if (options.errors !== undefined) await writeErrors(db, customerId, done, options.errors);
+      return done;
+    });
+  } finally {
+    progress.end();
+  }
+}
+
+const isFile = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+
+const settingsOf = (
+  object: ImportObject,
+  { mode, match, format, encoding, sheet, mapping, guess, ignoreUnknown, list, dryRun, name, ...rest }: ImportOptions,
+): ImportCreate => ({
+  object,
+  mode,
+  ...(format && { format }),
+  ...(encoding !== undefined && { encoding }),
+  ...(sheet !== undefined && { sheet }),
+  ...(match && { match }),
+  ...(mapping && { mapping }),
+  ...(guess && { guess, start: false }),
+  ...(rest.invalidValues && { invalid_values: rest.invalidValues }),
+  ...(ignoreUnknown && { ignore_unknown: true }),
+  ...(list && { list_ids: list }),
+  ...(dryRun && { dry_run: true }),
+  ...(name !== undefined && { name }),
+});
+
+/**
+ * Hashes an import's settings and file content. The same command, run again after an interruption, finds its import by
+ * this hash.
+ */
+async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffer>): Promise<Buffer> {
+  const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
+  for await (const piece of pieces) hash.update(piece);
+  return hash.digest();
+}
+
+/** @throws Error if the customer is suspended: workers do not process its imports */
+async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
+  const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
+  if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
+  return id;
+}
+
+/** Returns the id of the import that an earlier, interrupted run of the same command has started, else of a new one. */
+const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, fingerprint: Buffer): Promise<string> =>
+  db.transaction(
+    async (sql) =>
+      (await findInterruptedImport(sql, customerId, fingerprint)) ??
+      beginImport(sql, customerId, { ...settings, fingerprint }),
+  );
+
+/** Stores the import's file, unless an earlier run of the command has done so. */
+async function sendIfMissing(
+  db: Database,
+  customerId: string,
+  id: string,
+  open: () => AsyncGenerator<Buffer>,
+): Promise<void> {
+  const { status } = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
+  if (status === 'UPLOADING') await receiveFile({ db, cleaner: db }, customerId, { id, visible: allImports }, open());
+}
+
+/** Interval for polling an import while another process works on it (ms). */
+const lookMs = 500;
+
+/** Without a sign of life of a worker for so long, this process does the work (seconds). */
+const aloneAfter = 15;
+
+/** Waits until an import has ended, and returns it. Without workers, this process works on it. */
+async function waitForEnd(db: SharedDatabase, customerId: string, id: string, progress: Progress): Promise<Import> {
+  const context: RunContext = {
+    db: db.for({ customerId }, 'import'),
+    log: logger(readConfig()),
+    stopping: new AbortController().signal,
+  };
+  // An interrupted run of the same command may have left the import unreleased.
+  for (let takesOver = true; ; takesOver = false) {
+    const found = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
+    if (found.finished_at !== null) return found;
+    const { processed, total, failed } = found;
+    progress.show(
+      processed,
+      `${processed} of ${total ?? '?'} records, ${failed} failed`,
+      processed,
+      total ?? undefined,
+    );
+    const isAlone = !(await db.lookup((sql) => hasWorker(sql, aloneAfter)));
+    if (!isAlone || !(await workAtImport(context, customerId, { seconds: 0.5, only: id, takesOver })))
+      await sleep(lookMs);
+  }
+}
+
+/** Writes the failed records to a file. Does nothing if the import was cancelled before its file was stored. */
+async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
+  if (total === null) return;
+  const { read } = await openErrorsFile(db, { customerId }, { id, visible: allImports });
+  await writeFile(output, Readable.from(await read()));
+}

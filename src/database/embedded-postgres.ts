@@ -1,0 +1,324 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { chmod, link, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { sessionSettings } from './connection.ts';
+import {
+  isAlive,
+  killServer,
+  openCluster,
+  reasonOfEnd,
+  runningPort,
+  startServer,
+  stopServer,
+  type Cluster,
+  createFolder,
+  EmbeddedPostgresError,
+} from './embedded-cluster.ts';
+
+export interface EmbeddedPostgres {
+  /** Logs in as the owner, for migrations. */
+  ownerUrl: string;
+  /** Logs in as the service. */
+  serviceUrl: string;
+  /** The database `postgres`, as superuser. */
+  superuserUrl: string;
+  /** The id of the process that owns the server, if that is another one. The server ends with it. */
+  owner: number | undefined;
+  /** Calls `onEnd` with the reason when the server has ended before `close`. */
+  watch(onEnd: (reason: string) => void): void;
+  /** The process that owns the server also stops it. */
+  close(): Promise<void>;
+}
+
+interface EmbeddedOptions {
+  /** For tests: no fsync, data in the system's temporary folder, deleted by `close`. */
+  throwaway?: boolean;
+  settings?: Record<string, string>;
+}
+
+/** Random, created together with the data folder. */
+export interface Passwords {
+  superuser: string;
+  owner: string;
+  service: string;
+}
+
+const database = 'sales_data_api';
+export const logins: Record<keyof Passwords, string> = {
+  superuser: 'postgres',
+  owner: 'sales_owner',
+  service: 'sales_service',
+};
+/** The name of a throwaway folder begins with this. The id of the process that made it follows, then random characters. */
+const throwawayPrefix = 'sales-data-api-throwaway-';
+const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
+
+const openTimeoutMs = 90_000;
+const pollMs = 50;
+/** Interval at which a process checks that the server still runs (ms). */
+const watchMs = 1_000;
+
+const settings = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  log_checkpoints: 'off',
+  max_connections: '200', // a few processes with some 40 connections each
+};
+const throwawaySettings = {
+  ...settings,
+  fsync: 'off',
+  synchronous_commit: 'off',
+  full_page_writes: 'off',
+  wal_level: 'minimal',
+  max_wal_senders: '0',
+  max_connections: '300',
+};
+
+/**
+ * Starts the server, and owns it until `close`. If another process owns it, uses that one's server. The data is stored
+ * in `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
+ * @throws EmbeddedPostgresError if the server is not installed or cannot run here
+ */
+export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
+  if (options.throwaway) return openThrowaway(options.settings);
+  const home = resolve(dataDir);
+  await createFolder(home);
+  const ownerFile = join(home, 'postgres.owner');
+  const owner = await claim(ownerFile);
+  const hasOwner = () => readFile(ownerFile).then(Boolean, () => false);
+  const opening = open(home, settings, { sync: true, isOwner: owner === undefined, mayCome: hasOwner });
+  const opened = await opening.catch(async (error: unknown) => {
+    if (owner === undefined) await disclaim(ownerFile);
+    throw error;
+  });
+  if (!opened) return openEmbeddedPostgres(dataDir); // its owner has ended meanwhile
+  const { cluster, addresses } = opened;
+  let timer: NodeJS.Timeout | undefined;
+  return {
+    ...addresses,
+    owner,
+    watch: (onEnd) => {
+      const check = async () => {
+        if ((await runningPort(cluster)) === undefined && timer) onEnd(await reasonOfEnd(cluster));
+      };
+      timer = setInterval(() => void check(), watchMs).unref();
+    },
+    close: async () => {
+      clearInterval(timer);
+      timer = undefined;
+      if (owner !== undefined) return;
+      await stopServer(cluster);
+      await disclaim(ownerFile);
+    },
+  };
+}
+
+/**
+ * Makes this process the owner of the server, unless another process that is alive owns it.
+ * @returns the id of that other process
+ */
+async function claim(file: string): Promise<number | undefined> {
+  // A link makes the file with its content at once: another process must not read it empty and remove it.
+  const own = `${file}.${randomUUID()}`;
+  await writeFile(own, String(process.pid));
+  try {
+    return await linkOwner(file, own);
+  } finally {
+    await rm(own, { force: true });
+  }
+}
+
+async function linkOwner(file: string, own: string): Promise<number | undefined> {
+  for (;;) {
+    const error = await link(own, file).catch((error: unknown) => error);
+    if (!(error instanceof Error)) {
+      owned.add(file);
+      return undefined;
+    }
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    const owner = Number(await readFile(file, 'utf8').catch(() => ''));
+    if (owner > 0 && (owner === process.pid ? owned.has(file) : isAlive(owner))) return owner;
+    await rm(file, { force: true }); // its process was killed
+  }
+}
+
+/** The files that make this process an owner. */
+const owned = new Set<string>();
+
+async function disclaim(file: string): Promise<void> {
+  owned.delete(file);
+  await rm(file, { force: true });
+}
+
+async function openThrowaway(more: Record<string, string> = {}): Promise<EmbeddedPostgres> {
+  await sweep();
+  const home = await mkdtemp(join(tmpdir(), `${throwawayPrefix}${process.pid}-`));
+  try {
+    await chmod(home, 0o755); // the server may have to run as another user
+    const options = { sync: false, isOwner: true, mayCome: async () => true };
+    const { cluster, addresses } = (await open(home, { ...throwawaySettings, ...more }, options))!;
+    return { ...addresses, owner: undefined, watch: () => undefined, close: () => discard(cluster, home) };
+  } catch (error) {
+    await rm(home, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+async function sweep(): Promise<void> {
+  for (const name of await readdir(tmpdir())) {
+    const maker = throwawayName.exec(name)?.[1];
+    if (maker === undefined || isAlive(Number(maker))) continue;
+    const home = join(tmpdir(), name);
+    const data = await realpath(join(home, 'postgres')).catch(() => home);
+    await discard({ data }, home).catch(() => undefined); // may belong to another user
+  }
+}
+
+async function discard(cluster: Pick<Cluster, 'data'>, home: string): Promise<void> {
+  await killServer(cluster);
+  for (const path of [cluster.data, home]) await rm(path, { recursive: true, force: true, maxRetries: 5 });
+}
+
+type Addresses = Pick<EmbeddedPostgres, 'ownerUrl' | 'serviceUrl' | 'superuserUrl'>;
+
+interface Opened {
+  cluster: Cluster;
+  addresses: Addresses;
+}
+
+interface Opening {
+  sync: boolean;
+  isOwner: boolean;
+  /** Returns false if nobody starts the server any more. */
+  mayCome: () => Promise<boolean>;
+}
+
+/** @returns undefined if the server does not run and `mayCome` returns false */
+async function open(
+  home: string,
+  settings: Record<string, string>,
+  { sync, isOwner, mayCome }: Opening,
+): Promise<Opened | undefined> {
+  const passwords = await readPasswords(join(home, 'postgres.json'));
+  const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync };
+  const cluster = await openCluster(join(home, 'postgres'), options);
+  if (isOwner) {
+    await stopServer(cluster); // it still runs if its owner was killed
+    await startServer(cluster);
+  }
+  const connected = await connectWhenReady(cluster, passwords.superuser, mayCome);
+  if (!connected) return undefined;
+  const { sql, port } = connected;
+  try {
+    if (isOwner) await prepareDatabase(sql, database, passwords);
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+  return { cluster, addresses: urls(port, passwords) };
+}
+
+/** Connects as superuser. Waits while the server is starting. */
+async function connectWhenReady(
+  cluster: Cluster,
+  password: string,
+  mayCome: () => Promise<boolean>,
+): Promise<{ sql: postgres.Sql; port: number } | undefined> {
+  const deadline = Date.now() + openTimeoutMs;
+  while (Date.now() < deadline) {
+    const port = await runningPort(cluster);
+    const sql = port === undefined ? undefined : await connectAt(port, password);
+    if (sql) return { sql, port: port! };
+    if (!(await mayCome())) return undefined;
+    await sleep(pollMs);
+  }
+  throw new EmbeddedPostgresError(
+    `The PostgreSQL in ${cluster.data} does not accept connections. End its process and try again`,
+  );
+}
+
+async function connectAt(port: number, password: string): Promise<postgres.Sql | undefined> {
+  const sql = postgres({
+    host: '127.0.0.1',
+    port,
+    username: logins.superuser,
+    password,
+    database: 'postgres',
+    max: 1,
+    fetch_types: false,
+    connect_timeout: 10,
+    onnotice: () => {},
+    connection: sessionSettings,
+  });
+  try {
+    await sql`select 1`;
+    return sql;
+  } catch (error) {
+    await sql.end({ timeout: 0 });
+    if ((error as { code?: string }).code !== '28P01') return undefined;
+    throw new EmbeddedPostgresError(
+      'postgres.json does not have the passwords of the data folder beside it. Restore the matching file',
+      error,
+    );
+  }
+}
+
+function urls(port: number, passwords: Passwords): Addresses {
+  const url = (login: keyof Passwords, name: string) =>
+    `postgres://${logins[login]}:${passwords[login]}@127.0.0.1:${port}/${name}`;
+  return {
+    ownerUrl: url('owner', database),
+    serviceUrl: url('service', database),
+    superuserUrl: url('superuser', 'postgres'),
+  };
+}
+
+/** Creates a missing file with new passwords. Processes that do so at the same time all get the same. */
+async function readPasswords(file: string): Promise<Passwords> {
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw new EmbeddedPostgresError(`${file} cannot be read; does the data folder belong to another user?`, error);
+  });
+  if (text !== undefined) return parsePasswords(file, text);
+  const draft = `${file}.${randomBytes(6).toString('hex')}`;
+  const secret = () => randomBytes(24).toString('base64url');
+  const passwords: Passwords = { superuser: secret(), owner: secret(), service: secret() };
+  await writeFile(draft, `${JSON.stringify(passwords, undefined, 2)}\n`, { mode: 0o600 });
+  await link(draft, file).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  await unlink(draft);
+  return readPasswords(file);
+}
+
+function parsePasswords(file: string, text: string): Passwords {
+  try {
+    return JSON.parse(text) as Passwords;
+  } catch (error) {
+    throw new EmbeddedPostgresError(
+      `${file} is damaged. It holds the passwords of the embedded PostgreSQL; restore it from a backup`,
+      error,
+    );
+  }
+}
+
+/** Creates an empty database with the roles of its owner and of the service, unless it exists. */
+export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
+  const { owner, service } = logins;
+  const [made] = await superuser`select from pg_database where datname = ${name}`;
+  if (!made) {
+    const rows = await superuser<{ rolname: string }[]>`select rolname from pg_roles`;
+    const roles = new Set(rows.map(({ rolname }) => rolname));
+    if (!roles.has('sales_data_api')) await superuser`create role sales_data_api nologin`;
+    if (!roles.has(owner)) await superuser.unsafe(`create role ${owner} login password '${passwords.owner}'`);
+    if (!roles.has(service)) await superuser.unsafe(`create role ${service} login password '${passwords.service}'`);
+    await superuser`grant sales_data_api to ${superuser(owner)} with admin option`;
+    await superuser`grant sales_data_api to ${superuser(service)}`;
+    // Created last, so if the database exists, the roles exist too.
+    await superuser`create database ${superuser(name)} owner ${superuser(owner)}`;
+  }
+}

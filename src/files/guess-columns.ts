@@ -1,0 +1,222 @@
+import type { ImportObject } from '../schemas/imports.ts';
+import { domainOf } from '../text/domains.ts';
+import { fold, words } from '../text/fold.ts';
+import { findEmails, isNothing, readYear, type ValueReader } from './read-value.ts';
+import type { Cell } from './columns.ts';
+import { headerKey, namesOfFields, openNamesOf } from './header.ts';
+
+/** The filled cells of a column, among the first records. */
+type Contents = readonly string[];
+
+/** Cells of a column that are looked at, of these characters at most. */
+const maxCells = 200;
+const maxLength = 200;
+
+export const contentsOf = (cells: Iterable<string>): Contents => {
+  const filled: string[] = [];
+  for (const cell of cells) {
+    const text = cell.trim();
+    if (text === '' || isNothing(text) || text === String.raw`\N`) continue;
+    filled.push(text.slice(0, maxLength));
+    if (filled.length === maxCells) break;
+  }
+  return filled;
+};
+
+const share = (contents: Contents, test: (text: string) => boolean): number =>
+  contents.length === 0 ? 0 : contents.filter(test).length / contents.length;
+
+const isUnique = (contents: Contents): boolean => new Set(contents).size === contents.length;
+
+/** Salutations and degrees, which stand in a column `Title` of address books. */
+const salutations = new Set(
+  'mr mrs ms miss mx sir dr drs prof professor herr herrn frau fraulein dipl ing mag med phil rer nat m mme mlle monsieur madame dott sr sra srta don dona lic'.split(
+    ' ',
+  ),
+);
+
+const isSalutation = (text: string): boolean => words(text).every((word) => salutations.has(word));
+
+/** What a column `State` holds that is no part of a country. */
+const states = new Set(
+  'open closed active inactive new old pending done won lost lead customer prospect true false yes no offen geschlossen aktiv inaktiv'.split(
+    ' ',
+  ),
+);
+
+const doesNotThrow = (read: () => unknown): boolean => {
+  try {
+    read();
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+const hasDigits = (text: string): boolean => (text.match(/\d/g)?.length ?? 0) >= 5;
+
+/** Tests for what a column of a field must hold, if it holds anything. */
+const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean> = {
+  work_email: (contents) => contents.some((text) => text.includes('@')),
+  personal_email: (contents) => contents.some((text) => text.includes('@')),
+  other_emails: (contents) => contents.some((text) => text.includes('@')),
+  phone_numbers: (contents) => contents.some(hasDigits),
+  mobile_phone: (contents) => contents.some(hasDigits),
+  job_title: (contents) => share(contents, isSalutation) < 0.8,
+  full_name: (contents) => share(contents, (text) => /\p{L}/u.test(text)) > 0.8,
+  location_country: (contents, reader) => contents.some((text) => reader.isCountry(text)),
+  location_region: (contents) => share(contents, (text) => states.has(fold(text))) < 0.5,
+  birth_year: (contents) => contents.some((text) => doesNotThrow(() => readYear(text))),
+  profnet_url: (contents) => contents.some((text) => /[./]/.test(text)),
+  social1_url: (contents) => contents.some((text) => /[./]/.test(text)),
+  social2_url: (contents) => contents.some((text) => /[./]/.test(text)),
+  gender: (contents) => share(contents, (text) => text.length <= 20) === 1,
+  domain: (contents) => contents.some((text) => domainOf(text) !== undefined),
+  'company.domain': (contents) => contents.some((text) => domainOf(text) !== undefined),
+  external_id: isUnique,
+};
+
+/** Returns false if a column of this field would hold something else. */
+const canHold = (field: string, contents: Contents, reader: ValueReader): boolean =>
+  contents.length === 0 || (tests[field]?.(contents, reader) ?? true);
+
+/** Words of headers whose columns are about somebody or something else. */
+const othersWords = new Set(
+  (
+    'owner besitzer inhaber eigentumer zustandig betreuer bearbeiter assigned assignee manager vorgesetzter assistant assistent assistenz created creator ' +
+    'modified updated erstellt geandert sender absender referrer partner spouse proprietaire responsable proprietario propietario gerente ' +
+    'language sprache langue idioma locale nationality nationalitat staatsangehorigkeit nationalite nacionalidad birthplace geburtsort'
+  ).split(' '),
+);
+
+/** True for a column about somebody or something else. */
+const isOfOthers = (header: string): boolean =>
+  words(header).some((word) => othersWords.has(word) || word.includes('fax'));
+
+const minimum = 3;
+const enough = 0.8;
+
+const isPhoneLike = (text: string): boolean => /^(?:\+|00)[\d\s()./-]{6,30}$/.test(text) && hasDigits(text);
+
+/** Names of countries, not codes: a column of codes can be one of languages. */
+const isCountryName = (text: string, reader: ValueReader): boolean =>
+  text.length > 3 && text.length <= 60 && reader.isCountry(text);
+
+const isEmail = (text: string): boolean => text.includes('@') && findEmails(text).addresses.length > 0;
+
+/** Returns the field that a column's cells show, whatever its header says. Undefined: none. */
+export function fieldOfContents(
+  object: ImportObject,
+  header: string,
+  contents: Contents,
+  reader: ValueReader,
+): string | undefined {
+  if (object !== 'contacts' && object !== 'companies') return undefined;
+  const least = /\b(?:url|link|profile?)\b/i.test(header) ? 1 : minimum;
+  if (contents.length < least || isOfOthers(header)) return undefined;
+  const isMostly = (test: (text: string) => boolean): boolean => share(contents, test) >= enough;
+  const profile = object === 'contacts' ? /linkedin\.com\/(?:in|pub)\//i : /linkedin\.com\/(?:company|school)\//i;
+  if (isMostly((text) => profile.test(text))) return 'profnet_url';
+  if (contents.length < minimum) return undefined;
+  if (object === 'contacts') {
+    if (isMostly(isEmail) && new Set(contents).size > contents.length / 2) return 'work_email';
+    if (isMostly(isPhoneLike)) return 'phone_numbers';
+  }
+  return isMostly((text) => isCountryName(text, reader)) ? 'location_country' : undefined;
+}
+
+/** Columns whose contents are looked at if their header says nothing. */
+const maxByContents = 200;
+
+/** Fields of which a record can have only one. */
+const rivals: readonly (readonly string[])[] = [
+  ['full_name', 'first_name'],
+  ['full_name', 'last_name'],
+  ['company', 'company.name'],
+  ['company', 'company.industry'],
+  ['company.id', 'company.name'],
+  ['company.id', 'company.industry'],
+  ['company.id', 'company.domain'],
+  ['company.id', 'company.external_id'],
+  ['company.external_id', 'company.name'],
+  ['company.external_id', 'company.industry'],
+  ['company.external_id', 'company.domain'],
+];
+
+const rivalsOf = (field: string): string[] =>
+  rivals.flatMap((pair) => (pair.includes(field) ? pair.filter((other) => other !== field) : []));
+
+/** Removes a note between brackets, as in `First name (at most 40 characters)`, unless it says that the column is about others. */
+const withoutNote = (header: string): string => (isOfOthers(header) ? '' : header.replaceAll(/\([^()]*\)/g, ' '));
+
+export interface GuessInput {
+  object: ImportObject;
+  headers: readonly string[];
+  sample: readonly (readonly Cell[])[];
+  reader: ValueReader;
+}
+
+/** Guesses the fields of columns: by their names, then by what they hold. Each field is guessed once. */
+export class ColumnGuesser {
+  readonly #input: GuessInput;
+  readonly #taken: Set<string>;
+  readonly #guesses = new Map<number, string>();
+
+  /** @param taken fields that have a column already */
+  constructor(input: GuessInput, taken: Iterable<string>) {
+    this.#input = input;
+    this.#taken = new Set(taken);
+  }
+
+  /**
+   * @param open indexes of the columns that have no field yet
+   * @returns the field of each column for which there is a guess
+   */
+  guess(open: readonly number[]): ReadonlyMap<number, string> {
+    this.#byName(open);
+    this.#byOpenName(open);
+    this.#byContents(open);
+    return this.#guesses;
+  }
+
+  #byName(open: readonly number[]): void {
+    const names = namesOfFields[this.#input.object];
+    const known = open.flatMap((i) => {
+      const header = this.#input.headers[i]!;
+      const name = names.get(headerKey(header)) ?? names.get(headerKey(withoutNote(header)));
+      return name ? [{ i, ...name, isEmpty: Number(this.#contentsOf(i).length === 0) }] : [];
+    });
+    // An address book has a column for each kind of phone. One that holds numbers comes before a usual name without any.
+    const sorted = known.toSorted((a, b) => a.isEmpty - b.isEmpty || a.rank - b.rank || a.i - b.i);
+    for (const { i, field } of sorted) this.#take(i, field);
+  }
+
+  /** Assigns columns whose names mean a field only if certain other fields have a column already, or have none. */
+  #byOpenName(open: readonly number[]): void {
+    for (const { keys, field, beside = [], without = [] } of openNamesOf[this.#input.object]) {
+      if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;
+      for (const i of open) if (keys.includes(headerKey(this.#input.headers[i]!))) this.#take(i, field);
+    }
+  }
+
+  #byContents(open: readonly number[]): void {
+    const { object, headers, reader } = this.#input;
+    for (const i of open.filter((column) => !this.#guesses.has(column)).slice(0, maxByContents)) {
+      const field = fieldOfContents(object, headers[i]!, this.#contentsOf(i), reader);
+      if (field !== undefined) this.#take(i, field);
+    }
+  }
+
+  /** Does nothing if the field is taken, or cannot hold what the column holds. */
+  #take(i: number, field: string): void {
+    if (this.#guesses.has(i) || this.#taken.has(field)) return;
+    if (rivalsOf(field).some((other) => this.#taken.has(other))) return;
+    if (!canHold(field, this.#contentsOf(i), this.#input.reader)) return;
+    this.#guesses.set(i, field);
+    this.#taken.add(field);
+  }
+
+  #contentsOf(i: number): Contents {
+    return contentsOf(this.#input.sample.map((cells) => cells[i]?.text ?? ''));
+  }
+}

@@ -1,0 +1,388 @@
+import type { ImportObject } from '../schemas/imports.ts';
+import type { FieldTable } from '../schemas/wire.ts';
+import { companyTable } from '../schemas/companies.ts';
+import { contactTable } from '../schemas/contacts.ts';
+import { words, trimText } from '../text/fold.ts';
+import { TimeSlice, yieldToEventLoop } from '../process/event-loop.ts';
+import type { Cell } from './columns.ts';
+import { invalidBytes, FileRefused, NothingToRead } from './encodings.ts';
+import { faultTexts, maxColumns, maxRecordBytes, maxSurplus, csvFormat, lineFormat } from './record-formats.ts';
+import type { FilePosition, RawRecord, RecordFormat } from './record-formats.ts';
+import { RecordScanner } from './record-scanner.ts';
+
+/** Names each column by its header; a further one with the same header is e.g. `Phone (2)`. No name comes twice. */
+export function columnNames(headers: readonly string[]): string[] {
+  const taken = new Set(headers);
+  const counts = new Map<string, number>();
+  return headers.map((header) => {
+    let number = (counts.get(header) ?? 0) + 1;
+    while (number > 1 && taken.has(`${header} (${number})`)) number += 1;
+    counts.set(header, number);
+    const name = number === 1 ? header : `${header} (${number})`;
+    taken.add(name);
+    return name;
+  });
+}
+
+/** Returns for each header the index of the first column that has it. There can be 10,000 columns. */
+export const firstColumns = (headers: readonly string[]): ReadonlyMap<string, number> =>
+  new Map(headers.map((header, i) => [header, i] as const).toReversed());
+
+/** A name whose meaning depends on the other columns. */
+export interface OpenName {
+  keys: readonly string[];
+  field: string;
+  /** All of these fields have a column. */
+  beside?: readonly string[];
+  /** None of these fields has a column. */
+  without?: readonly string[];
+}
+
+const openNames: readonly (Omit<OpenName, 'keys'> & { names: string })[] = [
+  { names: 'Nombre', field: 'first_name', beside: ['last_name'] },
+  { names: 'Name|Nom', field: 'last_name', beside: ['first_name'] },
+  { names: 'Name|Nom|Nombre', field: 'full_name', without: ['first_name', 'last_name'] },
+  // Beside a job title, it is a salutation.
+  { names: 'Title|Titel|Titre', field: 'job_title' },
+];
+
+/** Returns the form in which headers are compared. */
+export const headerKey = (header: string): string => words(header).join('');
+
+const keysOf = (names: string): string[] => names.split('|').map(headerKey);
+
+/** Words of headers in Spanish and Portuguese, and in no other language. */
+const iberian = new Set(
+  'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco'.split(
+    ' ',
+  ),
+);
+
+/** True for a file in Spanish or Portuguese. */
+export const isIberian = (headers: readonly string[]): boolean =>
+  headers.slice(0, 200).some((header) => words(header.slice(0, 200)).some((word) => iberian.has(word)));
+
+/** A header that stands for a field. `rank`: 0 for the preferred name. */
+export interface KnownName {
+  field: string;
+  rank: number;
+}
+
+function knownNames(table: FieldTable): ReadonlyMap<string, KnownName> {
+  const known = new Map<string, KnownName>();
+  for (const [field, { label, headers }] of Object.entries(table))
+    // Files that this service has exported for people have its own titles.
+    for (const [rank, key] of headers ? keysOf([field, headers, label].join('|')).entries() : [])
+      if (key !== '' && !known.has(key)) known.set(key, { field, rank });
+  return known;
+}
+
+export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>> = {
+  contacts: knownNames(contactTable),
+  companies: knownNames(companyTable),
+  // Their columns are not guessed.
+  products: new Map(),
+  opportunities: new Map(),
+};
+
+export const openNamesOf: Record<ImportObject, readonly OpenName[]> = {
+  contacts: openNames.map(({ names, ...rest }) => ({ keys: keysOf(names), ...rest })),
+  companies: [],
+  products: [],
+  opportunities: [],
+};
+
+/** Detected from the header line and the first records. */
+const separators = [',', ';', '\t', '|'] as const;
+type Separator = (typeof separators)[number];
+
+export interface CsvHeader {
+  /** Of the errors file, for XLSX. */
+  separator: Separator;
+  headers: string[];
+}
+
+/** The beginning of a file. */
+export interface Beginning extends CsvHeader {
+  line: number;
+  /** Cells of the first records, at most `sampledRecords` and from about 1 MiB. */
+  sample: readonly (readonly Cell[])[];
+  /** The records of `sample`, as the file has them. */
+  records: readonly RawRecord[];
+  /** The sample has all records of the file. */
+  isWhole: boolean;
+  /** Yields all records below the header. To be called once. */
+  readOn(): AsyncGenerator<RawRecord[]>;
+}
+
+/** What is read from a file, once: its text, or the rows of a sheet. */
+export type Content = { texts: AsyncGenerator<string> } | { rows: AsyncGenerator<RawRecord[]> };
+
+/** Columns are guessed by what this many records hold. */
+export const sampledRecords = 200;
+
+/** Records before the header of a file that begins with notes. */
+const maxNotes = 10;
+
+/** Records that show, together with the header, which separator a file has. */
+const comparedRecords = 20;
+
+interface HeaderOptions {
+  /** Says whether a first line with a single filled cell is a note above the header. Default: none is. */
+  isNote?: (cell: string) => boolean;
+  /** False: the first line is a record, and the columns are named `Column 1`, `Column 2` … */
+  hasHeader?: boolean;
+}
+
+/**
+ * Reads the header line: the first line that is not blank, and not `sep=;`, in which Excel names the separator.
+ * @param content only about the first MiB of a text is read
+ * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
+ */
+export async function readHeader(content: Content, options: HeaderOptions = {}): Promise<Beginning> {
+  return 'rows' in content ? headerOfRows(content.rows, options) : headerOfText(content.texts, options);
+}
+
+/** Yields all lines of an NDJSON file. */
+export const readLines = (texts: AsyncGenerator<string>): AsyncGenerator<RawRecord[]> =>
+  scanned(new RecordScanner(lineFormat, fileStart.position), texts);
+
+async function headerOfText(
+  texts: AsyncGenerator<string>,
+  { isNote = noNote, hasHeader = true }: HeaderOptions,
+): Promise<Beginning> {
+  const text = await readText(texts);
+  const other = otherFormats.find(([start]) => start.test(text.text));
+  if (other) throw new FileRefused('is not CSV', undefined, other[1]);
+  if (text.text.trim() === '') throw new FileRefused('has no header line');
+  const { format, from, ...best } = bestOf(candidatesOf(text, hasHeader ? isNote : noNote));
+  requireReadable(best.header);
+  await yieldToEventLoop();
+  return beginningOf(best, hasHeader, {
+    first: recordsOf(text, format, from, mostFirst),
+    isWhole: text.isWholeFile,
+    readOn: (headers) => {
+      const own = csvFormat(best.separator, headers.length + maxSurplus);
+      return scanned(new RecordScanner(own, from.position), followed(text.blocks, from.index, texts));
+    },
+  });
+}
+
+async function headerOfRows(
+  rows: AsyncGenerator<RawRecord[]>,
+  { isNote = noNote, hasHeader = true }: HeaderOptions,
+): Promise<Beginning> {
+  const first: RawRecord[] = [];
+  let isWhole = false;
+  while (first.length < mostFirst && !isWhole) {
+    const { value, done } = await rows.next();
+    if (done) isWhole = true;
+    else first.push(...value);
+  }
+  if (first.length === 0) throw new NothingToRead();
+  const header = headerIn(first.slice(0, maxNotes + 1), hasHeader ? isNote : noNote);
+  requireReadable(header);
+  return beginningOf({ separator: ',', header }, hasHeader, {
+    first,
+    isWhole,
+    async *readOn() {
+      yield first;
+      yield* rows;
+    },
+  });
+}
+
+const noNote = (): boolean => false;
+
+/** @throws FileRefused */
+function requireReadable({ cells, cellCount, line, fault, faultLine }: RawRecord): void {
+  if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine);
+  if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
+  if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
+  if (cells.some(({ text: name }) => name.includes('\0')))
+    throw new FileRefused('has a NUL character in a header', line);
+  // XLSX can write one as an escape sequence.
+  if (cells.some(({ text: name }) => !name.isWellFormed()))
+    throw new FileRefused('has a half of a character (a lone surrogate) in a header', line);
+}
+
+/** Records from the start of the file, up to the last of the sample. */
+const mostFirst = maxNotes + 1 + sampledRecords;
+
+interface FirstRecords {
+  /** From the start of the file. */
+  first: readonly RawRecord[];
+  isWhole: boolean;
+  /** Yields all records of the file. */
+  readOn(headers: readonly string[]): AsyncGenerator<RawRecord[]>;
+}
+
+function beginningOf(
+  { separator, header: { cells, line } }: Pick<Candidate, 'separator' | 'header'>,
+  hasHeader: boolean,
+  { first, isWhole, readOn }: FirstRecords,
+): Beginning {
+  const isNamed = hasHeader || cells[0]?.text === columnName(0);
+  const isBelow = (record: RawRecord): boolean => !isNamed || record.line > line;
+  const records = first.filter(isBelow).slice(0, sampledRecords);
+  const sample = records.map((record) => record.cells);
+  const width = Math.min(maxColumns, Math.max(...sample.map((record) => record.length), 1));
+  const headers = isNamed ? cells.map(headerOf) : Array.from({ length: width }, (_, i) => columnName(i));
+  return {
+    separator,
+    headers,
+    line,
+    sample,
+    records,
+    isWhole: isWhole && first.length < mostFirst,
+    async *readOn() {
+      for await (const some of readOn(headers)) yield some.filter(isBelow);
+    },
+  };
+}
+
+async function* scanned(scanner: RecordScanner, texts: AsyncIterable<string>): AsyncGenerator<RawRecord[]> {
+  const slice = new TimeSlice();
+  for await (const text of texts) {
+    yield [...scanner.scan(text)];
+    if (slice.isOver) await slice.pause();
+  }
+  yield [...scanner.end()];
+}
+
+/** Yields the blocks of a text, and those that follow, without the first characters. */
+async function* followed(
+  blocks: readonly string[],
+  skipped: number,
+  rest: AsyncIterable<string>,
+): AsyncGenerator<string> {
+  for (const [i, block] of blocks.entries()) yield i === 0 ? block.slice(skipped) : block;
+  yield* rest;
+}
+
+/** Names a column of a file without a header line. */
+const columnName = (i: number): string => `Column ${i + 1}`;
+
+/** How other files begin, read as text. */
+const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
+  [/^PK\p{Cc}\p{Cc}/u, 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
+  [/^\xd0\xcf\p{Cc}\xe0/u, 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
+  [
+    /^\ufeff?\s*<(?:!doctype|html|head|body|table|\?xml)[\s>]/i,
+    'it is a page of HTML or XML, as some programs write for Excel: open it in a spreadsheet program and save it as XLSX',
+  ],
+  [/^\ufeff?\s*\[\s*(?:\{|\])/, 'it is a JSON array: write one object on each line (NDJSON)'],
+  [/^%PDF-/, 'it is a PDF: export the records as CSV or XLSX'],
+];
+
+interface FirstText {
+  blocks: readonly string[];
+  /** All of them. */
+  text: string;
+  isWholeFile: boolean;
+}
+
+/** Reads about as many bytes as the longest allowed record. */
+async function readText(texts: AsyncGenerator<string>): Promise<FirstText> {
+  const blocks: string[] = [];
+  let isWholeFile = false;
+  for (let length = 0; length <= maxRecordBytes && !isWholeFile;) {
+    const { value, done } = await texts.next();
+    if (done) isWholeFile = true;
+    else {
+      blocks.push(value);
+      length += value.length;
+    }
+  }
+  return { blocks, text: blocks.join(''), isWholeFile };
+}
+
+/** The header as it is with one of the possible separators. */
+interface Candidate {
+  separator: Separator;
+  format: RecordFormat;
+  header: RawRecord;
+  /** The first of the records behind it. */
+  records: readonly RawRecord[];
+  /** Where the text begins in which records are looked for. */
+  from: TextStart;
+}
+
+interface TextStart {
+  /** In characters. */
+  index: number;
+  position: FilePosition;
+}
+
+const fileStart: TextStart = { index: 0, position: { bytes: 0, line: 1 } };
+
+/** With this first line, Excel names the separator of a file. */
+const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
+
+function candidatesOf(text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
+  const candidate = (separator: Separator, records: RecordFormat, from = fileStart): Candidate => {
+    const first = recordsOf(text, records, from, maxNotes + 1 + comparedRecords);
+    const header = headerIn(first.slice(0, maxNotes + 1), isNote);
+    return { separator, format: records, header, records: first.slice(first.indexOf(header) + 1), from };
+  };
+  const [line, named] = separatorLine.exec(text.text) ?? [];
+  if (line !== undefined) {
+    const from = { index: line.length, position: { bytes: Buffer.byteLength(line), line: 2 } };
+    return [candidate(named as Separator, csvFormat(named!, maxColumns), from)];
+  }
+  return separators.map((separator) => candidate(separator, csvFormat(separator, maxColumns)));
+}
+
+/** Returns the first records of a text. */
+function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from: TextStart, most: number): RawRecord[] {
+  const scanner = new RecordScanner(format, from.position);
+  const records: RawRecord[] = [];
+  for (const record of scanner.scan(text.slice(from.index))) if (records.push(record) === most) return records;
+  if (isWholeFile) for (const record of scanner.end()) if (records.push(record) === most) return records;
+  return records;
+}
+
+const filledCells = ({ cells }: RawRecord): string[] => cells.flatMap(({ text }) => trimText(text) || []);
+
+/** Returns the first record, or the one below the notes. */
+function headerIn(records: readonly RawRecord[], isNote: (cell: string) => boolean): RawRecord {
+  const [first = tooLong] = records;
+  const [cell, second] = filledCells(first);
+  if (cell === undefined || second !== undefined || first.fault !== undefined || !isNote(cell)) return first;
+  return records.find((record) => record.fault === undefined && filledCells(record).length > 1) ?? first;
+}
+
+const tooLong: RawRecord = {
+  cells: [],
+  cellCount: 0,
+  line: 1,
+  next: fileStart.position,
+  endsWithCr: false,
+  fault: 'too long',
+  faultLine: 1,
+};
+
+/**
+ * Returns the candidate with which the first records have as many cells as the header; if none does, the one with the most
+ * cells, a faulty one only if all are.
+ */
+function bestOf(candidates: Candidate[]): Candidate {
+  const ranked = candidates.map((candidate) => ({
+    candidate,
+    fitting: fittingCells(candidate),
+    cells: cellsOf(candidate),
+  }));
+  return ranked.toSorted((a, b) => b.fitting - a.fitting || b.cells - a.cells)[0]!.candidate;
+}
+
+const cellsOf = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
+
+/** The share of records with as many cells as the header, by the number of separators: parts of texts can hold others. */
+function fittingCells({ header, records }: Candidate): number {
+  if (header.fault !== undefined || records.length === 0) return 0;
+  const fitting = records.filter(({ cellCount, fault }) => fault === undefined && cellCount === header.cellCount);
+  return (fitting.length / records.length) * (header.cellCount - 1);
+}
+
+/** Trims an unquoted header. */
+const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : trimText(text));

@@ -1,0 +1,436 @@
+import { isEmailAddress } from '../schemas/formats.ts';
+import { fold, trimText } from '../text/fold.ts';
+import type { RawRecord } from './record-formats.ts';
+import type { Fault } from '../errors.ts';
+import { pointerTo } from '../text/json.ts';
+import type { CustomType, MappedField, Mapping, MappingOrigin } from '../schemas/imports.ts';
+import { yieldToEventLoop } from '../process/event-loop.ts';
+import type { DeclaredField } from '../schemas/wire.ts';
+import { customKey } from '../schemas/filters.ts';
+import { FileRefused, declaredColumn, ignoredFields, importColumn, matchOf, type ImportFile } from './encodings.ts';
+import type { DecimalMark, ReadType } from './values.ts';
+import { ValueReader } from './read-value.ts';
+import { firstColumns, headerKey, namesOfFields, readHeader } from './header.ts';
+import type { Beginning, Content, CsvHeader } from './header.ts';
+import { ColumnGuesser } from './guess-columns.ts';
+
+/** A record at the end of a file that is part of a report's footer. */
+interface FooterRecord {
+  line: number;
+  column: number;
+  text: string;
+}
+
+/** The last records of a file, as far as they can be a footer. */
+interface Tail {
+  /** Columns with a value in any record, up to `leastColumns`. */
+  filled: number[];
+  /** The line after the last record. */
+  nextLine: number;
+  /** Records at the end with one filled cell each, below an empty line or with the words of a footer. */
+  records: FooterRecord[];
+  /** The last of them stand below an empty line, whatever their words. */
+  isApart?: boolean;
+}
+
+/** A file with fewer filled columns is a list, in which each record can have one value. */
+const leastColumns = 3;
+/** A longer end is no footer. */
+const maxRecords = 50;
+/** Of a footer's cell (characters). */
+const maxLength = 1_000;
+
+const footerWords =
+  /^(?:(?:grand )?totals?|summe|gesamt(?:summe)?|total general|suma)$|^(?:grand totals?|generated (?:by|on|at)|copyright|©|\(c\) \d{4}|confidential|all rights reserved|report generated|exported (?:by|on)|erstellt (?:von|am)|vertraulich|filtered by)\b/;
+
+/** Returns the tail of a file with its next record. */
+export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecord): Tail {
+  const { nextLine, records } = tail ?? { nextLine: line, records: [] };
+  const filled = tail?.filled ?? [];
+  const found: FooterRecord[] = [];
+  for (const [column, { text, broken }] of cells.entries()) {
+    if (broken === undefined && trimText(text) === '') continue;
+    // It is stored as JSON, which has no NUL and no half characters in PostgreSQL.
+    const storable = text
+      .slice(0, maxLength + 1)
+      .toWellFormed()
+      .replaceAll('\0', '\ufffd');
+    found.push({ line, column, text: trimText(storable) });
+    if (filled.length < leastColumns && !filled.includes(column)) filled.push(column);
+    if (found.length > 1 && filled.length >= leastColumns) break;
+  }
+  const [only, second] = found;
+  // Below a person called `Total`, others whose only value is the name can follow.
+  const isApart = line > nextLine || (records.length > 0 && tail?.isApart === true);
+  const isFooter =
+    only !== undefined &&
+    second === undefined &&
+    canBeFooter(only.text) &&
+    (isApart || footerWords.test(fold(only.text)));
+  const kept = isFooter && records.length <= maxRecords ? [...records, only] : [];
+  return { filled, nextLine: next.line, records: kept, isApart };
+}
+
+/** An e-mail or web address or a phone number belongs to somebody. */
+const canBeFooter = (text: string): boolean =>
+  text.length <= maxLength &&
+  !text.split(/[\s,;<>()]+/).some((word) => isEmailAddress(word) || /^(?:https?:\/\/|www\.)/i.test(word)) &&
+  !/^[+\d][\d\s()./-]{5,}$/.test(text);
+
+/** Returns the records at the end of a file that are none. */
+export const footerOf = (tail: Tail | undefined): FooterRecord[] =>
+  tail && tail.filled.length >= leastColumns && tail.records.length <= maxRecords ? tail.records : [];
+
+const maxQuoted = 100;
+
+const quoted = (name: string): string =>
+  JSON.stringify(name.length > maxQuoted ? `${name.slice(0, maxQuoted - 1).toWellFormed()}…` : name);
+
+/**
+ * Returns a fault for each two columns with the same field, with a field (`company`) and a part of it (`company.id`), or
+ * with a full name and a part of it.
+ */
+function clashesOf(headers: readonly string[], columns: readonly (string | null)[]): Fault[] {
+  const first = new Map<string, number>();
+  const faults: Fault[] = [];
+  for (const [i, field] of columns.entries()) {
+    if (field === null) continue;
+    const other = first.get(field);
+    if (other === undefined) first.set(field, i);
+    else faults.push(clash(headers[other]!, headers[i]!, field));
+  }
+  for (const [field, i] of first) {
+    const whole = wholesOf(field).find((one) => first.has(one));
+    if (whole !== undefined) faults.push(clash(headers[first.get(whole)!]!, headers[i]!, whole));
+  }
+  return faults;
+}
+
+const wholes: Readonly<Record<string, string>> = {
+  first_name: 'full_name',
+  last_name: 'full_name',
+  pipeline: 'stage_id',
+  stage: 'stage_id',
+  'contacts.external_id': 'contacts_ids',
+};
+
+/** Returns the fields of which another is a part, or which it names by another value. */
+function wholesOf(field: string): string[] {
+  if (Object.hasOwn(wholes, field)) return [wholes[field]!];
+  const name = field.split('.', 1)[0]!;
+  return name === field ? [] : [name, `${name}_id`];
+}
+
+const clash = (first: string, second: string, field: string): Fault => ({
+  path: pointerTo(['mapping', second]),
+  message: `the columns ${quoted(first)} and ${quoted(second)} are both for the field ${quoted(field)}`,
+});
+
+const inWords = '„”‚ƒ†‡ˆ‰‹˜›¡¢£¤¥¦§¨¬¯±²³¶¸¹¼½¾¿×÷';
+
+/**
+ * What texts in Windows-1252 hardly have, but texts in another encoding if they are read so: codes without a character, signs
+ * and capitals within a word (`Zak³ad`, `MŸller`), and four accented letters in a row.
+ */
+const odd = new RegExp(
+  String.raw`[\u0080-\u009f]|\p{L}[${inWords}]\p{L}|\p{L}§|(?<!\p{L})[£¯¿]\p{L}*[${inWords}]|\p{L}[ŠŸŽ€]\p{Ll}|[À-ÖØ-öø-ÿ]{4}`,
+  'u',
+);
+
+const betweenWords = /[\s,;()"]+/;
+const isAscii = /^[\0-\x7f]*$/; // eslint-disable-line no-control-regex
+
+/** Of the words with characters beyond ASCII. A single odd word is one that somebody has mistyped. */
+const enough = 1 / 20;
+
+/** Returns a word which shows that texts are not in Windows-1252, as which they were read. Undefined: nothing shows that. */
+export function misreadWord(texts: Iterable<string>): string | undefined {
+  let [all, found] = [0, 0];
+  let first: string | undefined;
+  for (const text of texts)
+    for (const word of text.slice(0, 500).split(betweenWords)) {
+      if (isAscii.test(word)) continue;
+      all += 1;
+      if (!odd.test(word)) continue;
+      found += 1;
+      first ??= word;
+    }
+  return found > all * enough ? first : undefined;
+}
+
+/** Says what to do. */
+export const misreadText = (word: string): string =>
+  `the file is read as windows-1252, but ${JSON.stringify(word.slice(0, 40))} looks wrong: if it has another encoding, ` +
+  'name it (such as macintosh or windows-1250), or save the file as UTF-8';
+
+/** How the columns of a file are read. Stored with the import. */
+export interface CsvLayout extends CsvHeader {
+  /** By column, such as `company.name`; null if it is left out. */
+  columns: (string | null)[];
+  /** Where the field of each column comes from; null if nothing names one. */
+  origins?: (MappingOrigin | null)[];
+  /** By column: the field that a mapping gives, also if this import ignores it. Only during the first reading. */
+  meant?: (string | null)[];
+  /** By column: the type of a custom field, as declared, as given, or as the first reading finds it. */
+  types?: (ReadType | null)[];
+  /** By column: the field is declared, which decides its type. Only during the first reading. */
+  isDeclared?: boolean[];
+  /** By column: the decimal mark of a custom field's numbers, as the first reading finds it; null if it does not. */
+  decimalMarks?: (DecimalMark | null)[];
+  /** What the cells of each column were so far (see settle-layout.ts). Only during the first reading. */
+  seen?: number[];
+  /** The last records so far, as far as they can be a footer. Only during the first reading. */
+  tail?: Tail;
+  /** The last records of the file, which are no records: those of a report's footer. */
+  footer?: FooterRecord[];
+  /** Titles and degrees that are left out of full names, as they are written. */
+  titles?: string[];
+  /** By column: a type is given. */
+  isTypeGiven?: boolean[];
+  /** A word which shows that the encoding is another one. */
+  misread?: string | undefined;
+  /** Columns that the errors file omits: those of an errors file, and those with neither header nor values. */
+  omitted?: number[];
+}
+
+/** Returns the mapping that the customer's last import of a file with these headers has used. */
+export type RememberedMapping = (headers: readonly string[]) => Promise<Mapping | undefined>;
+
+const nothingRemembered: RememberedMapping = () => Promise.resolve(undefined);
+
+/**
+ * Decides how the columns are read.
+ * @throws FileRefused if the columns cannot be mapped to fields
+ */
+export async function readLayout(
+  file: ImportFile,
+  beginning: Beginning,
+  remembered: RememberedMapping = nothingRemembered,
+): Promise<CsvLayout> {
+  const { layout, faults } = layoutOf(file, await planColumns(file, beginning, remembered));
+  if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
+  return layout;
+}
+
+const maxSummarised = 10;
+
+function summary(faults: readonly Fault[]): string {
+  const messages = faults.slice(0, maxSummarised).map(({ message }) => message);
+  const others = faults.length - messages.length;
+  return others > 0 ? `${messages.join('; ')}; and ${others} more` : messages.join('; ');
+}
+
+/** A column, and what decides its field. */
+interface Decision {
+  field: string | null;
+  type: CustomType | null;
+  origin: MappingOrigin;
+}
+
+export interface ColumnPlan {
+  beginning: Beginning;
+  /** By column; undefined if nothing names a field. */
+  decisions: (Decision | undefined)[];
+}
+
+/**
+ * Decides the field of each column.
+ * @throws FileRefused if the first line is no header
+ */
+export async function planColumns(
+  file: ImportFile,
+  beginning: Beginning,
+  remembered: RememberedMapping = nothingRemembered,
+): Promise<ColumnPlan> {
+  const known = file.guess ? await remembered(beginning.headers) : undefined;
+  requireHeader(file, beginning, known);
+  const first = firstColumns(beginning.headers);
+  const decisions = beginning.headers.map((header, i) =>
+    decide(file, beginning, first.get(header) === i ? known : undefined, header, i),
+  );
+  // Each of these steps takes up to 50 ms for 10,000 columns.
+  await yieldToEventLoop();
+  if (file.guess) guessOthers(decisions, { file, beginning, reader: await ValueReader.load() });
+  return { beginning, decisions };
+}
+
+/**
+ * Reads the beginning of a CSV or XLSX file.
+ * @throws FileRefused if there is no header line that can be read
+ */
+export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginning> =>
+  readHeader(content, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
+
+/** A single cell above the header of a guessed file is a note, unless it names a field. */
+const isNoteFor =
+  (file: ImportFile) =>
+  (cell: string): boolean =>
+    file.guess === true && !isNameFor(file, cell) && !errorsHeaders.has(cell) && !isValue(cell);
+
+const isNameFor = (file: ImportFile, header: string): boolean =>
+  Object.hasOwn(file.mapping ?? {}, header) ||
+  importColumn(file.object, header) !== undefined ||
+  namesOfFields[file.object].has(headerKey(header));
+
+/** True for a text that is no name of a column: an e-mail or web address, a phone number, a date. */
+const isValue = (header: string): boolean =>
+  isEmailAddress(header) || /^(?:https?:\/\/\S|(?:\+|00)[\d\s()./-]{6,30}$|\d{4}-\d\d-\d\d(?:$|T))/i.test(header);
+
+/**
+ * The first person of a file without a header must not be taken for its header.
+ * @throws FileRefused
+ */
+function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Mapping | undefined): void {
+  const value = headers.find(isValue);
+  if (file.hasHeader === false || value === undefined) return;
+  if (headers.some((header) => isNameFor(file, header) || mappedIn(known, header) || errorsHeaders.has(header))) return;
+  throw new FileRefused(
+    `has no header line: its first line has the value ${quoted(value)}`,
+    line,
+    'write the names of the columns into a first line, or set `header` to false',
+  );
+}
+
+function decide(
+  file: ImportFile,
+  beginning: Beginning,
+  known: Mapping | undefined,
+  header: string,
+  i: number,
+): Decision | undefined {
+  const given = mappedIn(file.mapping, header);
+  if (given !== undefined) return decisionOf(given, 'given');
+  if (errorsHeaders.has(header))
+    return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
+  const before = mappedIn(known, header);
+  if (before !== undefined && before !== header) return decisionOf(before, 'remembered');
+  if (!importColumn(file.object, header) || (file.guess && isOtherThing(file, beginning, header, i))) return undefined;
+  return decisionOf(header, 'name');
+}
+
+const mappedIn = (mapping: Mapping | null | undefined, header: string): MappedField | undefined =>
+  mapping && Object.hasOwn(mapping, header) ? mapping[header] : undefined;
+
+const decisionOf = (mapped: MappedField, origin: MappingOrigin): Decision =>
+  typeof mapped === 'object' && mapped !== null ? { ...mapped, origin } : { field: mapped, type: null, origin };
+
+/** The column of lines of NDJSON, in the errors file of an NDJSON file. */
+export const recordHeader = '_record';
+
+/** The columns that an errors file adds to those of the original. */
+export const errorsHeaders: ReadonlySet<string> = new Set(['_line', '_error', '_warning', recordHeader]);
+
+/** An errors file of NDJSON can be sent as it is: it has only columns of errors files. */
+const wholeRecord = ({ headers }: Beginning): string | null =>
+  headers.every((header) => errorsHeaders.has(header)) &&
+  headers.indexOf(recordHeader) === headers.lastIndexOf(recordHeader)
+    ? recordHeader
+    : null;
+
+/** Other programs write the name of a company, or ids of their own, below headers that are names of fields here. */
+function isOtherThing(file: ImportFile, { sample }: Beginning, header: string, i: number): boolean {
+  const filled = sample.flatMap((cells) => cells[i]?.text.trim() || []);
+  if (header === 'company') return filled.some((text) => !text.startsWith('{'));
+  return header === 'id' && matchOf(file) !== 'id' && filled.some((text) => !/^[\da-f]{8}-[\da-f-]{27}$/i.test(text));
+}
+
+function guessOthers(
+  decisions: (Decision | undefined)[],
+  { file, beginning, reader }: { file: ImportFile; beginning: Beginning; reader: ValueReader },
+): void {
+  const { headers, sample } = beginning;
+  const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
+  const taken = decisions.flatMap((decision) => decision?.field ?? []);
+  const guesses = new ColumnGuesser({ object: file.object, headers, sample, reader }, taken).guess(open);
+  for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
+}
+
+/** Columns without a header, and those of errors files, are no columns of records. */
+const isOpen = (header: string): boolean => header !== '' && !errorsHeaders.has(header);
+
+/**
+ * @returns `layout`, and `faults`: e.g. an unknown field, two columns for the same field, or none for the field that
+ * identifies the records
+ */
+export function layoutOf(
+  file: ImportFile,
+  { beginning, decisions }: ColumnPlan,
+): { layout: CsvLayout; faults: Fault[] } {
+  const { separator, headers } = beginning;
+  const ignored = ignoredFields(file);
+  const unknown = decisions.map((decision, i) => {
+    if (decision) return decision.field !== null && !isKnown(file, decision.field);
+    return isOpen(headers[i]!);
+  });
+  const columns = decisions.map((decision, i) => {
+    const field = decision?.field ?? null;
+    return field === null || unknown[i] || ignored.has(field) ? null : field;
+  });
+  const declared = columns.map((field) => declaredColumn(file, field));
+  const isLenient = file.guess || file.ignoreUnknown;
+  const faults = [
+    ...headers.filter((_, i) => unknown[i] && (!isLenient || (file.guess && decisions[i]))).map(unknownHeader),
+    ...clashesOf(headers, columns),
+    ...missingMatch(file, columns),
+  ];
+  const layout: CsvLayout = {
+    separator,
+    headers,
+    columns,
+    meant: decisions.map((decision) => (decision && isMapped(decision.origin) ? decision.field : null)),
+    origins: decisions.map((decision) => decision?.origin ?? null),
+    types: columns.map((field, i) =>
+      isCustom(field) ? (readTypeOf(declared[i]) ?? decisions[i]?.type ?? null) : null,
+    ),
+    isDeclared: declared.map((field) => field !== undefined),
+    ...(file.isWindowsByDefault && { misread: misreadWord(textsOf(beginning)) }),
+  };
+  return { layout, faults };
+}
+
+const textsOf = ({ headers, sample }: Beginning): string[] => [
+  ...headers,
+  ...sample.flatMap((cells) => cells.map(({ text }) => text)),
+];
+
+/** The customer has said so, now or for the file before. */
+export const isMapped = (origin: MappingOrigin | null | undefined): boolean =>
+  origin === 'given' || origin === 'remembered';
+
+/** Returns the field of a column, with its type if it has one. The layout is not settled yet. */
+export function mappedFieldOf({ columns, meant, types, isDeclared }: CsvLayout, i: number): MappedField {
+  const [field, type] = [columns[i] ?? meant?.[i] ?? null, types?.[i]];
+  return field !== null && type && !isDeclared?.[i] ? { field, type: type as CustomType } : field;
+}
+
+const readTypeOf = (field: DeclaredField | undefined): ReadType | undefined =>
+  field && (field.type === 'long_text' || field.type === 'choice' ? 'text' : field.type);
+
+const isKnown = ({ object }: ImportFile, field: string): boolean =>
+  field === recordHeader || importColumn(object, field) !== undefined;
+
+export const isCustom = (field: string | null): boolean => field !== null && customKey(field) !== undefined;
+
+const unknownHeader = (header: string): Fault => ({
+  path: pointerTo(['mapping', header]),
+  message: `${quoted(header)} is not the name of a field`,
+});
+
+function missingMatch(file: ImportFile, columns: (string | null)[]): Fault[] {
+  const match = matchOf(file);
+  if (match === undefined || columns.includes(match) || columns.includes(recordHeader)) return [];
+  return [{ path: '', message: `no column is for the field ${quoted(match)}, which identifies the records` }];
+}
+
+/** Returns what is left out of a file that belongs to no single record, in words for people. */
+export const fileWarnings = ({ titles = [], footer = [] }: CsvLayout): string[] => [
+  ...(titles.length === 0 ? [] : [`titles and degrees are left out of full names: ${titles.join(', ').slice(0, 500)}`]),
+  ...(footer.length === 0 ? [] : [`${linesOf(footer)} left out: ${footerText}`]),
+];
+
+export const footerText = 'it looks like the footer of a report, not like a record';
+
+function linesOf(footer: readonly FooterRecord[]): string {
+  const [first, last] = [footer[0]!.line, footer.at(-1)!.line];
+  return first === last ? `line ${first} is` : `lines ${first} to ${last} are`;
+}

@@ -1,0 +1,266 @@
+import { LRUCache } from 'lru-cache';
+import type { CountryCode, parsePhoneNumberFromString } from 'libphonenumber-js/max';
+import { formats } from '../schemas/formats.ts';
+import { words, trimText } from '../text/fold.ts';
+
+/** Converts a country name to its ISO 3166-1 alpha-2 code. Returns `""` when the name is unknown or ambiguous. */
+export type CountryCodes = (name: string) => string;
+
+let loadingCodes: Promise<CountryCodes> | undefined;
+
+/**
+ * Returns the function that converts country names to codes. The first call loads the names in about eighty languages,
+ * which takes 100 ms.
+ */
+export const countryCodes = (): Promise<CountryCodes> => (loadingCodes ??= loadCodes());
+
+async function loadCodes(): Promise<CountryCodes> {
+  const { default: names } = await import('i18n-iso-countries');
+  const codes = new CodesByName();
+  // Node's own English names are the short ones that people write: Syria, not Syrian Arab Republic.
+  const short = new Intl.DisplayNames('en', { type: 'region' });
+  for (const [alpha2, alpha3] of Object.entries(names.getAlpha2Codes()))
+    for (const name of [alpha2, alpha3, short.of(alpha2)!]) codes.add(name, alpha2);
+  for (const [alpha2, others] of Object.entries(otherNames))
+    for (const name of others.split('|')) codes.add(name, alpha2);
+  // Signs of cars, which Europeans use as codes.
+  for (const sign of carSigns.split(' ')) codes.add(...(sign.split('=') as [string, string]));
+  for (const language of names.getSupportedLanguages())
+    for (const [alpha2, given] of Object.entries(names.getNames(language, { select: 'all' })))
+      for (const name of given) codes.add(name, alpha2);
+  return memoised((name) => codes.find(name));
+}
+
+const carSigns = 'A=AT B=BE BRD=DE D=DE E=ES F=FR H=HU I=IT L=LU N=NO P=PT S=SE';
+
+/**
+ * Names that the library lacks: parts of a country that stand as one in many files, and official names whose words are not
+ * those of the short name.
+ */
+const otherNames: Record<string, string> = {
+  AE: 'Emirates|UAE',
+  AR: 'Argentine Republic|República Argentina',
+  CD: 'Congo-Kinshasa|DR Congo|DRC|Congo (Kinshasa)',
+  CG: 'Republic of the Congo|Congo-Brazzaville|Congo (Brazzaville)',
+  CH: 'Swiss Confederation|Schweizerische Eidgenossenschaft|Confédération suisse',
+  CN: "People's Republic of China|PR China|PRC|Mainland China",
+  CV: 'Cape Verde',
+  CZ: 'Czech Republic',
+  FR: 'French Republic|République française',
+  GA: 'Gabonese Republic',
+  GB: 'England|Scotland|Wales|Northern Ireland|United Kingdom of Great Britain and Northern Ireland|U.K.',
+  GR: 'Hellenic Republic',
+  HK: 'Hong Kong SAR|Hong Kong S.A.R.|Hong Kong Special Administrative Region of China',
+  IE: 'Republic of Ireland|Eire',
+  IT: 'Italian Republic|Repubblica italiana',
+  KG: 'Kyrgyz Republic|Kirgizia',
+  KP: "Democratic People's Republic of Korea|DPRK",
+  KR: 'Republic of Korea',
+  LB: 'Lebanese Republic',
+  MM: 'Burma',
+  MO: 'Macao SAR|Macau SAR|Macao S.A.R.|Macau',
+  MX: 'United Mexican States|Estados Unidos Mexicanos',
+  NL: 'Holland',
+  PT: 'Portuguese Republic|República Portuguesa',
+  SK: 'Slovak Republic',
+  SZ: 'Swaziland',
+  TG: 'Togolese Republic',
+  TL: 'East Timor',
+  TN: 'Tunisian Republic',
+  TW: 'Republic of China|Taiwan, Province of China',
+  US: 'United States of America|Estados Unidos de América',
+};
+
+/** A longer text is not a country (characters). */
+const longestName = 100;
+
+/** Codes of countries by the words of their names, without regard to case, accents and punctuation. */
+class CodesByName {
+  readonly #byName = new Map<string, Set<string>>();
+  /** In any order, and without words such as `of`: `Iran, Islamic Republic of`. */
+  readonly #byWords = new Map<string, Set<string>>();
+
+  add(name: string, code: string): void {
+    const all = words(name);
+    put(this.#byName, all.join(' '), code);
+    put(this.#byWords, inAnyOrder(all), code);
+  }
+
+  find(name: string): string {
+    if (name.length > longestName) return '';
+    const all = words(name);
+    const found = only(this.#byName.get(all.join(' '))) || only(this.#byWords.get(inAnyOrder(all)));
+    return found || this.#withoutForm(all);
+  }
+
+  /** Reads `Plurinational State of Bolivia` as `Bolivia`. */
+  #withoutForm(all: readonly string[]): string {
+    const rest = all.filter((word) => !formWords.has(word) && !forms.has(word));
+    const name = rest.join(' ');
+    const isOfficial = rest.length > 0 && all.some((word) => forms.has(word)) && !severalOf.has(name);
+    return isOfficial ? only(this.#byName.get(name)) : '';
+  }
+}
+
+function put(codes: Map<string, Set<string>>, key: string, code: string): void {
+  codes.set(key, (codes.get(key) ?? new Set()).add(code));
+}
+
+const wordsOf = (text: string): ReadonlySet<string> => new Set(text.split(' '));
+
+const connectors = wordsOf('of the and de du des del d da do di la le les l el und et y e');
+
+/** Kinds of states in official names. */
+const forms = wordsOf(
+  'republic republik bundesrepublik republique republica repubblica kingdom konigreich royaume reino regno state staat etat estado stato ' +
+    'commonwealth principality furstentum principaute principado duchy grossherzogtum sultanate emirate union confederation federation',
+);
+
+/** What stands around them. */
+const formWords = wordsOf(
+  'islamic federal federative federativa federale democratic people s plurinational bolivarian united cooperative co operative arab ' +
+    `socialist independent oriental eastern hashemite grand ${[...connectors].join(' ')}`,
+);
+
+/** Without the form, these names are those of several states, or of a part of another. */
+const severalOf = wordsOf('china congo korea georgia');
+
+const inAnyOrder = (all: readonly string[]): string =>
+  all
+    .filter((word) => !connectors.has(word))
+    .toSorted()
+    .join(' ');
+
+/** A file has the same few countries again and again. */
+function memoised(codeOf: CountryCodes): CountryCodes {
+  const known = new LRUCache<string, string>({ max: 1_000 });
+  return (name) => {
+    if (name.length > longestName) return '';
+    const code = known.get(name) ?? codeOf(name);
+    known.set(name, code);
+    return code;
+  };
+}
+
+/**
+ * Returns the only country code in `codes`, or `""` if `codes` has no code or several. A few country names, such as
+ * Congo, have two codes.
+ */
+function only(codes: Set<string> | undefined): string {
+  const [code, second] = codes ?? [];
+  return code !== undefined && second === undefined && formats.country(code) ? code : '';
+}
+
+/** A phone number as the API takes it. */
+export interface PhoneNumber {
+  country_code: string;
+  number: string;
+}
+
+/** Reads phone numbers as people write them. */
+export interface PhoneReader {
+  /**
+   * Returns the country code and the digits of the national number of each number in a text. A text that cannot be read is
+   * kept as written, without a country code. Empty: the text has less than five digits or is too long, so it is not a number.
+   * @param country the record's country (ISO 3166-1 alpha-2), for a number without a country code
+   */
+  read(text: string, country: string): PhoneNumber[];
+  /**
+   * Returns a number in E.164, such as `+4915112345678`. One that cannot be read, or has an extension, is kept as written.
+   * Undefined: the text is not a number.
+   */
+  readText(text: string, country: string): string | undefined;
+  /** Returns a number as people write it, such as `+49 1511 2345678`. One that cannot be read is returned as it is. */
+  write(phone: PhoneNumber): string;
+}
+
+const leastDigits = 5;
+/** A text that is longer is not a number (characters). */
+const longestNumber = 255;
+/** A text that is longer is not divided into numbers (characters). */
+const longestDivided = 200;
+
+/**
+ * A spreadsheet has replaced the last digits: it shows numbers of 12 digits and more as `4.91512E+12`, which becomes
+ * `4915120000000` when such a file is opened and saved again.
+ */
+const isRounded = (text: string): boolean => /^(?:[\d.,]+E\+?\d+|(?=\d{12})\d{1,6}0{6,})$/i.test(text);
+
+/** A spreadsheet takes `6-12-34` for a date, of the years 1930 to 2029. `0711-12-30` is a number in Stuttgart. */
+const isDate = (text: string): boolean => /^(?:19|20)\d\d-[01]\d-[0-3]\d(?:T|$)/.test(text);
+
+const isNumberLike = (text: string): boolean =>
+  text.length <= longestNumber &&
+  (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits &&
+  !isRounded(text) &&
+  !isDate(text);
+
+/** What stands between numbers. A `/` without blanks can be in a number. */
+const betweenNumbers = /[,|\n]|\s(?:[/&]|u\.|und|oder|and|or)\s/i;
+
+let loadingReader: Promise<PhoneReader> | undefined;
+
+/** The first call loads the numbering plans of all countries. */
+export const phoneReader = (): Promise<PhoneReader> => (loadingReader ??= loadReader());
+
+async function loadReader(): Promise<PhoneReader> {
+  const { isSupportedCountry, parsePhoneNumberFromString: parse } = await import('libphonenumber-js/max');
+  const find = (text: string, country: string) =>
+    findNumber(parse, text, isSupportedCountry(country) ? country : undefined);
+  const readOne = (text: string, country: string): PhoneNumber | undefined => {
+    if (!isNumberLike(text)) return undefined;
+    const found = find(text, country);
+    if (!found) return { country_code: '', number: text };
+    const extension = found.ext === undefined ? '' : ` ext. ${found.ext}`;
+    return { country_code: `+${found.countryCallingCode}`, number: `${found.nationalNumber}${extension}` };
+  };
+  return {
+    read(text, country) {
+      const whole = readOne(text, country);
+      if (!whole || whole.country_code !== '' || text.length > longestDivided) return whole ? [whole] : [];
+      const parts = text.split(betweenNumbers).map((part) => readOne(trimText(part), country));
+      return parts.every((part) => part !== undefined && part.country_code !== '') ? (parts as PhoneNumber[]) : [whole];
+    },
+    readText(text, country) {
+      if (!isNumberLike(text)) return undefined;
+      const found = find(text, country);
+      return !found || found.ext !== undefined ? text : found.number;
+    },
+    write({ country_code, number }) {
+      const text = `${country_code} ${number}`.trim();
+      return (text.length > longestNumber ? undefined : find(text, ''))?.formatInternational() ?? text;
+    },
+  };
+}
+
+function findNumber(parse: typeof parsePhoneNumberFromString, written: string, country: CountryCode | undefined) {
+  const text = plainNumber.test(written) ? written : withoutWords(written);
+  // Without `extract`, words around a number are not dropped: such a text is not a number.
+  const found = parse(text, { ...(country ? { defaultCountry: country } : {}), extract: false });
+  const isInternational = /^[\s(]*[+\uff0b]/.test(text);
+  const valid = found && (isInternational ? found.isPossible() : found.isValid()) ? found : undefined;
+  if (country && withoutPlus.test(text) && !(valid && digitsOf(valid.formatNational()) === digitsOf(text))) {
+    const own = parse(`+${text}`, { extract: false });
+    if (own?.country === country && own.isValid()) return own;
+  }
+  return valid;
+}
+
+/**
+ * Spreadsheets make `4930901820` of `+49 30 901820`. If its country is Germany, it could be `04930 901820` too, which has
+ * lost its 0. That is rare. In Italy people write `390 809 0531` without a 0, so it has lost nothing.
+ */
+const withoutPlus = /^[1-9][\d\s./-]*$/;
+
+const digitsOf = (text: string): string => text.replaceAll(/\D/g, '');
+
+/** Nothing but a number. */
+const plainNumber = /^\+?[\d\s./()-]+$/;
+
+const withoutWords = (written: string): string =>
+  written
+    // A label, a note, and the apostrophe that makes a cell text: `Tel.: 030 901820 (office)`.
+    .replace(/^\s*(?:'|\p{L}{1,10}[.:]+:?\s*)/u, '')
+    .replace(/\s*\(\p{L}[\p{L}\s.]*\)\s*$/u, '')
+    // The library reads no `(+49) 30 901820`.
+    .replace(/^\s*\(\s*([+\uff0b]\d{1,3})\s*\)/, '$1 ');

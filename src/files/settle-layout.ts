@@ -1,0 +1,135 @@
+import type { CustomType, MappedField, Mapping } from '../schemas/imports.ts';
+import { trimText } from '../text/fold.ts';
+import { type Cell, fullNameColumn } from './columns.ts';
+import { decimalMarkOf, isExactNumber, type DecimalMark } from './values.ts';
+import { isNothing, readFullName } from './read-value.ts';
+import { FileRefused, type ImportFile } from './encodings.ts';
+import type { RawRecord } from './record-formats.ts';
+import { firstColumns } from './header.ts';
+import { footerOf, tailWith, errorsHeaders, isCustom, isMapped, mappedFieldOf, type CsvLayout } from './layout.ts';
+
+/** What the cells of a column were so far, as bits. */
+const sawText = 1;
+const sawNumber = 2;
+const sawBoolean = 4;
+const sawMark: Record<DecimalMark, number> = { '.': 8, ',': 16 };
+
+/** Returns what a column has been, with one more cell. Cells without a value do not count. */
+function seenWith(seen: number, cell: Cell): number {
+  const text = trimText(cell.text);
+  if (text === '' || isNothing(text) || (text === String.raw`\N` && !cell.isQuoted)) return seen;
+  if (cell.isQuoted) return seen | sawText;
+  if (text === 'true' || text === 'false') return seen | sawBoolean;
+  return seen | (isExactNumber(text) ? sawNumber : sawText);
+}
+
+/** Returns the type of a column whose cells were these. */
+function typeSeen(seen: number): CustomType {
+  if (seen === sawNumber) return 'number';
+  return seen === sawBoolean ? 'boolean' : 'text';
+}
+
+/** The same as `seenWith` for a column of numbers: which decimal marks it has been written with. */
+function marksSeenWith(seen: number, cell: Cell): number {
+  const mark = decimalMarkOf(cell.text);
+  return mark ? seen | sawMark[mark] : seen;
+}
+
+/** Returns the decimal mark of a column whose cells were these; null if none or both were seen. */
+function markSeen(seen: number): DecimalMark | null {
+  if (seen === sawMark['.']) return '.';
+  return seen === sawMark[','] ? ',' : null;
+}
+
+/** Notes what the cells of a record show about its columns, during the first reading. */
+export function observe({ format }: ImportFile, layout: CsvLayout, record: RawRecord): void {
+  const { cells, line } = record;
+  layout.tail = tailWith(layout.tail, record);
+  observeTitles(layout, cells);
+  const seen = (layout.seen ??= layout.headers.map(() => 0));
+  for (const i of watchedColumns(layout)) {
+    const cell = cells[i];
+    if (cell === undefined || trimText(cell.text) === '') continue;
+    if (isUnnamed(layout, i)) seen[i] ||= line;
+    else if (layout.types?.[i] !== 'number') seen[i] = seenWith(seen[i]!, cell);
+    else if (format !== 'xlsx' || cell.isQuoted) seen[i] = marksSeenWith(seen[i]!, cell); // a number of a sheet has no mark
+  }
+}
+
+/** Titles and degrees that a message names. */
+const maxTitles = 20;
+
+/** Notes what is left out of full names. */
+function observeTitles(layout: CsvLayout, cells: readonly Cell[]): void {
+  const i = layout.columns.indexOf(fullNameColumn.name);
+  const text = trimText(cells[i]?.text ?? '');
+  const titles = (layout.titles ??= []);
+  if (text === '' || text.length > longestName || titles.length === maxTitles) return;
+  for (const title of readFullName(text).leftOut)
+    if (!titles.includes(title) && titles.length < maxTitles) titles.push(title);
+}
+
+const longestName = 600;
+
+const watched = new WeakMap<CsvLayout, number[]>();
+
+/** Custom fields of which no type is given, or that of numbers, and columns without a header. */
+function watchedColumns(layout: CsvLayout): number[] {
+  const known = watched.get(layout);
+  if (known) return known;
+  const { headers, columns, types } = layout;
+  const isOpen = (i: number): boolean => isCustom(columns[i]!) && (types?.[i] ?? 'number') === 'number';
+  const found = [...headers.keys()].filter((i) => isOpen(i) || isUnnamed(layout, i));
+  watched.set(layout, found);
+  return found;
+}
+
+const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => headers[i] === '' && columns[i] === null;
+
+/**
+ * Ends the first reading: settles the types of custom fields, and which columns the errors file omits.
+ * @throws FileRefused if a column has values, but no header
+ */
+export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
+  const { seen = [], meant: _meant, isDeclared: _declared, tail, ...rest } = layout;
+  const { headers, columns, types = [], origins = [] } = rest;
+  const places = [...headers.keys()];
+  const unnamed = places.find((i) => isUnnamed(rest, i) && origins[i] !== 'given' && seen[i]);
+  if (unnamed !== undefined && !file.guess && !file.ignoreUnknown)
+    throw new FileRefused(
+      `has values in column ${unnamed + 1}, which has no header`,
+      seen[unnamed],
+      'name the column, or leave it out by `mapping` {"": null}',
+    );
+  return {
+    ...rest,
+    types: columns.map((field, i) => (isCustom(field) ? (types[i] ?? typeSeen(seen[i] ?? 0)) : null)),
+    // Where no type is given, only JSON numbers are numbers.
+    decimalMarks: places.map((i) => (types[i] === 'number' ? markSeen(seen[i] ?? 0) : '.')),
+    isTypeGiven: types.map((type) => type !== null),
+    footer: footerOf(tail),
+    omitted: places.filter((i) => isOfErrorsFile(rest, i) || (isUnnamed(rest, i) && !seen[i])),
+  };
+}
+
+const isOfErrorsFile = ({ headers, columns }: CsvLayout, i: number): boolean =>
+  errorsHeaders.has(headers[i]!) && columns[i] === null;
+
+/** Returns the columns of records that are left out because nothing names a field for them. */
+export const leftOut = (layout: CsvLayout): number[] =>
+  [...layout.headers.keys()].filter(
+    (i) =>
+      layout.columns[i] === null && !layout.origins?.[i] && !layout.omitted?.includes(i) && !isOfErrorsFile(layout, i),
+  );
+
+/** Returns the mapping that an import uses, to be remembered. The layout is not settled yet. */
+export function usedMapping(layout: CsvLayout): Mapping {
+  const { headers, columns, origins = [] } = layout;
+  const first = firstColumns(headers);
+  const entries = headers.flatMap((header, i): [string, MappedField][] => {
+    const isDecided = (columns[i] ?? null) !== null || isMapped(origins[i]);
+    if (!isDecided || errorsHeaders.has(header) || first.get(header) !== i) return [];
+    return [[header, mappedFieldOf(layout, i)]];
+  });
+  return Object.fromEntries(entries);
+}

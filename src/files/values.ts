@@ -1,0 +1,437 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { CustomType, InvalidValues } from '../schemas/imports.ts';
+import { fold, trimText, lengthOf } from '../text/fold.ts';
+import {
+  InvalidCell,
+  isNothing,
+  quoted,
+  readUrl,
+  hasTwoFamilyNamesIn,
+  readFullName,
+  findEmails,
+  noEmail,
+  readDomain,
+  readYear,
+} from './read-value.ts';
+import type { ValueKind, ValueReader } from './read-value.ts';
+import { validationFailed, type Fault } from '../errors.ts';
+import { pointerTo, tokensOf } from '../text/json.ts';
+import type { PhoneNumber } from './phones.ts';
+
+type CustomValue = string | number | boolean;
+
+/** How the cells of a custom field are read: as an import says, or as the field is declared. */
+export type ReadType = CustomType | 'url';
+
+/** Choices by how they can be written: exactly, or folded. */
+export type Choices = ReadonlyMap<string, string>;
+
+export const choicesBy = (choices: readonly string[]): Choices =>
+  new Map([
+    ...choices.map((choice) => [fold(choice), choice] as const),
+    ...choices.map((choice) => [choice, choice] as const),
+  ]);
+
+/** Returns the choice that a text means, or the text. Undefined for an empty value. */
+export function readChoice(text: string, choices: Choices): string | undefined {
+  const trimmed = trimText(text);
+  const meant = choices.get(text) ?? choices.get(trimmed) ?? choices.get(fold(trimmed));
+  return meant ?? (trimmed === '' || isNothing(trimmed) ? undefined : trimmed);
+}
+
+/**
+ * Reads the value of a custom field.
+ * @param mark of the numbers in the column, as far as its cells show it
+ * @returns undefined for an empty value
+ * @throws InvalidCell if the text is not of the type
+ */
+export function readCustom(text: string, type: ReadType, mark?: DecimalMark): CustomValue | undefined {
+  const trimmed = trimText(text);
+  if (trimmed === '' || (type !== 'text' && isNothing(trimmed))) return undefined;
+  return readers[type](trimmed, mark);
+}
+
+const readers: Record<ReadType, (text: string, mark?: DecimalMark) => CustomValue> = {
+  text: (text) => text,
+  number: readNumber,
+  boolean: readBoolean,
+  date: readDate,
+  url: readUrl,
+};
+
+/** What stands before the decimals of a number. */
+export type DecimalMark = '.' | ',';
+
+/** Thousands with blanks or apostrophes between them. */
+const spaced = /^[-+]?\d{1,3}(?:[\s\u00a0\u202f'’]\d{3})+(?!\d)/;
+
+/** Numbers as they are written with each mark. The other one can stand between thousands. */
+const written: Record<DecimalMark, RegExp> = {
+  '.': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,4})(?:\.\d{1,17})?(?:e[-+]?\d{1,3})?$/i,
+  ',': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:\.\d{3}){1,4})(?:,\d{1,17})?(?:e[-+]?\d{1,3})?$/i,
+};
+
+/** A longer text is not a number. */
+const longestNumber = 100;
+
+/** Digits with which each number is printed back exactly. */
+const safeDigits = 15;
+
+/**
+ * True for a number that JSON prints back exactly as it is written, such as `1.5`, and not `1.50`, `007` or `1e3`. A
+ * column of such cells is one of numbers.
+ */
+export const isExactNumber = (text: string): boolean =>
+  text.length <= safeDigits + 2 &&
+  /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/.test(text) &&
+  text.replaceAll(/[-.]/g, '').length <= safeDigits &&
+  String(Number(text)) === text;
+
+/** Returns the number that a text is with this mark, or undefined. */
+function numberWith(mark: DecimalMark, text: string): number | undefined {
+  if (text.length > longestNumber) return undefined;
+  const signed = trimText(text)
+    .replace('\u2212', '-')
+    .replace(/^([-+])\s+/, '$1');
+  const joined = signed.replace(spaced, (thousands) => thousands.replaceAll(/[^-+\d]/g, ''));
+  if (!written[mark].test(joined)) return undefined;
+  const [digits, exponent = '0'] = joined.toLowerCase().split('e') as [string, string?];
+  const [whole, decimals = '0'] = digits.split(mark) as [string, string?];
+  const number = Number(`${whole.replaceAll(/[.,]/g, '')}.${decimals}e${exponent}`);
+  return Number.isFinite(number) ? number : undefined;
+}
+
+/** Returns the mark if the text is a number with this mark alone: `12,5` has a comma, `1.200` can have either. */
+export function decimalMarkOf(text: string): DecimalMark | undefined {
+  const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
+  if ((withPoint === undefined) === (withComma === undefined)) return undefined;
+  return withPoint === undefined ? ',' : '.';
+}
+
+/** @param mark that of the column's other numbers. It decides what a text such as `1.200` or `1,200` is. */
+function readNumber(text: string, mark?: DecimalMark): number {
+  const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
+  const number = mark === ',' ? (withComma ?? withPoint) : (withPoint ?? withComma);
+  if (number === undefined) throw new InvalidCell(`${quoted(text)} is not a number (such as 1234.5)`);
+  if (mark === undefined && withPoint !== undefined && withComma !== undefined && withPoint !== withComma) {
+    const [small, large] = [withPoint, withComma].toSorted((a, b) => Math.abs(a) - Math.abs(b)) as [number, number];
+    throw new InvalidCell(`${quoted(text)} can be two numbers: write it as ${large} or ${small.toFixed(4)}`);
+  }
+  return number;
+}
+
+/** Returns a number that was read with this mark so that it is the same with any: `1.200` as `1200` or `1.2000`. */
+export function unambiguous(text: string, mark: DecimalMark): string {
+  const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
+  if (withPoint === undefined || withComma === undefined || withPoint === withComma) return text;
+  const number = mark === '.' ? withPoint : withComma;
+  return Number.isInteger(number) ? String(number) : number.toFixed(4);
+}
+
+const yes = new Set('true yes y 1 x ja wahr j oui vrai si sí verdadero'.split(' '));
+const no = new Set('false no n 0 nein falsch non faux falso'.split(' '));
+
+function readBoolean(text: string): boolean {
+  const word = text.toLowerCase();
+  if (yes.has(word) || no.has(word)) return yes.has(word);
+  throw new InvalidCell(`${quoted(text)} is neither true nor false`);
+}
+
+// After a date, its time may follow, and nothing else, such as a second date.
+const isoDate = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ]\s*\d{1,2}:\d{2}.*)?$/;
+const writtenDate = /^(\d{1,2})([-/.])\s*(\d{1,2})\2\s*(\d{4})(?:,?\s+\d{1,2}:\d{2}.*)?$/;
+
+/** @returns `YYYY-MM-DD` */
+function readDate(text: string): string {
+  const [, year, month, day] = isoDate.exec(text) ?? [];
+  const found = year === undefined ? dateAsWritten(text) : dateOf(year, month!, day!);
+  if (found === undefined) throw new InvalidCell(`${quoted(text)} is not a date (such as 2024-12-31)`);
+  return found;
+}
+
+/** With points, the day is first. Else the larger number must show which is the day. */
+function dateAsWritten(text: string): string | undefined {
+  const [, first, separator, second, year] = writtenDate.exec(text) ?? [];
+  if (first === undefined) return undefined;
+  const [asDayFirst, asMonthFirst] = [dateOf(year!, second!, first), dateOf(year!, first, second!)];
+  if (separator === '.' || asMonthFirst === undefined || asDayFirst === asMonthFirst) return asDayFirst;
+  if (asDayFirst === undefined) return asMonthFirst;
+  throw new InvalidCell(`${quoted(text)} can be two dates: write it as ${asDayFirst} or ${asMonthFirst}`);
+}
+
+function dateOf(year: string, month: string, day: string): string | undefined {
+  const text = `${year}-${month.padStart(2, '0')}-${day.padStart(2, '0')}`;
+  const date = new Date(`${text}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text) ? text : undefined;
+}
+
+type Json = Record<string, unknown>;
+
+/** A column, and the place of its values in an item: a field, and a property if the field is an object. */
+interface Column {
+  kind?: ValueKind | undefined;
+  customType?: ReadType | undefined;
+  choices?: Choices | undefined;
+  decimalMark?: DecimalMark | undefined;
+  /** Of the field (characters). */
+  maxLength?: number | undefined;
+  /** The language of the file is one whose people have two last names. */
+  hasTwoFamilyNames?: boolean | undefined;
+  item: readonly [field: string, part?: string];
+}
+
+/** How an item was read. The same cells can mean something else for a stored record: see `fitToStored`. */
+interface Reading {
+  /** The item with the values as they stand in the cells. */
+  raw: Json;
+  /** E-mail addresses that stood in another field than `other_emails`. */
+  furtherEmails: string[];
+  /** Phone numbers were read without a country, as far as they have no country code. */
+  reader: ValueReader;
+  /** Fields whose cells are exactly what the stored record holds. */
+  asStored: Set<string>;
+  /** What was left out of `other_emails` of a new record, and of the stored one. */
+  cut: { new: Fault[]; stored?: Fault[] };
+}
+
+const readings = new WeakMap<object, Reading>();
+
+/**
+ * Converts the values of an item from the form in which people write them to that of the API. Leaves out values such as
+ * `n/a`, and those that cannot be read.
+ * @param texts of the columns' cells
+ * @returns `faults`: the values that cannot be read
+ */
+export function readValues(
+  reader: ValueReader,
+  columns: readonly Column[],
+  raw: Json,
+  texts: readonly (string | undefined)[],
+): { item: Json; faults: Fault[] } {
+  const item: Json = { ...raw };
+  for (const [field, value] of Object.entries(raw))
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) item[field] = { ...value };
+  const faults: Fault[] = [];
+  const furtherEmails: string[] = [];
+  let path: Column['item'] = [''];
+  const report = (message: string) =>
+    void faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message });
+  const convert = (needsCountry: boolean) => {
+    const country = typeof item['location_country'] === 'string' ? item['location_country'] : '';
+    const context: Context = { reader, country, furtherEmails, report };
+    for (const [i, column] of columns.entries()) {
+      const { kind, customType } = column;
+      if ((kind ?? customType) === undefined || readsByCountry.has(kind) !== needsCountry) continue;
+      if (kind === 'phones' && trimText(texts[i] ?? '').startsWith('[')) continue; // JSON means what it says
+      path = column.item;
+      change(item, path, (value) => readOr(column, value, context));
+    }
+  };
+  convert(false);
+  convert(true);
+  if (typeof item['full_name'] === 'object') {
+    Object.assign(item, item['full_name']);
+    delete item['full_name'];
+  }
+  if (furtherEmails.length > 0) item['other_emails'] = union(item['other_emails'], furtherEmails);
+  const cut = cutEmails(item);
+  // Also of an item without changes: a phone number that was kept as written can be one of the stored record's country.
+  const others = raw['other_emails'] === undefined ? furtherEmails : [];
+  readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set(), cut: { new: cut } });
+  return { item, faults: [...faults, ...cut] };
+}
+
+/** Kinds of values that are read for the country of the record. */
+const readsByCountry: ReadonlySet<ValueKind | undefined> = new Set(['phone', 'phones', 'full name']);
+
+/** Replaces the value at a path, if there is one. Undefined removes it. */
+function change(item: Json, [field, part]: Column['item'], convert: (value: unknown) => unknown): void {
+  const [object, name] = part === undefined ? [item, field] : [item[field] as Json | null | undefined, part];
+  const value = object?.[name] ?? null;
+  if (value === null) return;
+  const converted = convert(value);
+  if (converted !== undefined) object![name] = converted;
+  else if (part === undefined || Object.keys(object!).length > 1) delete object![name];
+  else delete item[field];
+}
+
+interface Context {
+  reader: ValueReader;
+  country: string;
+  furtherEmails: string[];
+  /** Notes a value that cannot be read, or a part of it. */
+  report: (message: string) => void;
+}
+
+/** For a trimmed text that is not empty. They throw `InvalidCell`. */
+const readTexts: Record<
+  Exclude<ValueKind, 'phones' | 'emails' | 'full name'>,
+  (text: string, context: Context) => unknown
+> = {
+  text: (text) => text,
+  name: (text) => text,
+  country: (text, { reader }) => reader.country(text),
+  year: readYear,
+  domain: readDomain,
+  url: readUrl,
+  phone: readPhoneText,
+  email: (text, context) => {
+    const [first, ...others] = readEmails(text, context);
+    context.furtherEmails.push(...others);
+    return first;
+  },
+};
+
+/** @throws InvalidCell */
+function readPhoneText(text: string, { reader, country }: Context): string {
+  const phone = reader.phoneText(text, country);
+  if (phone === undefined) throw new InvalidCell(noPhone(text));
+  return phone;
+}
+
+const noPhone = (text: string): string => `${quoted(text)} is not a phone number`;
+
+/** Reports what is not an address. */
+function readEmails(text: string, { report }: Context): string[] {
+  const { addresses, invalid } = findEmails(text);
+  if (addresses.length === 0) report(noEmail(text));
+  else for (const one of invalid) report(noEmail(one));
+  return addresses;
+}
+
+function readPhones(phones: readonly PhoneNumber[], { reader, country, report }: Context): PhoneNumber[] | undefined {
+  const texts = phones.map(asWritten).filter(isSomething);
+  const read = texts.flatMap((text) => {
+    const found = reader.phones(text, country);
+    if (found.length === 0) report(noPhone(text));
+    return found;
+  });
+  const left = read.slice(maxPhones).map((phone) => quoted(asWritten(phone)));
+  if (left.length > 0) report(`has more than ${maxPhones} numbers: ${left.join(', ')}`);
+  // Nothing that can be read is not the same as no phone numbers.
+  return read.length === 0 && texts.length > 0 ? undefined : read.slice(0, maxPhones);
+}
+
+/** Returns undefined for a value that cannot be read, and reports it. */
+function readOr(column: Column, value: unknown, context: Context): unknown {
+  try {
+    return readAs(column, value, context);
+  } catch (error) {
+    if (!(error instanceof InvalidCell)) throw error;
+    context.report(error.message);
+    return undefined;
+  }
+}
+
+/** The longest text that is read for each kind of value (characters); a field can have its own maximum. */
+const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
+  'full name': 600,
+  country: 100,
+  year: 40,
+  email: 10_000,
+  emails: 10_000,
+  number: 100,
+  boolean: 20,
+  date: 40,
+};
+
+/** Of a field without a maximum, such as a text in `custom_fields`. */
+const maxTextLength = 16 * 1024;
+
+/**
+ * Called before anything reads a text: the time of a reader is bounded by the length of its field.
+ * @throws InvalidCell
+ */
+function requireLength({ kind, customType, maxLength }: Column, text: string): void {
+  const most = maxLengths[(kind ?? customType)!] ?? maxLength ?? maxTextLength;
+  if (text.length > most && lengthOf(text) > most)
+    throw new InvalidCell(`${quoted(text)} is longer than ${most} characters`);
+}
+
+/** @throws InvalidCell */
+function readAs(column: Column, value: unknown, context: Context): unknown {
+  const { kind, customType, choices, decimalMark } = column;
+  if (Array.isArray(value))
+    for (const one of value) requireLength(column, typeof one === 'string' ? one : asWritten(one));
+  if (typeof value === 'string') requireLength(column, value);
+  if (choices && typeof value === 'string') return readChoice(value, choices);
+  if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType, decimalMark) : value;
+  if (kind === 'phones') return readPhones(value as PhoneNumber[], context);
+  if (kind === 'emails') {
+    const texts = (value as string[]).filter(isSomething);
+    const read = [...new Set(texts.flatMap((text) => readEmails(text, context)))];
+    return read.length === 0 && texts.length > 0 ? undefined : read;
+  }
+  if (kind === 'year' && typeof value === 'number') return value === 0 ? undefined : readYear(String(value));
+  if (kind === undefined || typeof value !== 'string') return value;
+  const text = trimText(value);
+  if (text === '' || (kind !== 'name' && kind !== 'full name' && !isSomething(text))) return undefined;
+  if (kind === 'full name') return readName(text, column, context);
+  return readTexts[kind](text, context);
+}
+
+/** The country of the record decides how many last names people have, else the language of the file. */
+function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Context) {
+  const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
+  return readFullName(text, isPair).name;
+}
+
+const asWritten = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
+
+/** In spreadsheets, a formula that shows an empty cell shows 0. In a custom field, 0 is a value. */
+const isSomething = (text: string): boolean => text !== '' && text !== '0' && !isNothing(text);
+
+const union = (emails: unknown, more: readonly string[]): string[] => [
+  ...new Set([...((emails as string[] | null | undefined) ?? []), ...more]),
+];
+
+/** Of a contact. */
+const [maxOtherEmails, maxPhones] = [20, 20];
+
+/** Leaves out the addresses that are too many, and returns a fault that names them. */
+function cutEmails(item: Json): Fault[] {
+  const emails = item['other_emails'];
+  if (!Array.isArray(emails) || emails.length <= maxOtherEmails) return [];
+  item['other_emails'] = emails.slice(0, maxOtherEmails);
+  const left = emails.slice(maxOtherEmails).map((email) => quoted(String(email)));
+  return [{ path: '/other_emails', message: `has more than ${maxOtherEmails} addresses: ${left.join(', ')}` }];
+}
+
+/**
+ * Returns the body that changes a stored record as the file says. A value that is exactly what the record holds stays
+ * as it is. Phone numbers without a country code are read for the record's country if the file has none.
+ * @throws DomainError `validation_failed` if the record would have too many e-mail addresses, unless the import leaves
+ * invalid values out
+ */
+export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = 'skip'): Json {
+  const reading = readings.get(body);
+  if (!reading) return body;
+  const { raw, furtherEmails, reader } = reading;
+  const fitted: Json = { ...body };
+  if (furtherEmails.length > 0) {
+    fitted['other_emails'] = union(stored['other_emails'], furtherEmails);
+    reading.cut.stored = cutEmails(fitted);
+    if (invalid === 'fail' && reading.cut.stored.length > 0) throw validationFailed(reading.cut.stored);
+  }
+  const country = stored['location_country'];
+  if (body['location_country'] === undefined && typeof country === 'string' && country !== '') {
+    const { phone_numbers: phones, mobile_phone: mobile } = body;
+    if (Array.isArray(phones) && phones !== raw['phone_numbers'])
+      fitted['phone_numbers'] = phones.flatMap((phone: PhoneNumber) =>
+        phone.country_code === '' ? reader.phones(phone.number, country) : phone,
+      );
+    if (typeof mobile === 'string') fitted['mobile_phone'] = reader.phoneText(mobile, country) ?? mobile;
+  }
+  reading.asStored = new Set(
+    Object.keys(raw).filter((field) => field in stored && isDeepStrictEqual(stored[field], raw[field])),
+  );
+  for (const field of reading.asStored) fitted[field] = raw[field];
+  return fitted;
+}
+
+/** Returns the warnings of a record after `fitToStored`, or of a new record. */
+export function warningsOf(item: object, warnings: readonly Fault[]): Fault[] {
+  const { asStored = new Set(), cut = { new: [] } } = readings.get(item) ?? {};
+  const others = warnings.filter((fault) => !cut.new.includes(fault) && !asStored.has(tokensOf(fault.path)[0] ?? ''));
+  return [...others, ...(cut.stored ?? cut.new)];
+}

@@ -1,0 +1,305 @@
+import { Readable } from 'node:stream';
+import { fromRandomAccessReaderPromise, RandomAccessReader, type Entry } from 'yauzl';
+import { SaxesParser } from 'saxes';
+import { FileRefused } from './encodings.ts';
+import { TimeSlice } from '../process/event-loop.ts';
+import { maxRecordBytes } from './record-formats.ts';
+
+const mebibyte = 1024 * 1024;
+
+/** Of all parts of the file together, and of the rows that are read from it. */
+export const maxUnpackedBytes = 512 * mebibyte;
+/** Of the texts that cells share: they are held in memory. */
+export const maxSharedBytes = 64 * mebibyte;
+/** Of the parts that list sheets and styles. */
+export const maxIndexBytes = 16 * mebibyte;
+/** Without the header row. */
+export const maxRows = 200_000;
+/** Limits of every spreadsheet program. */
+export const maxRowNumber = 1_048_576;
+export const maxColumnNumber = 16_384;
+/**
+ * Characters. Excel takes half as many. A few bytes of XML can name a text that is shared, so this also limits what a
+ * piece of a sheet can become.
+ */
+export const maxCellLength = 65_536;
+
+/** Returns the bytes of a stored file from an offset on, in parts. */
+export type PartsFrom = (from: number) => AsyncIterable<Buffer>;
+
+/** Reads ranges of a stored file. Keeps the last part, because the directory of a ZIP file is read in small ranges. */
+class StoredReader extends RandomAccessReader {
+  readonly #partsFrom: PartsFrom;
+  #last: { from: number; part: Buffer } = { from: 0, part: Buffer.alloc(0) };
+  /** Why a part could not be read: no fault of the file. */
+  failure: unknown;
+
+  constructor(partsFrom: PartsFrom) {
+    super();
+    this.#partsFrom = partsFrom;
+  }
+
+  override _readStreamForRange(start: number, end: number): Readable {
+    return Readable.from(this.#range(start, end), { objectMode: false });
+  }
+
+  async *#range(start: number, end: number): AsyncGenerator<Buffer> {
+    const { from, part: known } = this.#last;
+    let at = start;
+    if (at >= from && at < from + known.length) {
+      yield known.subarray(at - from, end - from);
+      at = Math.min(end, from + known.length);
+    }
+    if (at >= end) return;
+    try {
+      for await (const part of this.#partsFrom(at)) {
+        this.#last = { from: at, part };
+        yield part.subarray(0, end - at);
+        at += part.length;
+        if (at >= end) return;
+      }
+    } catch (error) {
+      this.failure ??= error;
+      throw error;
+    }
+  }
+}
+
+const maxEntries = 10_000;
+
+const nameOf = (part: string): string => part.toLowerCase();
+
+/** A ZIP file of which single parts are read. Their names are equal without regard to case (ECMA-376, part 2, 6.2.2.3). */
+export interface Zip {
+  /** Size of an unpacked part (bytes). Undefined: there is no such part. */
+  sizeOf(name: string): number | undefined;
+  /** Unpacks a part that exists. */
+  open(name: string): AsyncGenerator<Buffer>;
+}
+
+/**
+ * Opens a stored ZIP file. Reads only its directory.
+ * @param signal ends the unpacking of parts
+ * @throws FileRefused if it is damaged, or unpacked too large
+ */
+export async function openZip(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<Zip> {
+  const reader = new StoredReader(partsFrom);
+  return guarded(async () => {
+    const zip = await fromRandomAccessReaderPromise(reader, bytes, { autoClose: false, lazyEntries: true });
+    if (zip.entryCount > maxEntries) throw new FileRefused(`is a ZIP file with more than ${maxEntries} parts`);
+    const entries = new Map<string, Entry>();
+    let unpacked = 0;
+    for await (const entry of zip.eachEntry()) {
+      const name = nameOf(entry.fileName);
+      if (!entries.has(name)) entries.set(name, entry);
+      unpacked += entry.uncompressedSize;
+      if (unpacked > maxUnpackedBytes)
+        throw new FileRefused(`is larger than ${maxUnpackedBytes / 1024 / 1024} MiB when it is unpacked`);
+    }
+    return {
+      sizeOf: (name) => entries.get(nameOf(name))?.uncompressedSize,
+      async *open(name) {
+        const stream = await guarded(() => zip.openReadStreamPromise(entries.get(nameOf(name))!));
+        const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+        try {
+          for (;;) {
+            signal?.throwIfAborted();
+            const { value, done } = await guarded(() => chunks.next());
+            if (done) return;
+            yield value;
+          }
+        } finally {
+          stream.destroy();
+        }
+      },
+    };
+  });
+
+  /** Turns an error of the library into a fault of the file, unless a part could not be read. */
+  async function guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (reader.failure !== undefined) throw reader.failure;
+      if (error instanceof FileRefused) throw error;
+      throw new FileRefused(
+        'is not an XLSX file, or damaged',
+        undefined,
+        'open it in a spreadsheet program and save it again',
+      );
+    }
+  }
+}
+
+/** Names are without the prefix of their namespace. */
+export interface XmlHandler {
+  open?(name: string, attributes: Record<string, string>): void;
+  close?(name: string): void;
+  text?(text: string): void;
+}
+
+/**
+ * Characters that are parsed at once. Few, because each can stand for a row of 1 MiB: cells name texts that they share.
+ */
+const pieceLength = 1024;
+const maxDepth = 100;
+
+const localName = (name: string): string => name.slice(name.indexOf(':') + 1);
+
+/**
+ * Parses XML, and yields after each piece, so that the caller can take what the handler has found. Entities of a
+ * document are never read: a document type declaration is refused.
+ * @throws FileRefused if the text is not UTF-8 or not well-formed, or nested too deep, or if a single text or tag is too long
+ */
+export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler): AsyncGenerator<void> {
+  const slice = new TimeSlice();
+  // Replacements of invalid bytes would be longer than these, and the shared texts have no room for that.
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  const parser = new SaxesParser({ position: false });
+  /** Characters since the last event: the parser holds them. */
+  let held = 0;
+  let depth = 0;
+  parser.on('error', () => {
+    throw damaged();
+  });
+  parser.on('doctype', () => {
+    throw new FileRefused('has a document type declaration, which no Excel file has');
+  });
+  parser.on('opentag', ({ name, attributes }) => {
+    held = 0;
+    depth += 1;
+    if (depth > maxDepth) throw new FileRefused('is not an XLSX file: it is nested too deep');
+    handler.open?.(localName(name), attributes as Record<string, string>);
+  });
+  parser.on('closetag', ({ name }) => {
+    held = 0;
+    depth -= 1;
+    handler.close?.(localName(name));
+  });
+  const onText = (text: string): void => {
+    held = 0;
+    handler.text?.(text);
+  };
+  parser.on('text', onText);
+  parser.on('cdata', onText);
+  for await (const chunk of chunks) {
+    const text = decodeNext(decoder, chunk);
+    for (let at = 0; at < text.length; at += pieceLength) {
+      parser.write(text.slice(at, at + pieceLength));
+      held += pieceLength;
+      if (held > maxRecordBytes) throw new FileRefused('has a cell that is larger than 1 MiB');
+      yield;
+      if (slice.isOver) await slice.pause();
+    }
+  }
+  decodeNext(decoder);
+  parser.close();
+  yield;
+}
+
+const damaged = (): FileRefused =>
+  new FileRefused('is not an XLSX file, or damaged', undefined, 'open it in a spreadsheet program and save it again');
+
+/**
+ * @param chunk undefined: the text ends
+ * @throws FileRefused if the bytes are not UTF-8
+ */
+function decodeNext(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): string {
+  try {
+    return decoder.decode(chunk, { stream: chunk !== undefined });
+  } catch {
+    throw damaged();
+  }
+}
+
+/** Parses XML to its end. */
+export async function readXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler): Promise<void> {
+  for await (const _ of parseXml(chunks, handler));
+}
+
+/** How a cell's value is turned to text, as far as the workbook decides. */
+export interface Formats {
+  /** By the number of a cell's style: whether its numbers are dates or times. */
+  isDate: readonly boolean[];
+  /** By the number of a cell's style: whether these are times without a date. From 24 hours on, they are durations: numbers. */
+  isTime: readonly boolean[];
+  /** By the number of a cell's style: to how many digits its numbers are filled up with zeros. */
+  digits: readonly number[];
+  /** Days count from 1904, as in workbooks of old Macs. */
+  from1904: boolean;
+}
+
+/** Built-in number formats of dates and times (ECMA-376, 18.8.30). 46 is `[h]:mm:ss`, a duration. */
+export const isBuiltInDate = (id: number): boolean =>
+  (id >= 14 && id <= 22) || (id >= 27 && id <= 36) || id === 45 || id === 47 || (id >= 50 && id <= 58);
+
+/** Of these formats, those that show only a time of day. */
+export const isBuiltInTime = (id: number): boolean => (id >= 18 && id <= 21) || id === 45 || id === 47;
+
+/** True for a number format such as `dd.mm.yyyy`. Durations, such as `[h]:mm`, are numbers. */
+export function isDateFormat(code: string): boolean {
+  const [positive = ''] = code.slice(0, 255).split(';', 1);
+  if (/\[[hms]+\]/i.test(positive)) return false;
+  const letters = lettersOf(code);
+  return /[ymdhs]/i.test(letters) && !/general/i.test(letters);
+}
+
+/** True for a date format that shows only a time of day, such as `hh:mm`. */
+export const isTimeFormat = (code: string): boolean =>
+  isDateFormat(code) && /[hs]/i.test(lettersOf(code)) && !/[yd]/i.test(lettersOf(code));
+
+/** Returns a format without texts between quotes, conditions and escaped characters. */
+const lettersOf = (code: string): string =>
+  (code.slice(0, 255).split(';', 1)[0] ?? '').replaceAll(/"[^"]*"?|\[[^\]]*\]?|[\\_*]./g, '');
+
+/** Returns the number of digits of a format such as `00000`, in which people see a postal code. Else 0. */
+export const digitsOfFormat = (code: string): number =>
+  /^(?:\[[^\]]*\])?(0{2,20})(?:;|$)/.exec(code.slice(0, 255))?.[1]!.length ?? 0;
+
+const dayMs = 24 * 60 * 60 * 1000;
+/** 9999-12-31. */
+const maxSerial = 2_958_465;
+
+/**
+ * Returns a date as `YYYY-MM-DD`, with a time of day as RFC 3339, and a time without a date as `hh:mm:ss`. Undefined if
+ * the number is no date.
+ */
+export function dateText(serial: number, from1904: boolean): string | undefined {
+  if (!(serial >= 0 && serial <= maxSerial)) return undefined;
+  const ms = Math.round((serial % 1) * dayMs);
+  const time = (): string => new Date(ms).toISOString().slice(11).replace('.000', '');
+  if (serial < 1 && !from1904) return time().replace('Z', '');
+  // Excel counts a 29 February 1900, which there was not.
+  const epoch = from1904 ? Date.UTC(1904, 0, 1) : Date.UTC(1899, 11, serial < 60 ? 31 : 30);
+  const instant = new Date(epoch + Math.floor(serial) * dayMs + ms).toISOString();
+  return instant.endsWith('T00:00:00.000Z') ? instant.slice(0, 10) : instant.replace('.000', '');
+}
+
+/**
+ * Returns a number as a spreadsheet program shows it: 15 digits. Such programs write no longer whole numbers, but others
+ * do: their ids and phone numbers keep all digits.
+ */
+export function numberText(text: string): string {
+  const number = Number(text);
+  if (text.trim() === '' || !Number.isFinite(number) || longInteger.test(text)) return text;
+  return String(Number(number.toPrecision(15)));
+}
+
+/** Returns a whole number as a format such as `00000` shows it. */
+export const withZeros = (text: string, digits: number): string =>
+  digits > 0 && /^\d+$/.test(text) ? text.padStart(digits, '0') : text;
+
+const longInteger = /^-?[1-9]\d{15,}$/;
+
+/** An ISO 8601 date of a cell; without a time zone it counts as UTC. */
+export function isoDateText(text: string): string {
+  const [, date, time] = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d:\d\d(?:\.\d+)?)Z?)?$/.exec(text.trim()) ?? [];
+  if (date === undefined) return text;
+  return time === undefined || /^00:00:00(?:\.0+)?$/.test(time) ? date : `${date}T${time.replace(/\.0+$/, '')}Z`;
+}
+
+/** Characters that XML cannot hold are written as e.g. `_x000D_`. */
+export const unescapeText = (text: string): string =>
+  text.includes('_x')
+    ? text.replaceAll(/_x([0-9A-Fa-f]{4})_/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+    : text;

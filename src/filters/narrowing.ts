@@ -1,0 +1,377 @@
+import { customKey } from '../schemas/filters.ts';
+import { companySource, type Source, all, any, type Filter, hasCompany, fieldsOf } from './columns.ts';
+import { liveCompanies, constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import { arrayLiteral, hasTextTerms, hasValueTerm, marksOf, minTextLength, Terms, toSql } from './to-sql.ts';
+import { highestId, lowestId } from '../database/connection.ts';
+import type { RecordQuery } from './parse.ts';
+
+type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
+
+interface Printing {
+  sql: FragmentMaker;
+  source: Source;
+  customerId: string;
+  terms: Terms;
+}
+
+/** Candidates: all records that pass a filter, and perhaps others. */
+interface Candidates {
+  condition: Fragment;
+  /** Selects the candidates' ids. Undefined if a statement with `condition` is just as fast. */
+  ids?: Fragment;
+}
+
+/** Returns a condition on the candidates that indexes can evaluate, without a join. Undefined if no index can. */
+function candidateCondition(
+  sql: FragmentMaker,
+  source: Source,
+  customerId: string,
+  filter: Filter,
+): Fragment | undefined {
+  if (source.searchVersion === 0) return undefined;
+  const narrowed = print({ sql, source, customerId, terms: new Terms(source, customerId) }, filter);
+  return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
+}
+
+/** Returns a statement that selects the candidates' ids. Undefined if no index can select them. */
+function candidateIds(sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment | undefined {
+  if (source.searchVersion === 0) return undefined;
+  const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
+  const narrowed = print(printing, filter);
+  if (!narrowed) return undefined;
+  const ids = narrowed.ids ?? idsThat(printing, narrowed.condition);
+  return sql`${ids} union all ${idsThat(printing, constant(sql, withoutTerms(source)))}`;
+}
+
+/**
+ * The record's `folded` and `terms` are missing or outdated: an older version of this program wrote it. A partial index
+ * has these records.
+ */
+export const withoutTerms = (source: Source): string =>
+  `(${source.alias}.folded ->> '${marksOf(source).at(-1)}') is null`;
+
+function print(printing: Printing, filter: Filter): Candidates | undefined {
+  const { sql } = printing;
+  switch (filter.kind) {
+    case 'all':
+      return printAll(printing, filter.of);
+    case 'any': {
+      const parts = filter.of.map((one) => print(printing, one)?.condition);
+      if (parts.length === 0 || !parts.every((part) => part !== undefined)) return undefined;
+      return { condition: sql`(${join(sql, parts, 'or', 'false')})` };
+    }
+    case 'in':
+      return filter.values.length === 0 ? undefined : printIn(printing, filter);
+    case 'contains':
+      return filter.text.length < minTextLength ? undefined : printPart(printing, filter);
+    case 'search':
+      return printSearch(printing, filter);
+    case 'member':
+      return printMembers(printing, filter);
+    default:
+      return undefined;
+  }
+}
+
+/** Fields with a b-tree index, which conditions use instead of terms. */
+const ownIndexes: Record<Source['alias'], readonly string[]> = {
+  c: ['id', 'external_id', 'score', 'verification_status'],
+  co: ['id', 'external_id', 'domain', 'score', 'verification_status'],
+  p: [],
+  o: [],
+  a: [],
+};
+
+function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
+  const { sql, source, customerId, terms } = printing;
+  const { field, values } = test;
+  if (ownIndexes[source.alias].includes(field)) return { condition: toSql(sql, source, customerId, test) };
+  if (source.alias === 'c' && field === 'company_id')
+    return { condition: sql`c.company_id = any(${values.map(String)}::uuid[])` };
+  const ofCompany = companyFilterOf(printing, test);
+  if (ofCompany) return values.includes('') ? undefined : printCompanies(printing, ofCompany);
+  if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
+  const hashes = values.map((value) => terms.ofValue(field, value));
+  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes);
+}
+
+function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
+  const ofCompany = companyFilterOf(printing, test);
+  if (ofCompany) return printCompanies(printing, ofCompany);
+  if (!hasTextTerms(printing.source, test.field)) return undefined;
+  const parts = hasParts(printing, test.field, test.text);
+  const long = printing.terms.ofLongText(test.field);
+  return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
+}
+
+/** Returns e.g. `industry` for `company.industry`. Undefined for a field of the contact itself. */
+const companyField = (field: string): string | undefined =>
+  field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
+
+/** How many words of `search` are looked up in the index, the longest first. The exact condition then checks all. */
+const maxWords = 3;
+
+function printSearch(printing: Printing, { words }: Test<'search'>): Candidates | undefined {
+  const { sql, source } = printing;
+  const long = words.filter((word) => word.length >= minTextLength);
+  const asked = long.toSorted((a, b) => b.length - a.length).slice(0, maxWords);
+  if (asked.length === 0) return undefined;
+  const own = sql`(${join(
+    sql,
+    asked.map((word) => hasParts(printing, 'search', word)),
+    'and',
+    'true',
+  )})`;
+  return source.alias === 'co' ? { condition: own } : isAnyOf(printing, searchedWithCompany(printing, asked, own));
+}
+
+/**
+ * Returns statements for `search` on contacts, of which one selects each matching contact: the contact has all words, its
+ * company's name has all, or the contact has one of the words and the name another.
+ * @param hasAll the contact contains all words
+ */
+function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
+  const { sql } = printing;
+  const named = (word: string): Filter => ({ kind: 'contains', field: 'company_name', text: word, at: 'anywhere' });
+  const shared = words.flatMap((word) => {
+    const others = words.filter((other) => other !== word).map(named);
+    if (others.length === 0) return [];
+    return [idsOfCompanies(printing, companiesThat(printing, any(others)), hasParts(printing, 'search', word))];
+  });
+  const hasCompany = sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`;
+  return [idsThat(printing, hasAll), idsThat(printing, hasCompany), ...shared];
+}
+
+/**
+ * Selects contacts of these companies that also meet a condition of their own: through the companies if they are few, else
+ * by the condition. The number is a constant for the planner, so only one of both statements reads contacts.
+ */
+function idsOfCompanies(printing: Printing, companies: Fragment, own: Fragment): Fragment {
+  const { sql } = printing;
+  const isOfThese = sql`c.company_id in (select these.id from these)`;
+  const isFew = sql`(select count(*) between 1 and ${fewCompanies}::bigint from these)`;
+  const isMany = sql`(select count(*) > ${fewCompanies}::bigint from these)`;
+  // With `is true` the second statement does not join the companies, whose contacts it would read.
+  return sql`(
+    with these as materialized (${companies})
+    ${idsThat(printing, sql`${isFew} and ${own} and ${isOfThese}`)}
+    union all ${idsThat(printing, sql`${isMany} and ${own} and (${isOfThese}) is true`)}
+  )`;
+}
+
+function printMembers({ sql, customerId }: Printing, { lists }: Test<'member'>): Candidates | undefined {
+  if (lists === 'any') return undefined;
+  const ids = sql`
+    select m.contact_id
+    from list_members m
+    where m.customer_id = ${customerId}::uuid
+      and m.list_id = any(${lists}::uuid[])`;
+  return { condition: sql`c.id = any(array(${ids}))`, ids };
+}
+
+const hasParts = (printing: Printing, field: string, text: string): Fragment =>
+  hasTerms(printing, printing.terms.ofPart(field, text));
+
+const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
+  containsAll(sql, source.alias, sql`${arrayLiteral(terms)}::integer[]`);
+
+/**
+ * Condition: the record has all terms of an SQL array. It is written twice, because the planner assumes that 0.5 % of all
+ * records have a given term, and would also read the ids of all records of the customer to exclude some of these: 12 ms
+ * instead of 0.4 for a value that none of 40,000 contacts has, before their table is analysed. The plan tests do not count
+ * these entries of an index. Of two conditions it expects 0.0025 %, and uses the index of the terms alone.
+ */
+function containsAll(sql: FragmentMaker, alias: string, terms: Fragment): Fragment {
+  const column = constant(sql, `${alias}.terms`);
+  return sql`(${column} @> ${terms} and ${terms} <@ ${column})`;
+}
+
+function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
+  // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`).
+  const ids = sql`
+    select one.id
+    from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
+    cross join lateral (
+      select t.id
+      from ${constant(sql, source.table)} t
+      where t.customer_id = ${customerId}::uuid
+        and ${containsAll(sql, 't', sql`array[wanted.term]`)}
+      offset 0
+    ) one`;
+  return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
+}
+
+/**
+ * Up to this many matching companies, a filter reads all their contacts. With more, it reads the contacts that meet its
+ * other conditions.
+ */
+const fewCompanies = 200;
+
+/**
+ * Joins conditions by AND. If some are on the contact and one on its company, the statement counts the matching
+ * companies. If they are few, it reads their contacts, else the contacts that meet the other conditions.
+ */
+function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
+  const { sql } = printing;
+  const companies = filters.flatMap((filter) => {
+    const candidates = companyFilterOf(printing, filter) && print(printing, filter);
+    return candidates ? [{ candidates, filter: companyFilterOf(printing, filter)! }] : [];
+  });
+  const others = filters.filter((filter) => !companyFilterOf(printing, filter));
+  const parts = others.map((filter) => print(printing, filter)).filter((part) => part !== undefined);
+  const [first] = companies;
+  if (parts.length === 0) return first?.candidates;
+  if (parts.length === 1 && !first) return parts[0];
+  const own = sql`(${join(
+    sql,
+    parts.map(({ condition }) => condition),
+    'and',
+    'true',
+  )})`;
+  if (!first || others.some(({ kind }) => kind === 'search')) return { condition: own };
+  const count = sql`(select count(*) from (${companiesThat(printing, first.filter)} limit ${fewCompanies + 1}::bigint) few)`;
+  return isAnyOf(printing, [
+    idsThat(printing, sql`${count} <= ${fewCompanies}::bigint and ${first.candidates.condition}`),
+    idsThat(printing, sql`${count} > ${fewCompanies}::bigint and ${own}`),
+  ]);
+}
+
+/** Converts a condition on `company.<name>` to the same on the company. Undefined for all others. */
+function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
+  if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
+  const field = companyField(filter.field);
+  return field === undefined ? undefined : { ...filter, field };
+}
+
+/** @param statements one for each condition, so that the planner uses an index for each */
+function isAnyOf({ sql }: Printing, [first, ...more]: Fragment[]): Candidates {
+  const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
+  return { condition: sql`c.id = any(array(${ids}))`, ids };
+}
+
+const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {
+  const alias = constant(sql, source.alias);
+  return sql`
+    select ${alias}.id
+    from ${constant(sql, `${source.table} ${source.alias}`)}
+    where ${alias}.customer_id = ${customerId}::uuid
+      and ${condition}`;
+};
+
+const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
+  condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
+});
+
+function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
+  const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
+  return sql`
+    select co.id
+    from ${liveCompanies(sql, customerId)}
+      and ${candidates}
+      and ${toSql(sql, companySource, customerId, filter)}`;
+}
+
+/*
+ * Two ways to read fewer records than the customer has:
+ * - the newest records: enough for a page of a filter that many records pass;
+ * - the candidates that indexes select: cheap for a filter that few records pass.
+ * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
+ */
+
+/** How many of the newest records a list request reads first. If too few pass the filter, it then uses an index. */
+export const maxNewest = 5_000;
+
+/** The same, for a filter that also reads the company of each contact: this takes twice as long. */
+const newestWithCompany = 2_000;
+
+/** If at least this many of the newest records pass, terms are not used: they would select too many records. */
+export const manyOfNewest = 40;
+
+export const isNewestFirst = ({ order }: RecordQuery): boolean =>
+  order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
+
+/**
+ * True if terms help to find the records. False if the filter has no condition for them, or a b-tree index already
+ * finds few records.
+ */
+export const isIndexable = (sql: FragmentMaker, query: RecordQuery): boolean =>
+  candidateConditionOf(sql, query) !== undefined && !isSelective(query.filter);
+
+/** Fields with a b-tree index, in which few records share a value. */
+const selectiveFields = new Set([
+  'id',
+  'external_id',
+  'company_id',
+  'work_email',
+  'last_name',
+  'company_name',
+  'domain',
+]);
+
+const isSelective = (filter: Filter): boolean =>
+  filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
+
+/** Terms are used up to this many records without terms, which are read in addition. */
+const manyWithoutTerms = 5_000;
+
+/**
+ * Condition: more than `manyWithoutTerms` of the customer's records have no terms. After an upgrade from a version
+ * without them, this is true until a worker has added them.
+ */
+export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
+  const many = (of: Source): Fragment => sql`exists (
+    select 1
+    from ${constant(sql, `${of.table} ${of.alias}`)}
+    where ${constant(sql, of.alias)}.customer_id = ${customerId}::uuid
+      and ${constant(sql, withoutTerms(of))}
+    offset ${manyWithoutTerms}::bigint
+  )`;
+  return filterUsesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
+}
+
+/** Returns the condition on candidates, or undefined if no index can select them. */
+export const candidateConditionOf = (
+  sql: FragmentMaker,
+  { source, customerId, filter }: RecordQuery,
+): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
+
+export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
+  hasCompany(source) &&
+  (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
+
+export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
+  hasCompany(source) &&
+  [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
+
+/** Returns how many of a customer's newest records a list request reads first. */
+export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query) ? newestWithCompany : maxNewest);
+
+/**
+ * Returns the SQL of a subquery for a `from` clause: the customer's newest `size` records, newest first. A statement
+ * that needs fewer of them stops early. If the request has a cursor and the default order, only the records after the
+ * cursor are considered.
+ */
+export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number): Fragment {
+  const { source, customerId, after } = query;
+  const end = after && isNewestFirst(query) ? sql`< (select ${after.id}::uuid)` : sql`<= (select ${highestId}::uuid)`;
+  // The planner does not know the results of the subqueries for the bounds, and expects few records between them. So it
+  // reads these records in the order of the primary key. Otherwise it might read all records of the customer and sort
+  // them.
+  return sql`(
+    select newest.*
+    from ${constant(sql, source.table)} newest
+    where newest.customer_id = ${customerId}::uuid
+      and newest.id >= (select ${lowestId}::uuid)
+      and newest.id ${end}
+    order by newest.id desc
+    limit ${size}::bigint
+  ) ${constant(sql, source.alias)}`;
+}
+
+export function isCandidate(sql: FragmentMaker, query: RecordQuery): Fragment {
+  const { source, customerId, filter } = query;
+  const id = constant(sql, `${source.alias}.id`);
+  const ids = candidateIds(sql, source, customerId, filter);
+  // The planner expects an array to have few ids, so it reads these records by id, in any order and join.
+  return ids ? sql`${id} = any(array(${ids}))` : constant(sql, 'true');
+}

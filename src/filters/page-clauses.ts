@@ -1,0 +1,355 @@
+import { isLongText, type Position } from './cursor.ts';
+import { fromOf, type Column, singleList } from './columns.ts';
+import {
+  usesCompany,
+  candidateConditionOf,
+  filterUsesCompany,
+  firstOfNewest,
+  isCandidate,
+  isNewestFirst,
+  newestRows,
+} from './narrowing.ts';
+import { columnsOf, type RecordQuery } from './parse.ts';
+import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import { parameter, shownValue, toSql, typeOf, firstIdOf } from './to-sql.ts';
+import { indexed } from '../schemas/filters.ts';
+
+/** `where ${where} order by ${orderBy} limit ${limit}`. */
+interface Clauses {
+  where: Fragment;
+  orderBy: Fragment;
+  /** What stands after `limit`: the most rows to return, and `offset` with the number of rows to skip, if any. */
+  limit: Fragment;
+}
+
+interface PageContext {
+  sql: FragmentMaker;
+  query: RecordQuery;
+  /** With what the filter and the order need. */
+  from: Fragment;
+  id: Fragment;
+  /** The record belongs to the customer, and callers may see it. */
+  owned: Fragment;
+  matches: Fragment;
+}
+
+/**
+ * Returns the SQL fragments that every statement for a page uses.
+ * @param narrowed an additional SQL condition that the page's records must meet
+ * @param rows the SQL of the records to read, for a `from` clause. By default, the table.
+ */
+function pageContextOf(
+  sql: FragmentMaker,
+  query: RecordQuery,
+  { narrowed, rows }: { narrowed?: Fragment | undefined; rows?: Fragment } = {},
+): PageContext {
+  const { source, customerId, filter } = query;
+  const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
+  const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
+  return {
+    sql,
+    query,
+    from: fromOf(sql, source, customerId, { withCompany: usesCompany(query), ...(rows ? { rows } : {}) }),
+    id: constant(sql, `${source.alias}.id`),
+    owned,
+    matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, customerId, filter)}`,
+  };
+}
+
+const limitAndOffset = ({ sql, query }: PageContext): Fragment =>
+  sql`${query.limit}::bigint offset ${query.offset}::bigint`;
+
+/**
+ * Returns the i-th sort value as SQL.
+ * @param after the last row of the previous page, with its long texts
+ */
+function bound({ sql, query }: PageContext, after: Position, i: number): Fragment {
+  const value = after.values[i]!;
+  if (isLongText(value)) throw new Error('The long texts of the cursor were not read');
+  return parameter(sql, value, typeOf(columnsOf(query.source, query.order)[i]!));
+}
+
+/**
+ * Reads the texts of which the cursor has only hashes, as an array with an element for each sort key. No row if the
+ * last row of the previous page was deleted.
+ */
+export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Position): Fragment {
+  const { from, owned, id } = pageContextOf(sql, query);
+  const texts = columnsOf(query.source, query.order).map((column, i) =>
+    isLongText(after.values[i]) ? shownValue(sql, column) : constant(sql, 'null::text'),
+  );
+  return sql`select array[${join(sql, texts, ',', '')}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;
+}
+
+/** Fragments that depend on the sort key: the creation time or an indexed field. */
+interface Ascent {
+  value: Fragment;
+  /** Value ascending, then id ascending. */
+  scan: Fragment;
+  equals: (value: Fragment) => Fragment;
+  /** The record's sort value is greater than that of `after`. */
+  above: (after: Position) => Fragment;
+  /** The record has the sort value of `after` and a lower id. */
+  tied: (after: Position) => Fragment;
+}
+
+function indexAscending(context: PageContext): Clauses {
+  const { sql, query, id } = context;
+  const value = constant(sql, columnsOf(query.source, query.order)[0]!.value);
+  return ascending(context, {
+    value,
+    scan: sql`${value}, ${id}`,
+    equals: (other) => sql`${value} = ${other}`,
+    above: (after) => sql`${value} > ${bound(context, after, 0)}`,
+    tied: (after) => sql`${value} = ${bound(context, after, 0)} and ${id} < ${after.id}::uuid`,
+  });
+}
+
+/** Scans the primary key, because an id starts with the time of creation. */
+function oldestFirst(context: PageContext): Clauses {
+  const { sql, id } = context;
+  const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(values[0] as string) + plus)}::uuid`;
+  return ascending(context, {
+    value: sql`left(${id}::text, 13) collate "C"`,
+    scan: id,
+    equals: (time) =>
+      sql`${id} between (${time} || '-0000-0000-000000000000')::uuid and (${time} || '-ffff-ffff-ffffffffffff')::uuid`,
+    above: (after) => sql`${id} >= ${first(after, 1)}`,
+    tied: (after) => sql`${id} >= ${first(after, 0)} and ${id} < ${after.id}::uuid`,
+  });
+}
+
+function ascending(context: PageContext, ascent: Ascent): Clauses {
+  // No index has the order of the page: value ascending, id descending. So an ascending index scan first finds the last
+  // value on the page (the edge). Then the records with that value are read by id descending. The cost stays small even
+  // if a million records have the same value.
+  const { sql, query, id, owned } = context;
+  const ids = query.after ? idsAfter(context, ascent, query.after) : idsFromStart(context, ascent);
+  return {
+    where: sql`${owned} and ${id} = any(array(${ids}))`,
+    orderBy: sql`${ascent.value}, ${id} desc`,
+    limit: sql`${query.limit}::bigint`,
+  };
+}
+
+function idsFromStart(context: PageContext, ascent: Ascent): Fragment {
+  return context.sql`
+    with ${scan(context, ascent, context.matches)}
+    select page.id
+    from (${scanned(context, ascent)}) page
+    order by page.value, page.id desc
+    limit ${limitAndOffset(context)}`;
+}
+
+function idsAfter(context: PageContext, ascent: Ascent, after: Position): Fragment {
+  const { sql, matches } = context;
+  return sql`
+    with ${scan(context, ascent, sql`${matches} and ${ascent.above(after)}`)}
+    select page.id
+    from (${scanned(context, ascent)} union all (${descent(context, ascent, ascent.tied(after))})) page
+    order by page.value, page.id desc
+    limit ${limitAndOffset(context)}`;
+}
+
+const max = ({ limit, offset }: PageContext['query']): number => offset + limit;
+
+/**
+ * CTEs: `scan` has the ids and sort values of the skipped records and the page, `edge` the last sort value of `scan`,
+ * or no row if `scan` is below its limit.
+ */
+const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
+    scan as materialized (
+      select ${id} as id, ${value} as value
+      from ${from}
+      where ${condition}
+      order by ${scan}
+      limit ${max(query)}::bigint
+    ),
+    edge as materialized (select max(value) as value from scan having count(*) = ${max(query)}::bigint)`;
+
+/** Reads the records that `scan` found. Those with the last sort value are read again, by id descending. */
+const scanned = (context: PageContext, ascent: Ascent): Fragment => context.sql`
+      select scan.id, scan.value
+      from scan
+      where scan.value is distinct from (select edge.value from edge)
+      union all (${descent(context, ascent, ascent.equals(context.sql`(select edge.value from edge)`))})`;
+
+/**
+ * Reads filtered records by id descending.
+ * @param condition all records that meet it must have the same sort value
+ */
+const descent = (
+  { sql, query, from, id, matches }: PageContext,
+  { value }: Ascent,
+  condition: Fragment,
+): Fragment => sql`
+      select ${id} as id, ${value} as value
+      from ${from}
+      where ${matches} and ${condition}
+      order by ${id} desc
+      limit ${max(query)}::bigint`;
+
+/** `select … from ${from} where ${where} order by ${orderBy} limit ${limit}`. */
+export interface PageClauses extends Clauses {
+  /** With the company of each contact. */
+  from: Fragment;
+}
+
+/** For the records that pass a filter, in any order: `from ${from} where ${where}`. */
+type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
+
+/**
+ * Reads one page. With a cursor and an indexed sort field, every page is equally fast. With a page number, the skipped
+ * records are read too. Without an index, all filtered records are sorted.
+ */
+export function pageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
+  return pageOf(pageContextOf(sql, query), pickStrategy(query));
+}
+
+/**
+ * Returns the SQL clauses that read one page of records, newest first. Unlike `pageClauses`, the SQL reads only the
+ * customer's newest records, and stops when the page is full.
+ * @param size the maximum number of newest records to read
+ */
+export function newestPageClauses(sql: FragmentMaker, query: RecordQuery, size = firstOfNewest(query)): PageClauses {
+  const { source, customerId, offset } = query;
+  const rows = newestRows(sql, query, size);
+  const context = pageContextOf(sql, query, { rows });
+  if (offset > 0) return pageOf(context, skipping(newestFirst));
+  return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(context) };
+}
+
+/** Selects those of the newest records that pass the filter, in any order. */
+export function newestClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
+  const { from, matches } = pageContextOf(sql, query, { rows: newestRows(sql, query, firstOfNewest(query)) });
+  return { from, where: matches };
+}
+
+const pageOf = (context: PageContext, strategy: PageStrategy): PageClauses => ({
+  from: fromOf(context.sql, context.query.source, context.query.customerId),
+  ...strategy(context),
+});
+
+/** Like `pageClauses`, but reads only candidates. Fast if few records pass the filter. */
+export function candidatePageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
+  return pageOf(
+    pageContextOf(sql, query, { narrowed: isCandidate(sql, query) }),
+    isNewestFirst(query) ? withOffset(query, newestFirst) : skipping(bySorting),
+  );
+}
+
+export function countClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
+  const { from, matches } = pageContextOf(sql, query);
+  return { from, where: matches };
+}
+
+/** Like `countClauses`, but reads only candidates. */
+export function candidateCountClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
+  const { source, filter } = query;
+  // Without a join the planner needs no help: it has one table and one index to choose.
+  const narrowed = filterUsesCompany(source, filter) ? isCandidate(sql, query) : candidateConditionOf(sql, query);
+  const { from, matches } = pageContextOf(sql, query, { narrowed });
+  return { from, where: matches };
+}
+
+type PageStrategy = (context: PageContext) => Clauses;
+
+function pickStrategy(query: RecordQuery): PageStrategy {
+  const { source, order, filter } = query;
+  const [first, second] = order;
+  const isIndexed = !second && indexed(source.fields).includes(first!.field);
+  if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
+  if (singleList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
+  return isIndexed ? withOffset(query, descending(first!.field)) : skipping(bySorting);
+}
+
+/** Does not read the skipped records completely, if there are any. */
+const withOffset = ({ offset }: RecordQuery, strategy: PageStrategy): PageStrategy =>
+  offset > 0 ? skipping(strategy) : strategy;
+
+/**
+ * Selects only the ids of the page by `strategy`, then reads their records: skipped records are not read completely, and
+ * only ids are sorted.
+ */
+const skipping =
+  (strategy: PageStrategy): PageStrategy =>
+  (context) => {
+    const { sql, query, from, id, owned } = context;
+    const { where, orderBy, limit } = strategy(context);
+    const ids = sql`select ${id} from ${from} where ${where} order by ${orderBy} limit ${limit}`;
+    return { where: sql`${owned} and ${id} = any(array(${ids}))`, orderBy, limit: sql`${query.limit}::bigint` };
+  };
+
+const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
+
+/** Scans the primary key backwards, because an id starts with the time of creation. */
+const newestFirst: PageStrategy = (context) => {
+  const { sql, query, id, matches } = context;
+  const where = query.after ? sql`${matches} and ${id} < ${query.after.id}::uuid` : matches;
+  return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(context) };
+};
+
+/** Members of one list, newest first: scans the primary key of `list_members` backwards. */
+const membersFirst: PageStrategy = (context) => {
+  const { sql, query, id, owned } = context;
+  // With a join, Postgres might scan all contacts until it finds members.
+  const { after, customerId, filter } = query;
+  const members = sql`
+    select m.contact_id
+    from list_members m
+    where m.customer_id = ${customerId}::uuid and m.list_id = ${singleList(filter)!}::uuid
+      ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
+    order by m.contact_id desc
+    limit ${limitAndOffset(context)}`;
+  return {
+    where: sql`${owned} and ${id} = any(array(${members}))`,
+    orderBy: sql`${id} desc`,
+    limit: sql`${query.limit}::bigint`,
+  };
+};
+
+/** Scans an index backwards, from the last row of the previous page on. */
+const indexDescending: PageStrategy = (context) => {
+  const { sql, query, id, matches } = context;
+  const { after } = query;
+  const value = constant(sql, columnsOf(query.source, query.order)[0]!.value);
+  return {
+    where: after ? sql`${matches} and (${value}, ${id}) < (${bound(context, after, 0)}, ${after.id}::uuid)` : matches,
+    orderBy: sql`${value} desc, ${id} desc`,
+    limit: limitAndOffset(context),
+  };
+};
+
+/** For an order that no index has: sorts all filtered records. */
+const bySorting: PageStrategy = (context) => {
+  const { sql, query, id, matches } = context;
+  const keys = columnsOf(query.source, query.order).map((column, i) => {
+    const direction = query.order[i]!.direction.toLowerCase();
+    return sql`${shownValue(sql, column)} ${constant(sql, isNullable(column) ? `${direction} nulls last` : direction)}`;
+  });
+  return {
+    where: query.after ? sql`${matches} and ${isAfter(context, query.after, 0)}` : matches,
+    orderBy: sql`${join(sql, keys, ',', '')}, ${id} desc`,
+    limit: limitAndOffset(context),
+  };
+};
+
+const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
+
+/**
+ * Condition: the record comes after the previous page. Compares the sort keys from index `i` on, and finally the id.
+ * @param after the last row of the previous page
+ */
+function isAfter(context: PageContext, after: Position, i: number): Fragment {
+  const { sql, query, id } = context;
+  const { order, source } = query;
+  if (i === order.length) return sql`${id} < ${after.id}::uuid`;
+  const column = columnsOf(source, order)[i]!;
+  const value = shownValue(sql, column);
+  const rest = isAfter(context, after, i + 1);
+  if (after.values[i] === null) return sql`(${value} is null and ${rest})`;
+  const position = bound(context, after, i);
+  const beyond = sql`${value} ${constant(sql, order[i]!.direction === 'ASC' ? '>' : '<')} ${position}`;
+  const nulls = isNullable(column) ? sql`or ${value} is null` : sql``;
+  return sql`(${beyond} ${nulls} or (${value} = ${position} and ${rest}))`;
+}

@@ -1,0 +1,253 @@
+import type { TSchema } from '@sinclair/typebox';
+import { type Fault, DomainError, validationFailed } from '../errors.ts';
+import { noDomain, noEmail, quoted } from '../files/read-value.ts';
+import { customFieldsLimits } from '../schemas/wire.ts';
+import { lengthOf } from '../text/fold.ts';
+import { tokensOf } from '../text/json.ts';
+import { invalidValuesOf } from '../files/encodings.ts';
+import { type FileRecord, removeValue } from '../files/read-records.ts';
+import type { ImportSettings } from '../queries/jobs/imports.ts';
+import { declaredFaults, type Declared } from '../queries/records/custom-fields.ts';
+import { lacksRequired, type Outcome } from '../queries/records/batches.ts';
+import { batchItem, type BatchKind } from '../schemas/batches.ts';
+import { importedKinds, type ImportChange } from '../schemas/imports.ts';
+import { checkItems, type ItemRules } from '../validation/validator.ts';
+import { importFileOf } from './start-import.ts';
+import type { Queryable, Transaction } from '../database/db.ts';
+import { findCompanies } from '../queries/crm/companies.ts';
+import type { NewEvent } from '../queries/records/journal.ts';
+import { shown } from '../queries/history/history.ts';
+import { withoutLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
+
+/** What the validator says begins like this; other messages are for people already. */
+const isOfValidator = (message: string): boolean => /^(?:must|has a name that must)\b|^is required$/.test(message);
+
+/** Returns the fault in words for people: the value, and what would be right. */
+function plainFault(schema: TSchema, item: object, fault: Fault): Fault {
+  if (!isOfValidator(fault.message)) return fault;
+  const tokens = tokensOf(fault.path);
+  return { ...fault, message: messageFor(schemaAt(schema, tokens), valueAt(item, tokens)) };
+}
+
+/** Returns the fault with the value before its message, which says what the value is not. */
+export const withValue = (item: object, { path, message }: Fault): Fault => ({
+  path,
+  message: `${valueInWords(valueAt(item, tokensOf(path)))} ${message}`,
+});
+
+const valueAt = (item: object, tokens: readonly string[]): unknown =>
+  tokens.reduce<unknown>(
+    (value, token) =>
+      typeof value === 'object' && value !== null && Object.hasOwn(value, token)
+        ? (value as Record<string, unknown>)[token]
+        : undefined,
+    item,
+  );
+
+const schemaAt = (schema: TSchema, tokens: readonly string[]): TSchema =>
+  tokens.reduce<TSchema>((at, token) => {
+    const properties = (at['properties'] ?? {}) as Record<string, TSchema>;
+    const next = Object.hasOwn(properties, token) ? properties[token] : (at['items'] ?? at['additionalProperties']);
+    return typeof next === 'object' && next !== null ? (next as TSchema) : ({} as TSchema);
+  }, schema);
+
+const typesOf = (schema: TSchema): readonly string[] => [schema['type'] ?? []].flat() as string[];
+
+function messageFor(schema: TSchema, value: unknown): string {
+  const types = typesOf(schema);
+  if (value === undefined) return 'is missing';
+  if (value === null) return String.raw`cannot be emptied (\N)`;
+  if (types.includes('array')) return arrayMessage(schema, value);
+  if (types.includes('object')) return objectMessage(value);
+  const isNumber = types.includes('integer') || types.includes('number');
+  if (isNumber && !types.includes('string')) return numberMessage(schema, value);
+  return typeof value === 'string' ? textMessage(schema, value) : `${valueInWords(value)} is not a text`;
+}
+
+function arrayMessage({ maxItems }: TSchema, value: unknown): string {
+  if (!Array.isArray(value)) return `${valueInWords(value)} is not a list`;
+  return value.length > maxItems ? `has more than ${maxItems} values` : 'is not allowed here';
+}
+
+function objectMessage(value: unknown): string {
+  if (typeof value !== 'object' || Array.isArray(value)) return `${valueInWords(value)} is not a JSON object`;
+  const { keys, bytes } = customFieldsLimits;
+  if (Object.keys(value!).length > keys) return `has more than ${keys} keys`;
+  if (JSON.stringify(value).length > bytes) return `is longer than ${bytes / 1024} KiB of JSON`;
+  return 'has a name that is empty or longer than 64 characters';
+}
+
+const numberMessage = ({ minimum, maximum }: TSchema, value: unknown): string =>
+  typeof value === 'number' && minimum !== undefined && maximum !== undefined
+    ? `${valueInWords(value)} is not a whole number from ${minimum} to ${maximum}`
+    : `${valueInWords(value)} is not a number`;
+
+function textMessage(schema: TSchema, value: string): string {
+  const most = schema['format'] === 'name' ? 255 : (schema['maxLength'] as number | undefined);
+  if (value.trim() === '') return 'is empty';
+  if (most !== undefined && lengthOf(value.trim()) > most) return `${quoted(value)} is longer than ${most} characters`;
+  switch (schema['format']) {
+    case 'email':
+      return noEmail(value);
+    case 'domain':
+      return noDomain(value);
+    case 'country':
+      return `${quoted(value)} is not a country code (such as DE)`;
+    case 'uuid':
+      return `${quoted(value)} is not an id (a UUID)`;
+    case 'date-time':
+      return `${quoted(value)} is not a time (such as 2024-12-31T12:00:00Z)`;
+    default:
+      return `${quoted(value)} is not allowed here`;
+  }
+}
+
+const valueInWords = (value: unknown): string =>
+  typeof value === 'string' ? quoted(value) : JSON.stringify(value).slice(0, 100);
+
+/** Records in one call of `checkItems`, which reports at most 1,000 errors, and 10 per record. */
+const checkedAtOnce = 100;
+
+/**
+ * Validates the items of records. If the import's settings say so, leaves out values that are not valid, and adds them to
+ * the warnings of the record.
+ * @returns for each record the valid request body, or the validation error
+ */
+export async function checkRecords(
+  settings: ImportSettings,
+  records: readonly FileRecord[],
+): Promise<(object | DomainError)[]> {
+  const checked: (object | DomainError)[] = [];
+  for (let from = 0; from < records.length; from += checkedAtOnce)
+    checked.push(...(await checkSome(settings, records.slice(from, from + checkedAtOnce))));
+  return checked;
+}
+
+/** A value that is left out can make another one wrong, such as the industry of a company without a name. */
+const maxAttempts = 4;
+
+async function checkSome(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
+  const { object, mode, match } = settings;
+  const kind = importedKinds[object];
+  const rules: ItemRules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false };
+  const skips = invalidValuesOf(importFileOf(settings)) === 'skip';
+  const checked = records.map(({ item }) => item);
+  // Without leaving values out, a stored record decides: what it has already stays, whatever was declared since.
+  const isJudgedLater = !skips && mode !== 'create';
+  const declared = new Map(isJudgedLater ? [] : settings.declared?.map((field) => [field.key, field]));
+  let open = [...checked.keys()].filter((i) => !(checked[i] instanceof DomainError));
+  for (let attempt = 1; open.length > 0; attempt += 1) {
+    const valid = await checkItems(
+      rules,
+      open.map((i) => checked[i]),
+    );
+    const results = valid.map((item) => checkDeclared(declared, item));
+    const wrong = open.filter((_, at) => results[at] instanceof DomainError);
+    const errors = results.filter((result) => result instanceof DomainError);
+    open = wrong.filter((i, at) => {
+      const item = checked[i]!;
+      const schema = batchItem(kind, mode, rules.match);
+      const faults = errors[at]!.faults.map((fault) => plainFault(schema, item, fault));
+      const isLeftOut = skips && attempt < maxAttempts && leaveOut(item, faults, rules);
+      if (isLeftOut) records[i]!.warnings.push(...faults);
+      else checked[i] = faults.length > 0 ? validationFailed(faults) : errors[at]!;
+      return isLeftOut;
+    });
+  }
+  return mode === 'create' ? checked.map((item) => checkNew(kind, item)) : checked;
+}
+
+function checkDeclared(declared: Declared, item: object | DomainError): object | DomainError {
+  if (item instanceof DomainError) return item;
+  const faults = declaredFaults(declared, (item as { custom_fields?: Record<string, string> }).custom_fields ?? {});
+  return faults.length > 0 ? validationFailed(faults.map((fault) => withValue(item, fault))) : item;
+}
+
+/** An upsert looks for its record first. */
+const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainError =>
+  item instanceof DomainError ? item : (lacksRequired(kind, item as Record<string, unknown>) ?? item);
+
+/**
+ * Removes values from an item.
+ * @returns false if one of them cannot be left out: it is not there, or it names the stored record
+ */
+function leaveOut(item: object, faults: readonly Fault[], { operation, match }: ItemRules): boolean {
+  const places = faults.map(({ path }) => tokensOf(path));
+  const isNeeded = ([field]: string[]): boolean =>
+    field === undefined || !Object.hasOwn(item, field) || (operation !== 'create' && field === match);
+  if (faults.length === 0 || places.some(isNeeded)) return false;
+  for (const place of places) removeValue(item as Record<string, unknown>, place);
+  return true;
+}
+
+/** Records of a dry run that `changes` shows. */
+export const maxChanges = 20;
+
+/** Ends the part of the transaction that is rolled back. */
+class RolledBack extends Error {}
+
+/** Writes records as an import does, rolls them back, and keeps what they would change. */
+export class Trial {
+  readonly #fields = new Map<string, ImportChange['fields']>();
+  readonly #limit: number;
+
+  /** @param limit number of records whose changes are kept */
+  constructor(limit = maxChanges) {
+    this.#limit = limit;
+  }
+
+  /** Returns what `write` returns. */
+  async run<T>(
+    sql: Transaction,
+    customerId: string,
+    write: (attempt: Transaction, last: LastWrites) => Promise<T>,
+  ): Promise<T> {
+    let result: T;
+    const undone = sql.savepoint(async (attempt) => {
+      await withoutLastWrites(async (last) => {
+        result = await write(attempt as Transaction, last);
+        await this.#keep(attempt, customerId, last.events);
+      });
+      throw new RolledBack();
+    });
+    await undone.catch((error: unknown) => {
+      if (!(error instanceof RolledBack)) throw error;
+    });
+    return result!;
+  }
+
+  async #keep(sql: Queryable, customerId: string, events: readonly NewEvent[]): Promise<void> {
+    const updates = events.flatMap(({ data, before, after }) =>
+      before && after ? [{ ...(data as { id: string }), old: shown({ ...before }), now: shown({ ...after }) }] : [],
+    );
+    const first = updates.filter(({ id }) => !this.#fields.has(id)).slice(0, this.#limit - this.#fields.size);
+    if (first.length === 0) return;
+    const companies = first.flatMap(({ old, now }) => [old['company'], now['company']]).filter((id) => id !== null);
+    const names = await namesOf(sql, customerId, companies.filter((id) => id !== undefined) as string[]);
+    const told = (name: string, value: unknown = null) => (name === 'company' ? (names.get(value) ?? null) : value);
+    for (const { id, old, now } of first)
+      this.#fields.set(
+        id,
+        Object.fromEntries(Object.keys(now).map((name) => [name, [told(name, old[name]), told(name, now[name])]])),
+      );
+  }
+
+  /**
+   * Returns what the first records would change, of a stored record what the first of them would.
+   * @param lines of the records, in the order of their outcomes
+   */
+  changesOf(lines: readonly number[], outcomes: readonly Outcome[]): ImportChange[] {
+    const changes = new Map<string, ImportChange>();
+    for (const [i, outcome] of outcomes.entries()) {
+      const fields = outcome.status === 'updated' ? this.#fields.get(outcome.id) : undefined;
+      if (outcome.status === 'updated' && fields && !changes.has(outcome.id))
+        changes.set(outcome.id, { line: lines[i]!, id: outcome.id, fields });
+    }
+    return [...changes.values()];
+  }
+}
+
+async function namesOf(sql: Queryable, customerId: string, ids: string[]): Promise<Map<unknown, string>> {
+  const companies = ids.length === 0 ? [] : await findCompanies(sql, customerId, [...new Set(ids)]);
+  return new Map(companies.map(({ id, company_name }) => [id, company_name]));
+}

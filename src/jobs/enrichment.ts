@@ -1,0 +1,299 @@
+import type { Spender } from '../access/credentials.ts';
+import type { Config } from '../process/config.ts';
+import type { Database, Transaction } from '../database/db.ts';
+import { conflict, missingReferences, validationFailed } from '../errors.ts';
+import { contactSource } from '../filters/columns.ts';
+import { parseRecordQuery } from '../filters/parse.ts';
+import { readIds } from '../queries/crm/record-pages.ts';
+import { findContactIds } from '../queries/records/last-writes.ts';
+import { findSpendable } from '../queries/jobs/credits.ts';
+import { enrichedFields, maxEnriched, type EnrichContacts, type EnrichEstimate } from '../schemas/clean-data.ts';
+import type { JobStarted, ItemReason } from '../schemas/jobs.ts';
+import { maxWithin, startJob, toInputs, priceOf } from './start-job.ts';
+import { matchPeople, type Match, type Wanted } from '../catalog/matching.ts';
+import { countryCodes, type CountryCodes } from '../files/phones.ts';
+import { lockAndFindSuppressed } from '../queries/jobs/privacy.ts';
+import { findUnlocked, insertUnlocks } from '../queries/jobs/unlocks.ts';
+import { enrichmentOf, lockEnrichments, readEnriched, writeEnrichments } from '../queries/crm/enrichment.ts';
+import type { EnrichedContact, Enrichment, EnrichOptions, LockedEnrichments } from '../queries/crm/enrichment.ts';
+import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
+import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
+import type { Prospect } from '../schemas/prospects.ts';
+import { settledUpTo, type JobBatch } from './turns.ts';
+import { completeUnlocks, settleUnlocks } from './unlocks.ts';
+
+type Costs = Pick<Config, 'UNLOCK_COST'>;
+
+const pool = 'subscription';
+
+/**
+ * Returns the ids of the contacts that a request names, each once: those with the ids, or those that match the filters.
+ * @throws DomainError `validation_failed` if it has both or neither; `not_found` with the JSON pointer of every id that is no contact of the customer; `conflict` if
+ *   more than `maxEnriched` contacts match
+ */
+export async function findEnriched(
+  db: Database,
+  customerId: string,
+  { contact_ids: ids, filters }: EnrichContacts,
+): Promise<string[]> {
+  if (ids === undefined && filters === undefined)
+    throw validationFailed([{ path: '/filters', message: 'is required, or contact_ids in its place' }]);
+  if (ids === undefined) return findMatching(db, customerId, filters);
+  if (filters !== undefined)
+    throw validationFailed([{ path: '/filters', message: 'must not stand beside contact_ids: give one of the two' }]);
+  const known = new Set(await db.search((sql) => findContactIds(sql, customerId, ids)));
+  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));
+  if (missing.length > 0) throw missingReferences(missing);
+  return [...new Set(ids)];
+}
+
+async function findMatching(db: Database, customerId: string, filters: EnrichContacts['filters']): Promise<string[]> {
+  const query = parseRecordQuery(contactSource, customerId, filters ? { filters } : {});
+  const found = await readIds(db, query, maxEnriched + 1);
+  if (found.length > maxEnriched)
+    throw conflict(`More than ${maxEnriched} contacts match: enrich them in parts`, [
+      { path: '/filters', message: `match more than ${maxEnriched} contacts` },
+    ]);
+  return found;
+}
+
+/**
+ * Enriches contacts from the catalog.
+ * @throws TooExpensive
+ */
+export async function startEnrichment(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST: cost }: Costs,
+  { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,
+  ids: readonly string[],
+): Promise<JobStarted> {
+  const request = { fields: [...new Set(fields)], overwrite };
+  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, cost, total: ids.length } as const;
+  const reserved = maxWithin(cost, ids.length, max_credits);
+  return startJob(sql, spender, { ...given, reserved, inputs: toInputs(ids, (item) => ({ item })) });
+}
+
+/** In credits. Does not start a job, and does not search the catalog. */
+export async function estimateEnrichment(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST: cost }: Costs,
+  { max_credits }: EnrichContacts,
+  ids: readonly string[],
+): Promise<EnrichEstimate> {
+  return {
+    contacts: ids.length,
+    cost: maxWithin(cost, ids.length, max_credits),
+    available: await findSpendable(sql, spender, pool),
+  };
+}
+
+/** Maximum number of contacts that one batch enriches. */
+const maxBatchSize = 100;
+
+/** An input, and what is known of it before its contact is locked. */
+interface Item {
+  input: JobInput;
+  contact: EnrichedContact | undefined;
+  /** Why the contact cannot be enriched. Undefined while it may be. */
+  reason: Extract<ItemReason, 'not_found' | 'duplicate' | 'no_match' | 'ambiguous'> | undefined;
+  prospect: Prospect | undefined;
+}
+
+/** Finds the next contacts in the catalog, unlocks these people, and fills the contacts' fields. */
+export const enrichContacts: JobBatch = async (context, job) => {
+  const { db, catalog } = context;
+  const codeOf = await countryCodes();
+  const options = job.request as EnrichOptions;
+  const inputs = await db.lookup((sql) =>
+    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: maxBatchSize }),
+  );
+  const last = inputs.at(-1);
+  if (!last) return completeUnlocks(context, job);
+  const ids = inputs.map(({ item }) => item);
+  const contacts = await db.search((sql) => readEnriched(sql, job.customer_id, ids));
+  const items = itemsOf(inputs, contacts);
+  const open = items.filter(({ reason }) => reason === undefined);
+  const wanted = open.map(({ contact }) => wantedOf(contact!));
+  const matches = await matchPeople(catalog, wanted, codeOf);
+  for (const [i, item] of open.entries()) setMatch(item, matches[i]!);
+  await settleUnlocks(context, job, async (sql, held) => ({
+    ...(await enrichAll(sql, held, items, codeOf, options)),
+    progress: { position: last.position },
+    mayComplete: inputs.length < maxBatchSize,
+  }));
+};
+
+/** A contact that two inputs name, because others were merged into it, is enriched once. */
+function itemsOf(inputs: readonly JobInput[], contacts: ReadonlyMap<string, EnrichedContact>): Item[] {
+  const seen = new Set<string>();
+  return inputs.map((input) => {
+    const contact = contacts.get(input.item);
+    const isAgain = contact !== undefined && seen.size === seen.add(contact.id).size;
+    const reason = input.is_duplicate || isAgain ? 'duplicate' : contact ? undefined : 'not_found';
+    return { input, contact, reason, prospect: undefined };
+  });
+}
+
+/** The values of a contact by which it is found in the catalog. */
+const wantedOf = (contact: EnrichedContact): Wanted => ({
+  emails: [contact.work_email, contact.personal_email ?? '', ...(contact.other_emails ?? [])],
+  profnet_url: contact.profnet_url,
+  first_name: contact.first_name,
+  last_name: contact.last_name,
+  company_name: contact.company_name ?? '',
+  location_country: contact.location_country,
+});
+
+function setMatch(item: Item, { found: [prospect, ...others] }: Match): void {
+  if (!prospect) item.reason = 'no_match';
+  else if (others.length > 0) item.reason = 'ambiguous';
+  else item.prospect = prospect;
+}
+
+/** What became of the items of a batch. */
+interface Enriched {
+  results: NewResult[];
+  /** The people that were unlocked. */
+  unlocked: Set<string>;
+}
+
+/** Some people were unlocked although nothing can be filled from them any more. Their unlocks are rolled back. */
+class Wasted extends Error {
+  readonly prospectIds: ReadonlySet<string>;
+
+  constructor(prospectIds: ReadonlySet<string>) {
+    super('Some people would be unlocked in vain');
+    this.prospectIds = prospectIds;
+  }
+}
+
+/**
+ * Unlocks the people who fill something, as far as the reserved credits suffice, and fills the contacts. People are
+ * unlocked before contacts are locked, as by every other job. So whom to unlock is decided by what was read before.
+ */
+async function enrichAll(
+  sql: Transaction,
+  held: JobRow,
+  items: readonly Item[],
+  codeOf: CountryCodes,
+  options: EnrichOptions,
+): Promise<Enriched> {
+  const { customer_id: customerId } = held;
+  await leaveOutSuppressed(sql, items);
+  const matched = items.filter(({ prospect }) => prospect);
+  const ids = [...new Set(matched.map(({ prospect }) => prospect!._id))];
+  const known = await findUnlocked(sql, customerId, ids);
+  let wanted = choose(
+    held,
+    matched,
+    known,
+    (item) => enrichmentOf(item.contact!, item.prospect!, codeOf, options).changed.length > 0,
+  );
+  for (;;) {
+    try {
+      const chosen = wanted;
+      const { locked, unlocked } = await unlockAndLock(sql, held, { matched, chosen, codeOf, options });
+      const free = new Set([...known, ...chosen]);
+      const applied = matched.flatMap(({ input, prospect }) => {
+        const enrichment = locked.enrichments.get(input.item);
+        return enrichment && enrichment.changed.length > 0 && free.has(prospect!._id) ? enrichment : [];
+      });
+      await writeEnrichments(sql, customerId, locked, applied);
+      return { results: resultsOf(held, items, { locked, unlocked, free }), unlocked };
+    } catch (error) {
+      if (!(error instanceof Wasted)) throw error;
+      wanted = wanted.difference(error.prospectIds);
+    }
+  }
+}
+
+/** People who were suppressed since they were matched count as not in the catalog. No other is until the commit. */
+async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Promise<void> {
+  const prospects = items.flatMap(({ prospect }) => prospect ?? []);
+  const suppressed = await lockAndFindSuppressed(sql, prospects);
+  for (const item of items)
+    if (item.prospect && suppressed.has(item.prospect._id)) {
+      item.reason = 'no_match';
+      item.prospect = undefined;
+    }
+}
+
+/** Returns the people to unlock: those who fill something, until the reserved credits are used up. */
+function choose(
+  held: JobRow,
+  matched: readonly Item[],
+  known: ReadonlySet<string>,
+  fills: (item: Item) => boolean,
+): Set<string> {
+  const chosen = new Set<string>();
+  let left = held.reserved - held.charged;
+  for (const item of matched) {
+    const { _id: id } = item.prospect!;
+    const cost = priceOf(held.cost, item.prospect!);
+    if (known.has(id) || chosen.has(id) || cost > left || !fills(item)) continue;
+    chosen.add(id);
+    left -= cost;
+  }
+  return chosen;
+}
+
+/** @throws Wasted, with the unlocks rolled back and the locks released, if some of the people fill nothing any more */
+async function unlockAndLock(
+  sql: Transaction,
+  { customer_id: customerId, id: jobId }: JobRow,
+  {
+    matched,
+    chosen,
+    codeOf,
+    options,
+  }: { matched: readonly Item[]; chosen: Set<string>; codeOf: CountryCodes; options: EnrichOptions },
+): Promise<{ locked: LockedEnrichments; unlocked: Set<string> }> {
+  return sql.savepoint(async (nested) => {
+    const attempt = nested as Transaction;
+    const unlocked = new Set(await insertUnlocks(attempt, customerId, [...chosen], jobId));
+    const given = new Map(matched.map(({ input, prospect }) => [input.item, prospect!]));
+    const locked = await lockEnrichments(attempt, customerId, given, codeOf, options);
+    const used = new Set(
+      [...locked.enrichments.values()].flatMap(({ changed, prospect }) => (changed.length > 0 ? prospect._id : [])),
+    );
+    const wasted = unlocked.difference(used);
+    if (wasted.size > 0) throw new Wasted(wasted);
+    return { locked, unlocked };
+  });
+}
+
+/**
+ * Returns the result of each item. The first item that uses a newly unlocked person is charged. What is free does not tell
+ * whether somebody who is not unlocked has the contact's address: then a person who would fill nothing is no match, and
+ * whom no credits are left for is not looked for.
+ */
+function resultsOf(
+  held: JobRow,
+  items: readonly Item[],
+  { locked, unlocked, free }: { locked: LockedEnrichments; unlocked: ReadonlySet<string>; free: ReadonlySet<string> },
+): NewResult[] {
+  const charged = new Set<string>();
+  let left = held.reserved - held.charged;
+  return items.map(({ input: { position, item }, reason, prospect }): NewResult => {
+    if (reason === 'not_found') return { position, item, status: 'failed', reason, charged: 0 };
+    const skipped = { position, item, contact_id: item, status: 'skipped', charged: 0 } as const;
+    if (reason === 'duplicate') return { ...skipped, reason };
+    const unknown = left < held.cost ? 'max_credits' : (reason ?? 'no_match');
+    if (reason !== undefined) return { ...skipped, reason: unknown };
+    const enrichment = locked.enrichments.get(item);
+    if (!enrichment) return { position, item, status: 'failed', reason: 'not_found', charged: 0 };
+    const given = { ...skipped, contact_id: enrichment.contact.id };
+    const { _id: id } = prospect!;
+    if (!free.has(id)) return { ...given, reason: unknown };
+    const result = resultOf(enrichment);
+    if (enrichment.changed.length === 0) return { ...given, reason: 'nothing_new', result };
+    const cost = unlocked.has(id) && !charged.has(id) ? priceOf(held.cost, prospect!) : 0;
+    charged.add(id);
+    left -= cost;
+    return { ...given, status: 'succeeded', charged: cost, result };
+  });
+}
+
+const resultOf = ({ prospect: { _id: prospect_id }, changed }: Enrichment) => ({ prospect_id, changed });

@@ -1,0 +1,208 @@
+import { createHash } from 'node:crypto';
+import type { Requester } from '../access/credentials.ts';
+import type { Database } from '../database/db.ts';
+import { conflict, DomainError, validationFailed } from '../errors.ts';
+import { encoderOf, FileRefused } from '../files/encodings.ts';
+import { errorsHeader, errorsLine, type Message, failureOf, type Failure } from '../files/errors-file.ts';
+import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
+import { fromStored } from '../files/stored-rows.ts';
+import { readRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
+import { requireImportState, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
+import { encodingOf, importFileOf, readSource } from './start-import.ts';
+import { columnNames } from '../files/header.ts';
+import { leftOut } from '../files/settle-layout.ts';
+
+export interface ErrorsFile {
+  /** The content type. */
+  type: string;
+  /** No connection is held while the caller processes a piece. */
+  read: () => Promise<AsyncGenerator<Buffer>>;
+}
+
+/**
+ * Returns the CSV file of failed records, with separator and encoding of the original.
+ * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
+ * 30 days after the end of the import
+ */
+export async function openErrorsFile(db: Database, requester: Requester, given: GivenImport): Promise<ErrorsFile> {
+  const { customerId } = requester;
+  const { found, readLayout } = await findErrors(db, requester, given);
+  const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
+  const { encoding, mark, encode } = encoderOf(original);
+  async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
+    if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
+    yield encode(errorsHeader(begun));
+    for await (const text of errorLines(db, customerId, found, readLayout)) yield encode(text);
+  }
+  return { type: `text/csv; charset=${encoding}`, read: async () => bytes(await readLayout()) };
+}
+
+interface GivenImport {
+  id: string;
+  visible: VisibleImports;
+}
+
+/**
+ * Finds the import, and returns a function that reads the columns of its file: null if it has no header line.
+ * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
+ */
+async function findErrors(
+  db: Database,
+  requester: Requester,
+  given: GivenImport,
+): Promise<{ found: ImportState; readLayout: () => Promise<CsvLayout | null> }> {
+  const { customerId } = requester;
+  const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
+  const found = await find();
+  if (found.file_bytes === null) throw conflict('The import has no file yet');
+  if (found.is_expired && found.failed + found.warnings > 0)
+    throw conflict('The failed records were removed 30 days after the end of the import');
+  const readLayout = async (): Promise<CsvLayout> =>
+    // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
+    ((found.layout ?? (await readStoredHeader(db, requester, found)) ?? (await find()).layout) as CsvLayout | null) ??
+    unreadable;
+  const hasHeader = found.format === 'csv' || found.format === 'xlsx';
+  return { found, readLayout: async () => (hasHeader ? readLayout() : null) };
+}
+
+/** For a CSV file whose header line cannot be read. */
+const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
+
+/** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
+async function readStoredHeader(
+  db: Database,
+  requester: Requester,
+  found: ImportState,
+): Promise<CsvLayout | undefined> {
+  try {
+    const { separator, headers } = await readSource(db, requester, found, ({ content }) =>
+      readHeaderOf(importFileOf(found), content),
+    );
+    return { separator, headers, columns: [] };
+  } catch (error) {
+    if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;
+    throw error;
+  }
+}
+
+/** Size of the records that are read at once (bytes). */
+const partBytes = 128 * 1024;
+
+async function* errorLines(
+  db: Database,
+  customerId: string,
+  { id, format }: Pick<ImportState, 'id' | 'format'>,
+  readLayout: () => Promise<CsvLayout | null>,
+): AsyncGenerator<string> {
+  // Read now, because the import may have ended since the header line was sent.
+  let known: { layout: CsvLayout | null } | undefined;
+  for (let after = 0; ;) {
+    const part = { after, limit: 1_000, failed: true, bytes: partBytes };
+    const rows = await db.search((sql) => readRows(sql, customerId, id, part));
+    if (rows.length === 0) return;
+    const layout = (known ??= { layout: await readLayout() }).layout;
+    yield rows
+      .map(({ line, cells, ...message }) => errorsLine(layout, fromStored(line, cells), messageOf(message), format))
+      .join('');
+    after = rows.at(-1)!.line;
+  }
+}
+
+const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>): Message =>
+  error === null ? { warning: warning! } : { error };
+
+export interface FailurePage {
+  failures: Failure[];
+  /** Undefined on the last page. */
+  nextCursor: string | undefined;
+}
+
+/** Size of a page (bytes): records can be large, so a page can be shorter than its limit. */
+const pageLength = 512 * 1024;
+
+/**
+ * Reads one page of an import's failed records, in the order of the file.
+ * @throws DomainError `not_found`; `validation_failed` if the cursor is of another import; `conflict` if no file has been
+ * uploaded yet, or if the failed records were removed 30 days after the end of the import
+ */
+export async function readFailures(
+  db: Database,
+  requester: Requester,
+  given: { id: string; visible: VisibleImports },
+  { limit, cursor }: { limit: number; cursor: string | undefined },
+): Promise<FailurePage> {
+  const { customerId } = requester;
+  const { found, readLayout } = await findErrors(db, requester, given);
+  let after = cursor === undefined ? 0 : lineOf(customerId, found.id, cursor);
+  const layout = await readLayout();
+  const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
+  const nextCursor = (): string => cursorOf(customerId, found.id, after);
+  for (let length = 0; failures.length < limit && length <= pageLength;) {
+    const part = { after, limit: limit - failures.length, failed: true, bytes: pageLength };
+    const rows = await db.search((sql) => readRows(sql, customerId, found.id, part));
+    if (rows.length === 0) {
+      const footer = footerOf(layout).filter(({ line }) => line > after);
+      const shown = footer.slice(0, limit - failures.length);
+      failures.push(...shown);
+      after = shown.at(-1)?.line ?? after;
+      return { failures, nextCursor: footer.length > shown.length ? nextCursor() : undefined };
+    }
+    for (const { line, cells, ...message } of rows)
+      failures.push(failureOf(layout, fromStored(line, cells), messageOf(message), found.format));
+    after = rows.at(-1)!.line;
+    for (const { cells } of rows) length += cells.length;
+  }
+  return { failures, nextCursor: nextCursor() };
+}
+
+/** Returns a warning for each record at the end of the file that is left out as a footer. These are not stored. */
+function footerOf(layout: CsvLayout | null): Failure[] {
+  const keys = columnNames(layout?.headers ?? []);
+  return (layout?.footer ?? []).map(({ line, column, text }) => ({
+    line,
+    warning: `is left out: ${footerText}`,
+    record: { [keys[column] ?? `Column ${column + 1}`]: text },
+  }));
+}
+
+/**
+ * Returns a warning about the file as a whole, which is not stored: texts that look wrong, and columns that are left out
+ * because nothing names a field for them.
+ */
+function warningsOfFile(layout: CsvLayout | null): Failure[] {
+  // Before the whole file is read, nothing is left out.
+  if (!layout?.omitted) return [];
+  const left = leftOut(layout);
+  const keys = columnNames(layout.headers);
+  const warnings = [
+    ...(layout.misread === undefined ? [] : [misreadText(layout.misread)]),
+    ...(left.length === 0 ? [] : [leftOutText(left.map((i) => keys[i]!))]),
+    ...fileWarnings({ ...layout, footer: [] }),
+  ];
+  if (warnings.length === 0) return [];
+  const record = Object.fromEntries(left.map((i) => [keys[i]!, layout.headers[i]!]));
+  return [{ line: 1, warning: warnings.join('; '), record }];
+}
+
+function leftOutText(left: readonly string[]): string {
+  const names = left.slice(0, maxNamed).map((key) => JSON.stringify(key.slice(0, 100)));
+  const others = left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '';
+  const [columns, are] = left.length === 1 ? ['column', 'is'] : ['columns', 'are'];
+  return `the ${columns} ${names.join(', ')}${others} ${are} left out: nothing says what to read`;
+}
+
+const maxNamed = 50;
+
+/** A cursor belongs to one import. */
+const scopeOf = (customerId: string, importId: string): string =>
+  createHash('sha256').update(`failures ${customerId} ${importId}`).digest('base64url').slice(0, 16);
+
+const cursorOf = (customerId: string, importId: string, line: number): string =>
+  Buffer.from(`${scopeOf(customerId, importId)} ${line}`).toString('base64url');
+
+function lineOf(customerId: string, importId: string, cursor: string): number {
+  const [, scope, line] = /^(\S+) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
+  if (scope !== scopeOf(customerId, importId))
+    throw validationFailed([{ path: '/cursor', message: 'is not a cursor of the failures of this import' }]);
+  return Number(line);
+}

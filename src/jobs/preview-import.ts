@@ -1,0 +1,210 @@
+import type { Requester } from '../access/credentials.ts';
+import type { Database } from '../database/db.ts';
+import { DomainError, type Fault } from '../errors.ts';
+import { FileRefused } from '../files/encodings.ts';
+import { readLines, sampledRecords, type Beginning } from '../files/header.ts';
+import { layoutOf, mappedFieldOf, planColumns, readHeaderOf, fileWarnings, misreadText } from '../files/layout.ts';
+import type { ColumnPlan, CsvLayout } from '../files/layout.ts';
+import { leftOut, observe, settleLayout } from '../files/settle-layout.ts';
+import type { RawRecord } from '../files/record-formats.ts';
+import type { ReadType } from '../files/values.ts';
+import { readRecords, refuseWholeFile } from '../files/read-records.ts';
+import { fromStored, toStored } from '../files/stored-rows.ts';
+import { requireImportState, seesRecords, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
+import { listDeclared } from '../queries/records/custom-fields.ts';
+import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
+import { bulkWriters } from '../queries/records/last-writes.ts';
+import type { ImportChange, ImportPreview } from '../schemas/imports.ts';
+import { pointerTo } from '../text/json.ts';
+import { encodingOf, importFileOf, readSource, requireUploaded } from './start-import.ts';
+import { planRecords, tryRecords, type PlannedRecord } from './write-records.ts';
+
+const shownRecords = 5;
+/** Cells of each column. */
+const shownSamples = 3;
+
+/** A column of a file, for pages. */
+export interface PreviewColumn {
+  header: string;
+  /** The first filled cells. */
+  samples: string[];
+  /** Of a custom field: as declared, as given, or as the first records show it. */
+  type: ReadType | null;
+  isTypeGiven: boolean;
+  /** The field is declared, which decides the type. */
+  isDeclared: boolean;
+}
+
+/** Also with the columns in their order, which can have the same header. */
+export interface DetailedPreview extends ImportPreview {
+  columns: PreviewColumn[];
+}
+
+/**
+ * Returns the header line, the first records and their errors.
+ * @param options `isTried`: also what the records would change, for which they are written and rolled back
+ * @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started
+ */
+export async function previewImport(
+  db: Database,
+  requester: Requester,
+  { id, visible, isTried = false }: { id: string; visible: VisibleImports; isTried?: boolean },
+): Promise<DetailedPreview> {
+  const { customerId } = requester;
+  const state = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
+  requireUploaded(state);
+  const found = { ...state, declared: await db.lookup((sql) => listDeclared(sql, customerId, state.object)) };
+  const preview: DetailedPreview = {
+    headers: null,
+    mapping: null,
+    mapping_from: null,
+    encoding: found.format === 'xlsx' ? null : encodingOf(found),
+    separator: null,
+    sheets: null,
+    records: [],
+    errors: [],
+    warnings: [],
+    changes: [],
+    repeated: 0,
+    columns: [],
+  };
+  if (found.format === 'ndjson' && found.mapping)
+    preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
+  if (found.format === 'auto' || (found.format === 'xlsx' && found.file_bytes === 0)) return preview;
+  let planned: PlannedRecord[] = [];
+  try {
+    await readSource(db, requester, found, async ({ sheets, content }) => {
+      preview.sheets = sheets;
+      if ('texts' in content && found.format === 'ndjson') {
+        planned = await addRecords(preview, found, null, await firstOf(readLines(content.texts)));
+        return;
+      }
+      const beginning = await readHeaderOf(importFileOf(found), content);
+      const layout = await addLayout(db, customerId, { preview, found, beginning });
+      planned = await addRecords(preview, found, layout, beginning.records);
+    });
+    preview.repeated = countRepeated(planned);
+    if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')
+      preview.changes = await findChanges(db, { ...found, customer_id: customerId }, planned);
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    preview.errors.push({ path: '', message: error.message });
+  }
+  return preview;
+}
+
+/**
+ * Adds column names, and errors and warnings of the header line to the preview.
+ * @returns how the columns are read, as far as the first records show it
+ */
+async function addLayout(
+  db: Database,
+  customerId: string,
+  { preview, found, beginning }: { preview: DetailedPreview; found: ImportState; beginning: Beginning },
+): Promise<CsvLayout> {
+  const file = importFileOf(found);
+  const plan = await planColumns(file, beginning, (headers) =>
+    db.transaction((sql) => keepRememberedMapping(sql, customerId, found.id, headers)),
+  );
+  const { layout, faults } = layoutOf(file, plan);
+  preview.headers = layout.headers;
+  preview.separator = found.format === 'csv' ? layout.separator : null;
+  preview.mapping = byHeader(layout, (i) => mappedFieldOf(layout, i));
+  preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
+  preview.errors.push(...faults);
+  if (layout.misread !== undefined) preview.warnings.push({ path: '/encoding', message: misreadText(layout.misread) });
+  for (const record of beginning.records) if (record.fault === undefined) observe(file, layout, record);
+  // Only the end of the file shows whether it has a footer.
+  if (!beginning.isWhole) delete layout.tail;
+  const settled = settleSample(preview, found, layout);
+  preview.columns = columnsOf(plan, layout, settled);
+  preview.warnings.push(
+    ...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)),
+    ...fileWarnings(settled).map((message) => ({ path: '', message })),
+  );
+  return settled;
+}
+
+/** The first records show what the first reading will find, as far as they go. */
+function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
+  try {
+    return settleLayout(importFileOf(found), layout);
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    preview.errors.push({ path: '', message: error.message });
+    return settleLayout({ ...importFileOf(found), ignoreUnknown: true }, layout);
+  }
+}
+
+/** Of columns with the same header, the first that is read decides. */
+function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
+  const order = [...headers.keys()].toSorted((a, b) => Number(columns[b] === null) - Number(columns[a] === null));
+  return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
+}
+
+const columnsOf = ({ beginning }: ColumnPlan, layout: CsvLayout, settled: CsvLayout): PreviewColumn[] =>
+  layout.headers.map((header, i) => ({
+    header,
+    samples: beginning.sample
+      .flatMap((cells) => cells[i]?.text.trim() || [])
+      .slice(0, shownSamples)
+      .map((text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text)),
+    type: settled.types?.[i] ?? null,
+    isTypeGiven: layout.types?.[i] !== null,
+    isDeclared: layout.isDeclared?.[i] === true,
+  }));
+
+const leftOutWarning = (header: string): Fault => ({
+  path: pointerTo(['mapping', header]),
+  message: `the column ${JSON.stringify(header.slice(0, 100))} is left out: it is read as no field`,
+});
+
+async function firstOf(read: AsyncGenerator<RawRecord[]>): Promise<RawRecord[]> {
+  const first: RawRecord[] = [];
+  for await (const records of read) {
+    first.push(...records);
+    if (first.length >= sampledRecords) break;
+  }
+  return first;
+}
+
+/** @returns all of the records, as an import would write them */
+async function addRecords(
+  preview: ImportPreview,
+  found: ImportState,
+  layout: CsvLayout | null,
+  raw: readonly RawRecord[],
+): Promise<PlannedRecord[]> {
+  const file = importFileOf(found);
+  const footerLine = layout?.footer?.[0]?.line ?? Infinity;
+  const below = raw.slice(0, sampledRecords).filter(({ line }) => line < footerLine);
+  for (const one of below.slice(0, shownRecords)) refuseWholeFile(file, one);
+  const records = await readRecords(
+    file,
+    layout,
+    below.map((one) => fromStored(one.line, toStored(one))),
+  );
+  const planned = await planRecords({ ...found, dry_run: true }, records);
+  for (const [i, { item, record }] of planned.slice(0, shownRecords).entries()) {
+    const place = ({ path, message }: Fault): Fault => ({ path: `/records/${i}${path}`, message });
+    preview.records.push(record.shown);
+    if (!(item instanceof DomainError)) preview.warnings.push(...record.warnings.map(place));
+    else preview.errors.push(...[...record.warnings, ...item.faults].map(place));
+  }
+  return planned;
+}
+
+/** Returns how many values name the stored record of several records. */
+const countRepeated = (planned: readonly PlannedRecord[]): number =>
+  [...Map.groupBy(planned, ({ match }) => match)].filter(([match, some]) => match !== undefined && some.length > 1)
+    .length;
+
+/** Returns what these records would change of what is stored. */
+const findChanges = (
+  db: Database,
+  settings: Parameters<typeof tryRecords>[1],
+  planned: readonly PlannedRecord[],
+): Promise<ImportChange[]> =>
+  bulkWriters.run({ customerId: settings.customer_id }, () =>
+    db.transaction((sql) => tryRecords(sql, settings, planned)),
+  );

@@ -1,0 +1,215 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger } from 'fastify';
+import { allCustomers } from '../access/credentials.ts';
+import { type SharedDatabase, retryLevel } from '../database/db.ts';
+import { isUnavailable } from '../errors.ts';
+import { FairSlots } from '../access/gate.ts';
+import { webhookDeliveries } from '../process/metrics.ts';
+import { findDueEndpoints, maxAtOnce, visitEndpoint } from '../queries/accounts/webhook-sending.ts';
+import type { Attempt, Due, DueEndpoint, Visit } from '../queries/accounts/webhook-sending.ts';
+import { SecretBox } from '../accounts/webhook-targets.ts';
+import { openSender, type Sender } from '../accounts/webhook-sender.ts';
+import type { JobContext } from './turns.ts';
+
+/** Pauses after the first, second … failed try of an event (seconds). After the last try it is given up. */
+const pauses = [5, 5 * 60, 30 * 60, ...[2, 5, 10, 14, 20, 24].map((hours) => hours * 3600)];
+
+/** By how much a pause is longer or shorter, at random, so that retries spread. */
+const spread = 0.2;
+
+/** Longest pause that a receiver can ask for (seconds). */
+const longestAsked = 24 * 3600;
+
+/**
+ * Returns the seconds until the next try of an event, or null if it is given up.
+ * @param attempt number of the try that failed, from 1
+ * @param asked seconds that the receiver asked to wait
+ */
+function pauseAfter(attempt: number, asked: number | null, random = Math.random): number | null {
+  const pause = pauses[attempt - 1];
+  if (pause === undefined) return null;
+  const spreadOut = pause * (1 + spread * (2 * random() - 1));
+  return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, longestAsked)));
+}
+
+/** Time between two looks for endpoints that have something to get (ms). */
+const intervalMs = 300;
+/** After this time a look begins with no further endpoint: those that the next one finds can be more urgent (ms). */
+const lookMs = 1_000;
+/** Endpoints of one look. */
+const maxFound = 2_000;
+/** Endpoints that are visited for the first time at the same time, so that connections to the database stay free. */
+const begunAtOnce = 4;
+/** After this time with an endpoint, no further delivery to it begins, and it queues behind the others (ms). */
+const turnMs = 5_000;
+/** After an error, an endpoint is left alone for so long (ms). */
+const pauseMs = 2_000;
+/** How long a receiver has (ms). */
+const deliveryMs = 15_000;
+
+interface SendContext extends Pick<JobContext, 'config' | 'log'> {
+  db: SharedDatabase;
+}
+
+export interface WebhookSending {
+  /** Begins no further delivery, and waits for those under way. */
+  stop(): Promise<void>;
+}
+
+/** Sends webhooks until it is stopped. An installation without a key for their secrets sends none. */
+export function sendWebhooks(context: SendContext): WebhookSending {
+  const key = context.config.WEBHOOK_SECRET_KEY;
+  return key === undefined ? { stop: () => Promise.resolve() } : new Sending(context, new SecretBox(key));
+}
+
+class Sending implements WebhookSending {
+  readonly #context: SendContext;
+  readonly #box: SecretBox;
+  readonly #sender: Sender;
+  readonly #stopping = new AbortController();
+  readonly #loops: Promise<void>[];
+  /** One for each delivery under way. */
+  readonly #places: FairSlots;
+  /** Endpoints whose last delivery failed, or that got none yet, have at most half of the places. */
+  readonly #placesOfOthers: FairSlots;
+  /** What sends to an endpoint, by its id. */
+  readonly #busy = new Map<string, Promise<void>>();
+
+  constructor(context: SendContext, box: SecretBox) {
+    const count = context.config.WEBHOOK_DELIVERIES;
+    this.#context = context;
+    this.#box = box;
+    this.#sender = openSender(context.config);
+    this.#places = new FairSlots(count);
+    this.#placesOfOthers = new FairSlots(Math.ceil(count / 2));
+    // Endpoints that work do not wait until many others have been looked at.
+    this.#loops = [this.#watch(true), this.#watch(false)];
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all(this.#loops);
+    await Promise.all(this.#busy.values());
+    await this.#sender.close();
+  }
+
+  async #watch(areWorking: boolean): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      await this.#look(areWorking).catch((err: unknown) =>
+        this.#context.log[retryLevel(err)]({ err }, 'the endpoints of webhooks could not be looked at; retrying'),
+      );
+      await sleep(intervalMs, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  /** Starts deliveries to the endpoints that have undelivered events. */
+  async #look(areWorking: boolean): Promise<void> {
+    const db = this.#context.db.for({ customerId: allCustomers }, null);
+    const due = await db.search((sql) => findDueEndpoints(sql, areWorking, maxFound));
+    const heldBy = ({ customer_id: customerId }: DueEndpoint) => this.#places.heldBy(customerId);
+    const found = due.toSorted((one, other) => heldBy(one) - heldBy(other)).values();
+    const end = performance.now() + lookMs;
+    const work = async () => {
+      for (const endpoint of found) {
+        if (this.#stopping.signal.aborted || performance.now() > end) return;
+        if (this.#busy.has(endpoint.id)) continue;
+        const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+        const serving = this.#serve(endpoint, areWorking, begin).finally(() => {
+          this.#busy.delete(endpoint.id);
+          begin();
+        });
+        this.#busy.set(endpoint.id, serving);
+        await begun;
+      }
+    };
+    await Promise.all(Array.from({ length: begunAtOnce }, work));
+  }
+
+  /**
+   * Sends to an endpoint until there is nothing to send, the time of its turn is over, or its customer has no place.
+   * Never rejects.
+   * @param begun called after the first visit
+   */
+  async #serve({ customer_id: customerId, id }: DueEndpoint, isWorking: boolean, begun: () => void): Promise<void> {
+    const log = this.#context.log.child({ webhook_id: id, customer: customerId });
+    const db = this.#context.db.for({ customerId }, 'job');
+    const visitor = { customerId, id, takenBy: crypto.randomUUID() };
+    const underWay = new Map<Due, Promise<void>>();
+    const ended: Attempt[] = [];
+    const end = performance.now() + turnMs;
+    try {
+      for (let hasRead = true; hasRead || underWay.size + ended.length > 0;) {
+        const areWorking = isWorking;
+        const isOver = this.#stopping.signal.aborted || performance.now() > end;
+        const places = isOver ? 0 : this.#take(customerId, areWorking, underWay.size);
+        if (places + underWay.size + ended.length === 0) return;
+        let free = places;
+        try {
+          const state = { ended: ended.splice(0), underWay: [...underWay.keys()], places };
+          const visit = await db.transaction((sql) => visitEndpoint(sql, visitor, state));
+          if (!visit) return;
+          const send = this.#senderFor(customerId, visit, log);
+          for (const due of visit.due) {
+            const sending = async () => {
+              ended.push(await send(due));
+              underWay.delete(due);
+              this.#release(customerId, areWorking, 1);
+            };
+            underWay.set(due, sending());
+            free -= 1;
+          }
+          if (visit.disabled) log.info({ reason: visit.disabled }, 'the service has disabled a webhook');
+          ({ hasRead, works: isWorking } = visit);
+        } finally {
+          this.#release(customerId, areWorking, free);
+          begun();
+        }
+        if (ended.length === 0 && underWay.size > 0) await Promise.race(underWay.values());
+      }
+    } catch (err) {
+      // Nobody has stored how the last tries ended. They are repeated.
+      log[isUnavailable(err) ? 'warn' : 'error']({ err }, 'webhooks could not be sent; retrying');
+      await sleep(pauseMs, undefined, { signal: this.#stopping.signal, ref: false }).catch(() => undefined);
+    } finally {
+      await Promise.all(underWay.values());
+    }
+  }
+
+  /** Takes places for the deliveries that an endpoint can have in addition to those under way. Returns how many. */
+  #take(customerId: string, isWorking: boolean, underWay: number): number {
+    const most = (isWorking ? maxAtOnce.works : maxAtOnce.other) - underWay;
+    let taken = 0;
+    while (taken < most && this.#takeOne(customerId, isWorking)) taken += 1;
+    return taken;
+  }
+
+  #takeOne(customerId: string, isWorking: boolean): boolean {
+    if (!isWorking && !this.#placesOfOthers.tryTake(customerId)) return false;
+    const isTaken = this.#places.tryTake(customerId);
+    if (!isTaken && !isWorking) this.#placesOfOthers.release(customerId);
+    return isTaken;
+  }
+
+  #release(customerId: string, isWorking: boolean, count: number): void {
+    if (count === 0) return;
+    this.#places.release(customerId, count);
+    if (!isWorking) this.#placesOfOthers.release(customerId, count);
+  }
+
+  /** Returns what sends one delivery after a visit, with the secrets that are valid then. It never rejects. */
+  #senderFor(customerId: string, { url, secrets: sealed, now }: Visit, log: FastifyBaseLogger) {
+    const secrets = sealed.map((one) => this.#box.open(customerId, one));
+    const visitedAt = performance.now();
+    return async (due: Due): Promise<Attempt> => {
+      // By the database's clock.
+      const sentAt = new Date(Date.parse(now) + performance.now() - visitedAt);
+      const message = { url, id: due.event_id, body: due.body, sentAt, secrets };
+      const { retryAfter, ...outcome } = await this.#sender.send(message, deliveryMs);
+      webhookDeliveries.inc({ outcome: outcome.ok ? 'delivered' : 'failed' });
+      if (!outcome.ok) log.debug({ status: outcome.status, reason: outcome.error }, 'a webhook was not delivered');
+      const retry_in = outcome.ok ? null : pauseAfter(due.attempt, retryAfter);
+      return { ...due, url, ...outcome, sent_at: sentAt.toISOString(), retry_in };
+    };
+  }
+}

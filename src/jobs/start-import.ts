@@ -1,0 +1,429 @@
+import {
+  chunkBytes,
+  readChunk,
+  type StoredFile,
+  beginUpload,
+  discardUpload,
+  endUpload,
+  insertChunk,
+} from '../queries/jobs/import-rows.ts';
+import type { Requester } from '../access/credentials.ts';
+import type { Database, LockedId, Transaction, Locked } from '../database/db.ts';
+import { conflict, DomainError, validationFailed, type Fault } from '../errors.ts';
+import { textsOf, FileRefused, FileProbe, encodingNamed, importColumn } from '../files/encodings.ts';
+import type { ImportFile, FoundFile } from '../files/encodings.ts';
+import type { Content } from '../files/header.ts';
+import { openXlsx } from '../files/xlsx.ts';
+import { Gate } from '../access/gate.ts';
+import {
+  canStart,
+  lockImport,
+  requireFewRunning,
+  startImport,
+  createImport,
+  endImport,
+  updateImport,
+  requireImport,
+} from '../queries/jobs/imports.ts';
+import type { ImportSettings, ImportState, VisibleImports, NewImport } from '../queries/jobs/imports.ts';
+import {
+  maxFileBytes,
+  maxRunningImports,
+  maxXlsxBytes,
+  fieldOfMapped,
+  importedKinds,
+  maxFileRecords,
+  type ImportCreate,
+  type ImportFormat,
+  type ImportObject,
+  type ImportPatch,
+  type MappedField,
+  type Mapping,
+} from '../schemas/imports.ts';
+import { enqueueTurn } from '../queries/records/turns.ts';
+import { restartForReal } from '../queries/jobs/dry-runs.ts';
+import type { MatchField } from '../schemas/batches.ts';
+import { maxXlsxRecords } from '../schemas/files.ts';
+import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
+import { pointerTo } from '../text/json.ts';
+
+/** Yields chunks of `chunkBytes`; the last can be smaller. */
+async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let chunk = Buffer.allocUnsafe(chunkBytes);
+  let filled = 0;
+  for await (const piece of pieces)
+    for (let from = 0; from < piece.length;) {
+      const copied = piece.copy(chunk, filled, from);
+      from += copied;
+      filled += copied;
+      if (filled < chunkBytes) continue;
+      yield chunk;
+      chunk = Buffer.allocUnsafe(chunkBytes);
+      filled = 0;
+    }
+  if (filled > 0) yield chunk.subarray(0, filled);
+}
+
+const storedFileOf = (row: { id: string; upload: string | null; file_bytes: number | null }): StoredFile => ({
+  importId: row.id,
+  upload: row.upload!,
+  bytes: row.file_bytes!,
+});
+
+export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: ImportSettings): ImportFile => ({
+  object,
+  mode,
+  ...(match === null ? {} : { match }),
+  format,
+  isWindowsByDefault: format === 'csv' && rest.encoding === 'auto' && rest.found_encoding === 'windows-1252',
+  mapping,
+  guess: rest.guess,
+  hasHeader: rest.has_header,
+  ignoreUnknown: rest.ignore_unknown,
+  invalidValues: rest.invalid_values ?? undefined,
+  declared: rest.declared,
+});
+
+/** The encoding by which a text file is read. */
+export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSettings): string =>
+  format === 'ndjson' || encoding === 'auto' ? (found ?? 'utf-8') : encoding;
+
+/** A stored file as it is read: its text, or the rows of a sheet. */
+export interface ImportSource {
+  content: Content;
+  /** Names of the sheets of an XLSX file, in order. Null for other formats. */
+  sheets: string[] | null;
+}
+
+type SourceRow = ImportSettings & Parameters<typeof storedFileOf>[0];
+
+/** Limits how many XLSX files requests read at the same time: each holds the shared texts of its file in memory. */
+const sheetReads = new Gate({ name: 'sheet_reads', limit: 2 });
+
+/**
+ * Opens a complete file for a request, and reads it with `read`. Reading an XLSX file waits for a place. The customers
+ * share these places fairly. The reading ends when the request is aborted.
+ * @throws FileRefused if the file cannot be read as what it should be
+ */
+export function readSource<T>(
+  db: Database,
+  requester: Requester,
+  row: SourceRow,
+  read: (source: ImportSource) => Promise<T>,
+): Promise<T> {
+  const openAndRead = () => withSource(db, requester.customerId, row, read, requester.signal);
+  return row.format === 'xlsx' ? sheetReads.run(requester, openAndRead) : openAndRead();
+}
+
+/**
+ * Opens a complete file, reads it once with `read`, and closes it.
+ * @param signal ends the reading of an XLSX file
+ * @throws FileRefused if the file begins with the byte order mark of another encoding
+ */
+export async function withSource<T>(
+  db: Database,
+  customerId: string,
+  row: SourceRow,
+  read: (source: ImportSource) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  const source = await openSource(db, customerId, row, signal);
+  const { content } = source;
+  try {
+    return await read(source);
+  } finally {
+    await ('rows' in content ? content.rows : content.texts).return(undefined);
+  }
+}
+
+async function openSource(
+  db: Database,
+  customerId: string,
+  row: SourceRow,
+  signal: AbortSignal | undefined,
+): Promise<ImportSource> {
+  const parts = (from: number) => partsOf(db, customerId, storedFileOf(row), from);
+  if (row.format === 'xlsx') {
+    const { sheets, rows } = await openXlsx(parts, row.file_bytes!, signal);
+    return { sheets, content: { rows: rows(row.sheet, row.has_header) } };
+  }
+  const encoding = encodingOf(row);
+  if (row.has_mark && encoding !== row.found_encoding)
+    throw new FileRefused(
+      `begins with the byte order mark of ${row.found_encoding!.toUpperCase()}, but the import names ${encoding}`,
+      undefined,
+      'leave `encoding` out',
+    );
+  return { sheets: null, content: { texts: textsOf(parts(0), encoding) } };
+}
+
+/**
+ * Yields a stored file in parts. No connection is held while the caller processes one.
+ * @param from offset of the first byte
+ * @throws DomainError `conflict` if the import ended meanwhile, because the file is deleted then
+ */
+async function* partsOf(db: Database, customerId: string, file: StoredFile, from: number): AsyncGenerator<Buffer> {
+  for (let at = from; at < file.bytes;) {
+    const offset = at;
+    const chunk = await db.search((sql) => readChunk(sql, customerId, file, offset));
+    if (!chunk) throw conflict('The import has ended, and its file is removed');
+    const part = chunk.subarray(at % chunkBytes);
+    yield part;
+    at += part.length;
+  }
+}
+
+type Upload = Pick<StoredFile, 'importId' | 'upload'>;
+
+/**
+ * Stores an uploaded file, one transaction for each chunk. Then starts the import if its settings say so.
+ * @param options `startsReal`: false if only a dry run may start
+ * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
+ * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
+ * another upload has started, or if the import shall start and too many are under way. If these began during the upload,
+ * the file is kept.
+ */
+export async function receiveFile(
+  { db, cleaner }: { db: Database; cleaner: Database },
+  customerId: string,
+  { id, visible, startsReal = true }: { id: string; visible: VisibleImports; startsReal?: boolean },
+  pieces: AsyncIterable<Buffer>,
+): Promise<void> {
+  const mayStart = ({ is_automatic, dry_run }: ImportState): boolean => is_automatic && (startsReal || dry_run);
+  const upload = await db.transaction(async (sql) => {
+    const found = await lockImport(sql, customerId, id, visible);
+    requireNoFile(found);
+    if (mayStart(found)) await requireFewRunning(sql, customerId);
+    return { importId: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
+  });
+  let isWaiting = false;
+  try {
+    const stored = await storeChunks(db, customerId, upload, pieces);
+    isWaiting = await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible, mayStart }));
+  } catch (error) {
+    // If this fails too, the next upload or the end of the import removes the chunks.
+    const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
+    if (!isComplete) throw error; // else the last transaction was committed, and only its answer was lost
+  }
+  if (isWaiting)
+    throw conflict(
+      `The file is kept, but the customer has ${maxRunningImports} imports under way: start this one when one has ended`,
+    );
+}
+
+function requireNoFile({ status }: ImportState): void {
+  if (status === 'UPLOADING') return;
+  throw conflict(
+    status === 'CANCELLED' ? 'The import is CANCELLED: it takes no file' : `The import has its file: it is ${status}`,
+  );
+}
+
+/** @returns the size of the file (bytes), and what its bytes show */
+async function storeChunks(
+  db: Database,
+  customerId: string,
+  upload: Upload & Pick<ImportState, 'format'>,
+  pieces: AsyncIterable<Buffer>,
+): Promise<{ bytes: number; found: FoundFile }> {
+  const probe = new FileProbe(upload.format);
+  let bytes = 0;
+  let number = 0;
+  for await (const chunk of inChunks(pieces)) {
+    probe.add(chunk);
+    bytes += chunk.length;
+    if (bytes > maxFileBytes) throw tooLarge('file', maxFileBytes);
+    const isXlsx = upload.format === 'xlsx' || (upload.format === 'auto' && probe.isZip);
+    if (isXlsx && bytes > maxXlsxBytes) throw tooLarge('XLSX file', maxXlsxBytes);
+    const isStored = await db.transaction((sql) => insertChunk(sql, customerId, upload, number, chunk));
+    if (!isStored) throw superseded();
+    number += 1;
+  }
+  return { bytes, found: probe.found };
+}
+
+const tooLarge = (noun: string, bytes: number) =>
+  new DomainError('payload_too_large', `The ${noun} is larger than ${bytes / 1024 / 1024} MiB`);
+
+const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
+
+/**
+ * Marks the upload as complete. Then starts the import if its settings say so.
+ * @returns whether the import should have started, but too many are under way
+ */
+async function complete(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload }: Upload,
+  {
+    bytes,
+    found: file,
+    visible,
+    mayStart,
+  }: { bytes: number; found: FoundFile; visible: VisibleImports; mayStart: (found: ImportState) => boolean },
+): Promise<boolean> {
+  const found = await lockImport(sql, customerId, importId, visible);
+  requireNoFile(found);
+  if (found.upload !== upload) throw superseded();
+  await endUpload(sql, customerId, { importId: found.id, bytes }, file);
+  if (!mayStart(found)) return false;
+  if (!(await canStart(sql, customerId))) return true;
+  await beginWork(sql, customerId, found.id);
+  return false;
+}
+
+async function beginWork(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+  await startImport(sql, customerId, id);
+  await enqueueTurn(sql, 'import', customerId);
+}
+
+/**
+ * Creates an import, whose file is uploaded later.
+ * @returns its id
+ * @throws DomainError `validation_failed` if settings contradict each other; `not_found` if a list does not exist;
+ * `conflict` if the customer has too many unfinished imports
+ */
+export async function beginImport(
+  sql: Transaction,
+  customerId: string,
+  given: ImportCreate & Pick<NewImport, 'fingerprint'>,
+): Promise<string> {
+  const faults = [...matchFaults(given), ...settingFaults(given, given)];
+  if (faults.length > 0) throw validationFailed(faults);
+  return createImport(sql, customerId, { ...withNamedEncoding(given), match: matchOf(given) });
+}
+
+const matchOf = ({ mode, match }: ImportCreate): MatchField | null => (mode === 'create' ? null : (match ?? 'id'));
+
+function matchFaults(given: ImportCreate): Fault[] {
+  const { object, mode, match } = given;
+  if (mode === 'create')
+    return match === undefined ? [] : [{ path: '/match', message: 'is not allowed with the mode create' }];
+  const allowed = importedKinds[object].matches.filter((field) => mode === 'update' || field !== 'id');
+  const isAllowed = (allowed as string[]).includes(matchOf(given)!);
+  return isAllowed ? [] : [{ path: '/match', message: `must be one of ${allowed.join(', ')}` }];
+}
+
+/** Validates what depends on the kind of records or on the format. */
+function settingFaults(
+  { object, format }: { object: ImportObject; format?: ImportFormat },
+  { mapping, encoding, list_ids: listIds }: ImportPatch,
+): Fault[] {
+  const others = [
+    ...(listIds && object !== 'contacts' ? [{ path: '/list_ids', message: 'is only allowed for contacts' }] : []),
+    ...(encoding !== undefined && namedEncoding(encoding) === undefined
+      ? [{ path: '/encoding', message: 'must be auto or the name of an encoding, such as utf-8 or windows-1252' }]
+      : []),
+  ];
+  if (!mapping) return others;
+  if (format === 'ndjson') return [...others, { path: '/mapping', message: 'is only allowed for CSV and XLSX files' }];
+  return [...others, ...mappingFaults(object, mapping)];
+}
+
+const namedEncoding = (label: string): string | undefined => (label === 'auto' ? label : encodingNamed(label));
+
+/** Replaces the label of an encoding by its name. */
+const withNamedEncoding = <T extends ImportPatch>(given: T): T =>
+  given.encoding === undefined ? given : { ...given, encoding: namedEncoding(given.encoding)! };
+
+const mappingFaults = (object: ImportObject, mapping: Mapping): Fault[] =>
+  Object.entries(mapping).flatMap(([header, mapped]) => {
+    const message = mappedFault(object, mapped);
+    return message === undefined ? [] : [{ path: pointerTo(['mapping', header]), message }];
+  });
+
+function mappedFault(object: ImportObject, mapped: MappedField): string | undefined {
+  const field = fieldOfMapped(mapped);
+  if (field === null) return undefined;
+  const column = importColumn(object, field);
+  if (!column) return 'names no field that a file can contain';
+  return typeof mapped === 'object' && column.type !== 'custom'
+    ? 'has a type, which only custom fields have'
+    : undefined;
+}
+
+/**
+ * Changes settings between upload and start.
+ * @throws DomainError `not_found`; `validation_failed` if a setting is invalid; `conflict` if no file is uploaded yet
+ * or the import has started
+ */
+export async function changeImport(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+  patch: ImportPatch,
+): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  const faults = settingFaults(found, patch);
+  if (faults.length > 0) throw validationFailed(faults);
+  requireUploaded(found);
+  if (found.is_awaited) throw awaited();
+  await updateImport(sql, customerId, found, withNamedEncoding(patch));
+}
+
+const awaited = () => conflict('A start of this import waits for an approval: until then it stays as it is');
+
+/**
+ * Starts an import that waits, or a completed dry run again, for real.
+ * @throws DomainError `not_found`, also of a list; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
+ * file is kept, or the customer has too many imports under way
+ */
+export async function startUploaded(
+  sql: Transaction,
+  customerId: string,
+  { id, visible, isApproved = false }: { id: string; visible: VisibleImports; isApproved?: boolean },
+  changes: Pick<ImportPatch, 'dry_run' | 'list_ids'> = {},
+): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  if (found.is_awaited && !isApproved) throw awaited();
+  const isChecked = changes.dry_run === false && found.dry_run && found.status === 'COMPLETED';
+  if (!isChecked) requireUploaded(found);
+  await updateImport(sql, customerId, found, changes);
+  if (isChecked) return startForReal(sql, customerId, found);
+  await requireFewRunning(sql, customerId);
+  await beginWork(sql, customerId, found.id);
+}
+
+/**
+ * Returns how many records the start of an import writes. Of a file that was not read yet, it is how many it can have at
+ * most.
+ * @throws DomainError `not_found`
+ */
+export async function sizeOfImport(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+  changes: Pick<ImportPatch, 'dry_run'> = {},
+): Promise<{ records: number }> {
+  const { dry_run, status, format, file_bytes } = await lockImport(sql, customerId, id, visible);
+  if (changes.dry_run ?? dry_run) return { records: 0 };
+  const { total } = await requireImport(sql, customerId, id, visible);
+  // A record of a text needs a character and a line break; a workbook is compressed.
+  const most = format === 'xlsx' ? maxXlsxRecords : Math.min(maxFileRecords, Math.ceil((file_bytes ?? 0) / 2));
+  return { records: status === 'COMPLETED' && total !== null ? total : most };
+}
+
+async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: Locked<ImportState>): Promise<void> {
+  if (!is_kept) throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
+  await requireFewRunning(sql, customerId);
+  await restartForReal(sql, customerId, id);
+  await enqueueTurn(sql, 'import', customerId);
+}
+
+/** @throws DomainError `conflict` unless the status is `UPLOADED` */
+export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
+  if (status !== 'UPLOADED') throw conflict(`The import is ${status}, not UPLOADED`);
+}
+
+/**
+ * Records that are already written are kept.
+ * @throws DomainError `not_found`; `conflict` if the import has ended
+ */
+export async function cancelImport(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  if (finalStatuses.includes(found.status as FinalStatus)) throw conflict(`The import is already ${found.status}`);
+  await endImport(sql, customerId, found.id, { status: 'CANCELLED' });
+}

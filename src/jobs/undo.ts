@@ -1,0 +1,175 @@
+import { spenderOf, type Caller, type Spender } from '../access/credentials.ts';
+import { type Queryable, type Transaction, originOf, setOrigin } from '../database/db.ts';
+import { conflict, forbidden, notFound } from '../errors.ts';
+import { measureChange, estimateUndo, findEffects, findWriters, type Effect } from '../queries/history/effects.ts';
+import { findUndoState } from '../queries/history/history.ts';
+import { recordScopes, type Scope } from '../schemas/scopes.ts';
+import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts';
+import type { JobStarted } from '../schemas/jobs.ts';
+import { startJob } from './start-job.ts';
+import type { NewResult } from '../queries/jobs/jobs.ts';
+import { lockBulk, withLastWrites } from '../queries/records/last-writes.ts';
+import type { Outcome } from '../queries/history/undo-links.ts';
+import { undoOther } from '../queries/history/undo-others.ts';
+import { undoCompanies, undoContacts } from '../queries/history/undo-people.ts';
+import { settle, type JobBatch } from './turns.ts';
+
+/** What a job of the type `undo` does, as stored with it. */
+interface Undo {
+  /** Id of the change that it takes back. */
+  undo_of: string;
+  /** It takes back only what the change has done with this record. */
+  only?: string | undefined;
+  /** The job reads the change's journal rows below this position. */
+  until: number;
+  /** The scopes without which a key does not see the job. */
+  needs: Scope[];
+  /** The change has merged records, so the undo cannot be undone. */
+  has_merges: boolean;
+  /** How its own changes are told. */
+  source: EventSource;
+}
+
+/** Who takes a change back. Without scopes: everything is allowed. */
+export type Undoer = Spender & { scopes?: readonly Scope[] };
+
+export const undoerOf = (caller: Caller): Undoer => ({
+  ...spenderOf(caller),
+  ...(caller.kind === 'key' && { scopes: caller.scopes }),
+});
+
+/** What takes back what was done. */
+const wayBack = { created: 'delete', updated: 'update', deleted: 'create' } as const;
+
+/** @param types of the events of a change */
+function neededScopes(types: readonly string[]): Scope[] {
+  const needed = types.map((type) => {
+    const [noun, verb] = type.split('.') as [EventNoun, keyof typeof wayBack];
+    return `${recordScopes[noun]}:${wayBack[verb]}` as Scope;
+  });
+  return [...new Set(needed)].toSorted();
+}
+
+/**
+ * Returns what the undo of a change is to do.
+ * @throws DomainError `not_found` if it has changed no record; `forbidden` if the key lacks a scope; `conflict` if it has
+ *   not ended, or is the undo of a merge
+ */
+async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
+  // Asked first: what had ended then writes nothing that is not measured.
+  const { refusal } = await findUndoState(sql, customerId, changeId);
+  const { records, types, ...change } = await measureChange(sql, customerId, changeId, only);
+  if (records === 0) throw notFound('change');
+  const needs = neededScopes(types);
+  const lacking = scopes ? needs.filter((scope) => !scopes.includes(scope)) : [];
+  if (lacking.length > 0) throw forbidden(lacking);
+  if (refusal !== undefined) throw conflict(refusal);
+  return { ...change, records, needs };
+}
+
+/**
+ * Starts a job that takes back what one call, job or import has done.
+ * @param only takes back only what was done with this record
+ * @throws DomainError as `prepare`
+ */
+export async function startUndo(sql: Transaction, by: Undoer, changeId: string, only?: string): Promise<JobStarted> {
+  const { records, until, needs, has_merges } = await prepare(sql, by, changeId, only);
+  const request: Undo = { undo_of: changeId, only, until, needs, has_merges, source: originOf(sql).source! };
+  const cost = { pool: 'subscription', cost: 0, reserved: 0 } as const;
+  return startJob(sql, by, {
+    type: 'undo',
+    sync_crm: true,
+    request,
+    ...cost,
+    total: records,
+    inputs: [],
+  });
+}
+
+/**
+ * Counts what an undo would do, as far as the history tells.
+ * @throws DomainError as `prepare`
+ */
+export async function countUndo(sql: Queryable, by: Undoer, changeId: string): Promise<UndoEstimate> {
+  await prepare(sql, by, changeId);
+  return estimateUndo(sql, by.customerId, changeId);
+}
+
+/** Contacts or companies that one transaction takes back. */
+const maxBatchSize = 500;
+
+/** Other records, which are taken back one by one: batches of the customer wait meanwhile. */
+const maxOthers = 50;
+
+interface Progress {
+  /** Records whose first write is at this position or later are done. */
+  before?: number;
+  done?: number;
+}
+
+/** Takes back what a change has done with its next records. */
+export const undoChange: JobBatch = async (context, job) => {
+  const { undo_of, only, until, source } = job.request as Undo;
+  await settle(context, job, async (sql, held) => {
+    setOrigin(sql, { source });
+    const { customer_id: customerId } = held;
+    const { before = until, done = 0 } = (held.progress ?? {}) as Progress;
+    const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
+    const effects = isOfPeople(found) ? found : found.slice(0, maxOthers);
+    const last = effects.at(-1);
+    if (!last) return { results: [], mayComplete: true };
+    const outcomes = await undoAll(sql, customerId, undo_of, effects);
+    const writers = await writersOf(sql, customerId, outcomes);
+    const results = effects.map(({ id }, i) => resultOf(done + i + 1, id, outcomes.get(id)!, writers));
+    return { results, progress: { before: last.first, done: done + effects.length }, mayComplete: false };
+  });
+};
+
+const isOfPeople = ([first]: readonly Effect[]): boolean => first?.noun === 'contact' || first?.noun === 'company';
+
+/** @param effects those of records of one kind */
+async function undoAll(
+  sql: Transaction,
+  customerId: string,
+  changeId: string,
+  effects: readonly Effect[],
+): Promise<Map<string, Outcome>> {
+  if (isOfPeople(effects)) {
+    const undo = effects[0]!.noun === 'contact' ? undoContacts : undoCompanies;
+    return withLastWrites(sql, customerId, (last) => undo({ sql, customerId, changeId, effects, last }));
+  }
+  await lockBulk(sql, customerId);
+  const outcomes = new Map<string, Outcome>();
+  for (const effect of effects) outcomes.set(effect.id, await undoOther(sql, customerId, effect));
+  return outcomes;
+}
+
+type Writers = ReadonlyMap<string, Awaited<ReturnType<typeof findWriters>>[number]>;
+
+async function writersOf(
+  sql: Transaction,
+  customerId: string,
+  outcomes: ReadonlyMap<string, Outcome>,
+): Promise<Writers> {
+  const ids = [...outcomes].flatMap(([id, { kept = [] }]) => (kept.length > 0 ? [id] : []));
+  const writers = ids.length === 0 ? [] : await findWriters(sql, customerId, ids);
+  return new Map(writers.map((writer) => [`${writer.record_id} ${writer.field}`, writer]));
+}
+
+function resultOf(
+  position: number,
+  id: string,
+  { status, reason, restored, kept }: Outcome,
+  writers: Writers,
+): NewResult {
+  const told = { position, item: id, status, reason: reason ?? null, charged: 0 };
+  if (!restored && !kept) return told;
+  const keptFields = (kept ?? []).map((field) => {
+    const writer = writers.get(`${id} ${field}`);
+    return { field: shown(field), actor: writer?.actor ?? null, occurred_at: writer?.occurred_at ?? null };
+  });
+  return { ...told, result: { restored: (restored ?? []).map(shown), kept: keptFields } };
+}
+
+/** Responses show the company of a contact under this name. */
+const shown = (field: string): string => (field === 'company_id' ? 'company' : field);

@@ -1,0 +1,270 @@
+import type { Locked, Transaction } from '../database/db.ts';
+import { syncProspects } from '../queries/crm/crm-sync.ts';
+import { contactsAtOnce, requireLists } from '../queries/crm/list-members.ts';
+import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
+import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks.ts';
+import type { UnlockContacts, Estimate, JobStarted, UnlockSelectedContacts } from '../schemas/jobs.ts';
+import type { Prospect } from '../schemas/prospects.ts';
+import { type WorkingJob, type JobContext, settle, type Delivery, type JobBatch, settledUpTo } from './turns.ts';
+import { priceOf, maxCostOf, maxCostOfChosen, startJob, toInputs } from './start-job.ts';
+import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
+import { toSearch } from '../catalog/prospects.ts';
+import type { Spender } from '../access/credentials.ts';
+import type { Config } from '../process/config.ts';
+import { DomainError } from '../errors.ts';
+import { parseOrder } from '../filters/columns.ts';
+import { findSpendable } from '../queries/jobs/credits.ts';
+import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
+
+/** Stored with an unlock job: the lists to which its contacts are added. Missing in most jobs. */
+type Listing = Pick<UnlockContacts, 'list_ids'>;
+
+/** Maximum number of prospects that one batch unlocks. With more, other customers wait longer. */
+const maxBatchSize = 250;
+
+const listsOf = ({ request }: Pick<JobRow, 'request'>): string[] => (request as Listing).list_ids ?? [];
+
+const unlockBatchSize = (job: JobRow): number =>
+  job.sync_crm ? contactsAtOnce(maxBatchSize, listsOf(job).length) : maxBatchSize;
+
+/**
+ * Creates or updates a contact for each prospect, if the job has the option `sync_crm`, and adds it to the job's lists. A
+ * list that was deleted meanwhile is left out.
+ * @returns contact ids by prospect id
+ */
+const toContacts = async (
+  sql: Transaction,
+  job: JobRow,
+  prospects: readonly Prospect[],
+): Promise<Map<string, string>> =>
+  job.sync_crm ? syncProspects(sql, job.customer_id, prospects, listsOf(job)) : new Map<string, string>();
+
+/** @param left the most that it may cost: what is left of what the job has reserved */
+const unlockResult = (
+  job: JobRow,
+  position: number,
+  prospect: Prospect,
+  contacts: ReadonlyMap<string, string>,
+  left = Infinity,
+): NewResult => ({
+  position,
+  item: prospect._id,
+  contact_id: contacts.get(prospect._id) ?? null,
+  status: 'succeeded',
+  charged: Math.min(priceOf(job.cost, prospect), left),
+  result: prospect,
+});
+
+interface Unlocking extends Delivery {
+  /** Ids of the people that the batch has unlocked. */
+  unlocked: Iterable<string>;
+}
+
+/**
+ * Settles a batch of unlocks. The last one completes the job; where searches use an index, it must know the unlocks
+ * before.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
+ */
+export async function settleUnlocks(
+  context: JobContext,
+  job: WorkingJob,
+  deliver: (sql: Transaction, held: Locked<JobRow>) => Promise<Unlocking>,
+): Promise<void> {
+  const { catalog } = context;
+  const hasIndex = catalog.engine === 'elasticsearch';
+  let ids: string[] = [];
+  let isLast = false;
+  await settle(context, job, async (sql, held) => {
+    const { unlocked, mayComplete, ...delivered } = await deliver(sql, held);
+    ids = [...unlocked];
+    isLast = mayComplete;
+    return { ...delivered, mayComplete: mayComplete && !hasIndex };
+  });
+  if (hasIndex) await catalog.syncUnlocks(ids);
+  if (hasIndex && isLast) await completeUnlocks(context, job);
+}
+
+/**
+ * Indexes all unlocks of the job, then completes it.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
+ */
+export async function completeUnlocks(context: JobContext, job: WorkingJob): Promise<void> {
+  const { db, catalog } = context;
+  // So the customer's next searches leave these prospects out.
+  await catalog.syncUnlocks(await db.lookup((sql) => findUnindexedUnlocksOfJob(sql, job.customer_id, job.id)));
+  await catalog.refresh();
+  await settle(context, job, async () => ({ results: [], mayComplete: true }));
+}
+
+type Costs = Pick<Config, 'UNLOCK_COST'>;
+
+const pool = 'subscription';
+
+/**
+ * Finds the prospects that match the filters and that the customer has not unlocked yet.
+ * @throws DomainError `validation_failed`
+ */
+export const searchOf = (
+  customerId: string,
+  { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>,
+): Search => toSearch(customerId, { filters, ...(order_by === undefined ? {} : { order_by }) });
+
+/**
+ * Unlocks the first prospects that match the filters.
+ * @param matches how many matched when the request arrived, and at most are unlocked
+ * @throws TooExpensive
+ */
+export async function startUnlock(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST: cost }: Costs,
+  { filters, order_by, total_records, ...rest }: UnlockContacts,
+  matches: number,
+): Promise<JobStarted> {
+  const total = Math.min(total_records, matches);
+  const { lists, sync_crm } = await destinationOf(sql, spender, rest);
+  // As an array: the column is jsonb, which does not keep the order of members.
+  const order = order_by === undefined ? {} : { order_by: parseOrder(order_by) };
+  const request = { filters, total_records, ...order, ...lists };
+  const reserved = maxCostOf(cost, total);
+  const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved } as const;
+  return startJob(sql, spender, { ...given, inputs: [] });
+}
+
+/** In credits. Does not start a job. */
+export async function estimateUnlock(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST }: Costs,
+  { total_records, list_ids }: UnlockContacts,
+  matches: number,
+): Promise<Estimate> {
+  await requireLists(sql, spender.customerId, list_ids);
+  const cost = maxCostOf(UNLOCK_COST, Math.min(total_records, matches));
+  return { matches, cost, available: await findSpendable(sql, spender, pool) };
+}
+
+/**
+ * Starts a job that unlocks the prospects with these ids. The job checks whether they exist.
+ * @param known those of the prospects that the catalog has; nothing is reserved for who is free among them
+ * @throws TooExpensive
+ */
+export async function startSelectedUnlock(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST: cost }: Costs,
+  { ids, ...rest }: UnlockSelectedContacts,
+  known: readonly Prospect[],
+): Promise<JobStarted> {
+  const { lists, sync_crm } = await destinationOf(sql, spender, rest);
+  const inputs = toInputs(ids, (item) => ({ item }));
+  const reserved = await maxCostOfChosen(sql, spender.customerId, cost, ids, known);
+  const given = { type: 'unlock_selected_contacts', sync_crm, request: lists, pool, total: ids.length, cost } as const;
+  return startJob(sql, spender, { ...given, reserved, inputs });
+}
+
+/**
+ * Returns what of a request says where the unlocked people go.
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
+ */
+async function destinationOf(
+  sql: Transaction,
+  { customerId }: Spender,
+  { list_ids, sync_crm = false }: Pick<UnlockContacts, 'list_ids' | 'sync_crm'>,
+): Promise<{ lists: Listing; sync_crm: boolean }> {
+  const known = await requireLists(sql, customerId, list_ids);
+  return { lists: known.length > 0 ? { list_ids: known } : {}, sync_crm: sync_crm || known.length > 0 };
+}
+
+/**
+ * In credits. Does not start a job.
+ * @param known those of the prospects that the catalog has
+ */
+export async function estimateSelectedUnlock(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST }: Costs,
+  { ids, list_ids }: UnlockSelectedContacts,
+  known: readonly Prospect[],
+): Promise<Estimate> {
+  await requireLists(sql, spender.customerId, list_ids);
+  const cost = await maxCostOfChosen(sql, spender.customerId, UNLOCK_COST, ids, known);
+  return { matches: known.length, cost, available: await findSpendable(sql, spender, pool) };
+}
+
+/** Returns those of the prospects that the catalog has. */
+export const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
+  catalog.find([...new Set(ids)]);
+
+/** Returns those of the prospects that the catalog has; none if it does not respond. */
+export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> {
+  try {
+    return await findChosen(catalog, ids);
+  } catch (error) {
+    if (error instanceof DomainError && error.code === 'unavailable') return [];
+    throw error;
+  }
+}
+
+/** Stored with the job. The next batch resumes from it. */
+interface Progress {
+  after?: ProspectPosition;
+  isExhausted?: true;
+}
+
+export const unlockContacts: JobBatch = async (context, job) => {
+  const { after, isExhausted } = (job.progress ?? {}) as Progress;
+  const limit = Math.min(unlockBatchSize(job), job.total - job.succeeded);
+  if (limit === 0 || isExhausted) return completeUnlocks(context, job);
+  const search = searchOf(job.customer_id, job.request as UnlockContacts);
+  const found = await context.catalog.search(search, { limit, after });
+  const isSearchExhausted = found.length < limit;
+  await settleUnlocks(context, job, async (sql, held) => {
+    const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, found, held.id);
+    // Another job may have unlocked some of these prospects since the search, or the search index did not know it yet.
+    // Others may have been suppressed.
+    const prospects = found.filter(({ _id }) => unlocked.has(_id));
+    const contacts = await toContacts(sql, held, prospects);
+    const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));
+    // The values of somebody who is being erased are not kept. With nobody else, the search would never pass them.
+    const last = found.findLast(({ _id }) => !suppressed.has(_id)) ?? found.at(-1);
+    const progress: Progress =
+      isSearchExhausted || !last ? { isExhausted: true } : { after: positionOf(last, search.order) };
+    const mayComplete = isSearchExhausted || held.succeeded + results.length === held.total;
+    return { results, progress, mayComplete, unlocked };
+  });
+};
+
+/** A prospect that the customer has already unlocked costs nothing. */
+export const unlockSelectedContacts: JobBatch = async (context, job) => {
+  const { db, catalog } = context;
+  const limit = unlockBatchSize(job);
+  const inputs = await db.lookup((sql) =>
+    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit }),
+  );
+  const last = inputs.at(-1);
+  if (!last) return completeUnlocks(context, job);
+  const wanted = inputs.filter((input) => !input.is_duplicate).map(({ item }) => item);
+  const prospects = await catalog.find(wanted);
+  const found = new Map(prospects.map((prospect) => [prospect._id, prospect]));
+  await settleUnlocks(context, job, async (sql, held) => {
+    const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, prospects, held.id);
+    for (const id of suppressed) found.delete(id);
+    const delivered = wanted.flatMap((id) => found.get(id) ?? []);
+    const contacts = await toContacts(sql, held, delivered);
+    // Who was free at the start was not reserved for, and may have got an address since.
+    let left = held.reserved - held.charged;
+    const results = inputs.map((input): NewResult => {
+      if (input.is_duplicate) return { ...nothing(input), status: 'skipped', reason: 'duplicate' };
+      const prospect = found.get(input.item);
+      if (!prospect) return { ...nothing(input), status: 'failed', reason: 'not_found' };
+      const result = unlockResult(held, input.position, prospect, contacts, left);
+      if (!unlocked.has(input.item)) return { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
+      left -= result.charged;
+      return result;
+    });
+    return { results, progress: { position: last.position }, mayComplete: inputs.length < limit, unlocked };
+  });
+};
+
+const nothing = ({ position, item }: JobInput) => ({ position, item, charged: 0 });

@@ -1,0 +1,200 @@
+import type { Transaction } from '../database/db.ts';
+import { saveVerifications, type ContactVerification, lockVerified, sinceOfJob } from '../queries/crm/enrichment.ts';
+import { findDuplicateInputs, findNextEmails, type EmailInput, type JobInput } from '../queries/jobs/runs.ts';
+import { reuseHoursOf, setWaiting, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
+import type { Verification } from '../schemas/verification.ts';
+import { emailKey } from '../text/fold.ts';
+import { withOwnAbort } from '../process/event-loop.ts';
+import { isDoubted } from '../verification/verifier.ts';
+import { inAttempt, type WorkingJob, type JobContext, settle, settledUpTo, type JobBatch } from './turns.ts';
+
+/** Maximum number of emails in one batch. */
+const batchSize = 200;
+/**
+ * After this time a batch starts no more mailbox checks (ms). Emails that still wait for one are left to a later batch, so
+ * a slow domain holds up no other.
+ */
+const beginMs = 8_000;
+
+/** Maximum number of contacts with which one transaction stores outcomes: thousands can have the same email. */
+const maxContactsAtOnce = 1_000;
+
+/**
+ * Verifies the next emails and stores the outcomes, and also with the contacts if the job has the option `sync_crm`.
+ */
+export const verifyEmails: JobBatch = async (context, job, signal) => {
+  const { db } = context;
+  const { id, customer_id: customerId } = job;
+  const mayWait = !job.has_waited;
+  const after = settledUpTo(job);
+  const next = { after, limit: batchSize, reuseHours: reuseHoursOf(job) };
+  const inputs = await db.lookup((sql) => findNextEmails(sql, customerId, id, next));
+  const { verified, hasDoubts } = await verifyAll(context, inputs, { customerId, signal, mayWait });
+  const waits = hasDoubts && mayWait;
+  const waitsNoMore = job.is_waiting && !hasDoubts;
+  if (verified.length === 0 && inputs.length > 0 && !waits && !waitsNoMore) return;
+  if (waits) context.log.warn('the name server knows no domain; a verification waits');
+  const duplicates = new Duplicates(await db.lookup((sql) => findDuplicateInputs(sql, customerId, id)));
+  const items =
+    inputs.length === 0 ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
+  const last = await saveAllButLast(context, job, items, duplicates);
+  // Where the next search for inputs begins. A duplicate gets its result with an earlier input.
+  const progress = { position: inputs[0] ? inputs[0].position - 1 : after };
+  await settle(context, job, async (sql, held) => {
+    if (waits || waitsNoMore) await setWaiting(sql, customerId, held.id, waits);
+    await saveVerifications(sql, customerId, last);
+    const results = price(held, await markReused(sql, held, items));
+    return { results, progress, mayComplete: true, ...(waits && { restSeconds: waitSeconds }) };
+  });
+};
+
+interface Batch {
+  customerId: string;
+  /** Aborts when the batch must end. */
+  signal: AbortSignal;
+  /**
+   * False: while the name server is not believed, emails of unknown domains end `unknown`. True: they are left to a later
+   * batch.
+   */
+  mayWait: boolean;
+}
+
+/**
+ * Verifies emails, or takes their earlier results. Ends when all checks that have started have ended. A worker that is
+ * asked to stop waits for them no longer than its shutdown time.
+ * @returns the emails with an outcome. `hasDoubts`: the name server was not believed for one of the others
+ */
+async function verifyAll(
+  { verifier, config, stopping }: JobContext,
+  inputs: readonly EmailInput[],
+  { customerId, signal, mayWait }: Batch,
+): Promise<{ verified: Item[]; hasDoubts: boolean }> {
+  const gaveUp = Promise.withResolvers<undefined>();
+  let hasDoubts = false;
+  const verified = await withOwnAbort(signal, async (late) => {
+    const giveUp = () => void setTimeout(gaveUp.resolve, stopping.aborted ? graceMs(config) : 0, undefined).unref();
+    if (signal.aborted) giveUp();
+    else signal.addEventListener('abort', giveUp, { once: true });
+    const timer = setTimeout(() => late.abort(), beginMs);
+    const verify = async (input: EmailInput): Promise<Item | undefined> => {
+      if (input.earlier) return { input, verification: { ...input.earlier, reused: true } };
+      const verification = await verifier.verify(input.item, late.signal, customerId).catch((error: unknown) => {
+        if (!late.signal.aborted) throw error;
+        return undefined; // it still waited for its mailbox check
+      });
+      if (!verification || !isDoubted(verification)) return verification && { input, verification };
+      hasDoubts = true;
+      if (!mayWait) return { input, verification: { ...verification, status: 'unknown' } };
+      late.abort();
+      return undefined;
+    };
+    try {
+      return await Promise.all(inputs.map((input) => Promise.race([verify(input), gaveUp.promise])));
+    } finally {
+      clearTimeout(timer);
+    }
+  });
+  return { verified: verified.filter((item) => item !== undefined), hasDoubts };
+}
+
+/**
+ * How long a worker that shuts down waits for verifications (ms). The rest of `SHUTDOWN_MS` is for storing the results.
+ */
+const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);
+
+/** After this time a job that waits for the name server tries again (seconds). */
+const waitSeconds = 20;
+
+/** Inputs whose email also occurs in an earlier one, with which they get their result. */
+class Duplicates {
+  readonly #byAddress: Map<string, JobInput[]>;
+  readonly all: readonly Item[];
+
+  constructor(inputs: readonly JobInput[]) {
+    this.all = inputs.map((input) => ({ input }));
+    this.#byAddress = Map.groupBy(inputs, ({ item }) => emailKey(item));
+  }
+
+  of({ item }: JobInput): Item[] {
+    return (this.#byAddress.get(emailKey(item)) ?? []).map((input) => ({ input }));
+  }
+}
+
+interface Item {
+  input: JobInput;
+  /** Undefined for a duplicate input. */
+  verification?: Verification;
+}
+
+/**
+ * If the job has the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. The
+ * last group of contacts is stored together with the results. A worker that dies before that repeats the verification,
+ * and stores its outcome with all contacts again.
+ * @returns the outcomes for the last group
+ */
+async function saveAllButLast(
+  { db }: JobContext,
+  job: WorkingJob,
+  items: readonly Item[],
+  duplicates: Duplicates,
+): Promise<readonly ContactVerification[]> {
+  if (!job.sync_crm) return [];
+  const outcomes = items.flatMap(forContacts(duplicates));
+  const size = maxContactsAtOnce;
+  const groups = Array.from({ length: Math.ceil(outcomes.length / size) }, (_, i) =>
+    outcomes.slice(i * size, (i + 1) * size),
+  );
+  for (const group of groups.slice(0, -1))
+    await inAttempt(db, job, (sql) => saveVerifications(sql, job.customer_id, group));
+  return groups.at(-1) ?? [];
+}
+
+const forContacts =
+  (duplicates: Duplicates) =>
+  ({ input, verification }: Item): ContactVerification[] => {
+    if (!verification) return [];
+    const inputs = [input, ...duplicates.of(input).map((duplicate) => duplicate.input)];
+    const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
+    const outcome = { address: input.item, status: verification.status };
+    return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
+  };
+
+/**
+ * Marks verifications as reused (free) if another job has verified the same address meanwhile, or if an earlier item has
+ * it, written with other accents.
+ */
+async function markReused(sql: Transaction, job: JobRow, items: readonly Item[]): Promise<Item[]> {
+  const hours = reuseHoursOf(job);
+  const addresses = items.flatMap((item) => reusableAddress(item) ?? []);
+  if (hours === 0 || addresses.length === 0) return [...items];
+  const verified = await lockVerified(sql, job.customer_id, addresses, sinceOfJob(sql, job.id, hours));
+  return items.map((item) => {
+    const address = reusableAddress(item);
+    const isKnown = address !== null && verified.size === verified.add(address).size;
+    return isKnown ? { ...item, verification: { ...item.verification!, reused: true } } : item;
+  });
+}
+
+/** Returns the address if later jobs can reuse the item's result: it was verified for this job, with a clear outcome. */
+const reusableAddress = ({ input, verification }: Item): string | null =>
+  verification && !verification.reused && verification.status !== 'unknown' ? input.address : null;
+
+/** An unknown outcome is free: the mail server gave no clear answer. So is a reused one. */
+function price(job: JobRow, items: readonly Item[]): NewResult[] {
+  // Never more than was reserved, even if a result that the start could reuse is gone.
+  let left = job.reserved - job.charged;
+  return items.map((item) => {
+    const { verification } = item;
+    if (!verification) return { ...aboutOf(item), status: 'skipped', reason: 'duplicate', charged: 0 };
+    const charged = verification.reused || verification.status === 'unknown' ? 0 : Math.min(job.cost, left);
+    left -= charged;
+    const verified_address = reusableAddress(item);
+    return { ...aboutOf(item), status: 'succeeded', charged, result: verification, verified_address };
+  });
+}
+
+const aboutOf = ({ input: { position, item, contact_ids } }: Item) => ({
+  position,
+  item,
+  contact_id: contact_ids.length === 1 ? contact_ids[0]! : null,
+});

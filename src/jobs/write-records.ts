@@ -1,0 +1,388 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { FastifyBaseLogger } from 'fastify';
+import type { Transaction, Locked } from '../database/db.ts';
+import { lockCompanyRows, companyKey, namedCompanyOf } from '../queries/crm/companies.ts';
+import { writeCompanyBatch, lockCompaniesOf, writeContactBatch } from '../queries/crm/record-batches.ts';
+import { lockContactRows } from '../queries/crm/contacts.ts';
+import {
+  companyTable,
+  contactTable,
+  opportunityTable,
+  productTable,
+  type RecordTable,
+  canonicalOf,
+  matchItems,
+} from '../queries/records/batch-rows.ts';
+import { type WriteBatch, openItems, RepeatedRecord, type Batch, type Outcome } from '../queries/records/batches.ts';
+import { lockNames, lockBulk, withLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
+import { lockOpportunities, lockReferred, writeOpportunityBatch } from '../queries/crm/opportunities.ts';
+import { lockProducts, writeProductBatch } from '../queries/crm/products.ts';
+import type { MatchField } from '../schemas/batches.ts';
+import type { ImportObject, ImportChange } from '../schemas/imports.ts';
+import { DomainError, type Fault } from '../errors.ts';
+import type { Message } from '../files/errors-file.ts';
+import { invalidValuesOf } from '../files/encodings.ts';
+import type { FileRecord } from '../files/read-records.ts';
+import { fitToStored, warningsOf } from '../files/values.ts';
+import { keepRows } from '../queries/jobs/dry-runs.ts';
+import { saveWritten, endImport } from '../queries/jobs/imports.ts';
+import type { ImportCounts, ImportRow, ImportSettings } from '../queries/jobs/imports.ts';
+import { deleteRows, saveNotes } from '../queries/jobs/import-rows.ts';
+import { lockRun, type TakenImport } from '../queries/jobs/runs.ts';
+import { addToLists } from '../queries/crm/list-members.ts';
+import type { CompanyReference } from '../schemas/contacts.ts';
+import { fold } from '../text/fold.ts';
+import { tokensOf } from '../text/json.ts';
+import { checkRecords, withValue, maxChanges, Trial } from './check-records.ts';
+import { importFileOf } from './start-import.ts';
+import { AttemptLost } from './turns.ts';
+
+/** How the records of files are written. */
+interface ImportedRecords {
+  table: RecordTable;
+  write: WriteBatch;
+  /** Locks what these bodies refer to. */
+  lockReferences?: (
+    sql: Transaction,
+    customerId: string,
+    bodies: readonly object[],
+    match: MatchField | null,
+  ) => Promise<unknown>;
+  lockRows: (sql: Transaction, customerId: string, ids: string[]) => Promise<unknown>;
+}
+
+const importedRecords: Record<ImportObject, ImportedRecords> = {
+  contacts: {
+    table: contactTable,
+    write: writeContactBatch,
+    lockReferences: lockCompaniesOf,
+    lockRows: lockContactRows,
+  },
+  companies: {
+    table: companyTable,
+    write: writeCompanyBatch,
+    lockReferences: async (sql, customerId, _bodies, match) => {
+      if (match === 'domain') await lockNames(sql, customerId);
+    },
+    lockRows: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'no key update'),
+  },
+  products: { table: productTable, write: writeProductBatch, lockRows: lockProducts },
+  opportunities: {
+    table: opportunityTable,
+    write: writeOpportunityBatch,
+    lockReferences: lockReferred,
+    lockRows: lockOpportunities,
+  },
+};
+
+export interface PlannedRecord {
+  record: FileRecord;
+  /** The valid request body, or the validation error. */
+  item: object | DomainError;
+  /** The value that names the stored record, as values are compared. Undefined if the record is to be created. */
+  match: string | undefined;
+  /** Number of the statement that writes the record, in the order of the statements. */
+  statement: number;
+}
+
+/**
+ * Judges records by what is stored, and writes nothing. To be called while no other bulk writer of the process waits.
+ * @returns what the first of them would change
+ */
+export async function tryRecords(
+  sql: Transaction,
+  settings: Settings,
+  planned: readonly PlannedRecord[],
+): Promise<ImportChange[]> {
+  const trial = new Trial();
+  const outcomes = await writeInOrder(sql, { ...settings, dry_run: true }, planned, trial);
+  return trial.changesOf(linesOf(planned), outcomes);
+}
+
+const linesOf = (planned: readonly PlannedRecord[]): number[] => planned.map(({ record }) => record.line);
+
+/** Statements in one transaction. Reached only if one match value occurs very often. */
+const maxStatements = 20;
+
+/** Validates the records of the next transaction: all, or the first of them if too many have the same match value. */
+export async function planRecords(settings: ImportSettings, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
+  const statementOf = statements(settings);
+  const planned: PlannedRecord[] = [];
+  for (const [i, item] of (await checkRecords(settings, records)).entries()) {
+    const match = matchOf(settings, item);
+    const statement = item instanceof DomainError ? 0 : statementOf(item as Record<string, unknown>, match);
+    if (statement === maxStatements) return planned;
+    planned.push({ record: records[i]!, item, match, statement });
+  }
+  return planned;
+}
+
+const matchOf = ({ match }: ImportSettings, item: object): string | undefined =>
+  match === null || item instanceof DomainError
+    ? undefined
+    : canonicalOf(match)(String((item as Record<string, unknown>)[match]));
+
+/**
+ * Returns a function that gives each record the number of its statement. A statement writes a match value once, so one that
+ * comes again is for a later statement. A record that names a company, or gets an external id by another match value, stays
+ * behind earlier ones that could affect it.
+ */
+function statements({
+  match,
+  dry_run: isDryRun,
+}: ImportSettings): (item: Readonly<Record<string, unknown>>, value: string | undefined) => number {
+  const latest = new Map<string, number>();
+  return (item, value) => {
+    const own = value === undefined ? [] : [`match ${value}`];
+    const shared: string[] = [];
+    const { external_id: externalId, company } = item as { external_id?: string; company?: CompanyReference | null };
+    // In a dry run, no record gets the external id that an earlier one gives up, but a statement can store each only once.
+    if (typeof externalId === 'string' && match !== 'external_id' && isDryRun) own.push(`external_id ${externalId}`);
+    else if (externalId !== undefined && match !== 'external_id') shared.push('external ids');
+    const named = namedCompanyOf(company ?? {});
+    // One that is created by its domain is found by its name, too.
+    if (named) for (const key of [companyKey(named), fold(named.company_name)]) shared.push(`company ${key}`);
+    const after = own.map((key) => (latest.get(key) ?? -1) + 1);
+    const statement = Math.max(0, ...after, ...shared.map((key) => latest.get(key) ?? 0));
+    for (const key of [...own, ...shared]) latest.set(key, statement);
+    return statement;
+  };
+}
+
+/** Records of a transaction that follows one which took too long. */
+export const fewRecords = 20;
+
+/**
+ * Writes records, the errors of failed ones and the import's progress, and ends it after the last record, in the
+ * caller's transaction.
+ * @param after line of the last record before these
+ * @returns true if the import has ended
+ * @throws AttemptLost, with nothing written, if the import has ended, a later turn has taken it, or these records are
+ * written already
+ */
+export async function writeRecords(
+  sql: Transaction,
+  taken: TakenImport,
+  after: number,
+  planned: readonly PlannedRecord[],
+  log: Log,
+): Promise<boolean> {
+  const { customer_id: customerId } = taken;
+  const row = await lockRun(sql, customerId, taken);
+  // Another line: the commit of these records succeeded although its answer was lost.
+  if (!row || row.done_line !== after) throw new AttemptLost();
+  return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { planned, log }, last));
+}
+
+async function writeAll(
+  sql: Transaction,
+  row: Locked<ImportRow>,
+  { planned, log }: { planned: readonly PlannedRecord[]; log: Log },
+  last: LastWrites,
+): Promise<boolean> {
+  const { customer_id: customerId, id } = row;
+  const trial = row.dry_run ? new Trial(maxChanges - row.told) : undefined;
+  const outcomes = await writeInOrder(sql, row, planned, trial ?? last);
+  if (!trial) await addContactsToLists(sql, row, outcomes);
+  logRejections(log, planned, outcomes);
+  const messages = planned.map((one, i) => messageOf(one, outcomes[i]!));
+  const { done_line: after } = row;
+  const upTo = planned.at(-1)?.record.line ?? after;
+  const kept = keptMessages(row, messages);
+  const notes = planned.map(({ record: { line }, match }, i) => ({ line, ...kept[i], match: trial && match }));
+  await saveNotes(
+    sql,
+    customerId,
+    id,
+    notes.filter(({ match }, i) => kept[i] ?? match),
+  );
+  if (!trial) await deleteRows(sql, customerId, id, { after, upTo, isDone: true });
+  const changes = trial?.changesOf(linesOf(planned), outcomes);
+  const processed = await saveWritten(sql, customerId, id, { line: upTo, ...countsOf(outcomes, messages), changes });
+  if (processed < row.total!) return false;
+  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsRows: row.dry_run }, last);
+  if (row.dry_run) await keepRows(sql, customerId, id);
+  return true;
+}
+
+/** What decides how a record is written. */
+type Settings = ImportSettings & { customer_id: string };
+
+/** @param last collects the last writes; those of a trial are rolled back */
+async function writeInOrder(
+  sql: Transaction,
+  row: Settings,
+  planned: readonly PlannedRecord[],
+  last: LastWrites | Trial,
+): Promise<Outcome[]> {
+  const { customer_id: customerId } = row;
+  await lockBulk(sql, customerId);
+  const outcomes = new Map<PlannedRecord, Outcome>();
+  const groups = Object.values(Object.groupBy(planned, ({ statement }) => statement)) as PlannedRecord[][];
+  if (groups.length > 1) await lockItems(sql, row, itemsOf(planned));
+  for (let repeated: PlannedRecord[] = []; groups.length > 0 || repeated.length > 0;) {
+    const records = [...repeated, ...(groups.shift() ?? [])].toSorted((a, b) => a.record.line - b.record.line);
+    const written =
+      last instanceof Trial
+        ? await last.run(sql, customerId, (attempt, own) => writeAccepted(attempt, row, itemsOf(records), own))
+        : await writeAccepted(sql, row, itemsOf(records), last);
+    for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
+    // Records with different match values are the same if one was merged.
+    repeated = records.filter((_, i) => isRepeated(written[i]!));
+  }
+  return planned.map((record) => outcomes.get(record)!);
+}
+
+const isRepeated = (outcome: Outcome): boolean =>
+  outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
+
+/** Parts into which records are divided among which PostgreSQL rejects one. */
+const parts = 10;
+
+/**
+ * Writes records. If PostgreSQL rejects them, e.g. because a value is too large for an index, writes parts of them, down to
+ * single records, so only these fail.
+ */
+async function writeAccepted(
+  sql: Transaction,
+  row: Settings,
+  items: Batch['items'],
+  last: LastWrites,
+): Promise<Outcome[]> {
+  try {
+    return await writeBatch(sql, row, items, last);
+  } catch (cause) {
+    if (!isRejection(cause)) throw cause;
+    if (items.length === 1)
+      return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
+  }
+  await lockItems(sql, row, items);
+  const size = Math.ceil(items.length / parts);
+  const outcomes: Outcome[] = [];
+  for (let at = 0; at < items.length; at += size)
+    outcomes.push(...(await writeAccepted(sql, row, items.slice(at, at + size), last)));
+  return outcomes;
+}
+
+const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
+
+/** Locks what several statements change, in the order in which single writes lock it too. */
+async function lockItems(
+  sql: Transaction,
+  { customer_id: customerId, object, mode, match }: Settings,
+  items: Batch['items'],
+): Promise<void> {
+  const { table, lockReferences, lockRows } = importedRecords[object];
+  const bodies = items.filter((item) => !(item instanceof DomainError));
+  await lockReferences?.(sql, customerId, bodies, match);
+  if (match === null) return;
+  const open = openItems({ operation: mode, match, items: bodies }, canonicalOf(match));
+  const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
+  await lockRows(sql, customerId, ids);
+}
+
+type Log = Pick<FastifyBaseLogger, 'warn'>;
+
+/** Logs why PostgreSQL rejected the first of these records. Their owner is told only that it did. */
+function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: readonly Outcome[]): void {
+  const rejected = outcomes.flatMap((outcome, i) =>
+    outcome.status === 'failed' && isRejection(outcome.error.cause)
+      ? [{ err: outcome.error.cause, line: planned[i]!.record.line }]
+      : [],
+  );
+  if (rejected.length > 0)
+    log.warn({ ...rejected[0], rejected: rejected.length }, 'PostgreSQL rejected records of an import');
+}
+
+const rejectedMessage = 'the database cannot store this record';
+
+/**
+ * PostgreSQL rejected the data: SQLSTATE classes 22, 23, 54 and P0, e.g. a violated constraint or a row that is too
+ * large.
+ */
+const isRejection = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
+
+/** If it throws, the writes of the batch are rolled back, and the transaction can be continued. */
+function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last: LastWrites): Promise<Outcome[]> {
+  const { customer_id: customerId, object, mode, match } = row;
+  const invalidValues = invalidValuesOf(importFileOf(row));
+  const batch: Batch = {
+    operation: mode,
+    match: match ?? 'id',
+    isAtomic: false,
+    isTrial: row.dry_run,
+    fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValues), stored),
+    items,
+  };
+  return importedRecords[object].write(sql, customerId, batch, last);
+}
+
+/** Values that a record has already stay, also if they are declared to be something else since. */
+function withoutStored(body: Record<string, unknown>, stored: Record<string, unknown>): Record<string, unknown> {
+  const { custom_fields, ...others } = body;
+  return isDeepStrictEqual(custom_fields, stored['custom_fields']) ? others : body;
+}
+
+/** Ignores lists that have been deleted. */
+async function addContactsToLists(
+  sql: Transaction,
+  { customer_id: customerId, list_ids }: ImportRow,
+  outcomes: readonly Outcome[],
+): Promise<void> {
+  const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
+  if (contactIds.length === 0 || list_ids.length === 0) return;
+  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] });
+}
+
+function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | undefined)[]): ImportCounts {
+  const warnings = messages.filter((message) => message?.warning !== undefined).length;
+  const counts = { created: 0, updated: 0, unchanged: 0, failed: 0, warnings };
+  for (const { status } of outcomes) counts[status as Exclude<keyof ImportCounts, 'warnings'>] += 1;
+  return counts;
+}
+
+/** Records with warnings of one import whose warnings are kept. */
+const maxWarnings = 100_000;
+
+function keptMessages({ warnings }: ImportRow, messages: readonly (Message | undefined)[]): (Message | undefined)[] {
+  let room = maxWarnings - warnings;
+  return messages.map((message) => (message?.warning !== undefined && --room < 0 ? undefined : message));
+}
+
+/** Returns what is to be said about a record. A failed record has only an error, which names all of its values. */
+function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
+  if (outcome.status === 'failed') {
+    const { message, matchingIds, faults } = outcome.error;
+    const named = faults.map((one) => (isOfDeclared(item, one) ? withValue(item, one) : one));
+    return { error: errorOf({ message, matchingIds, faults: named }, warnings) };
+  }
+  const left = warningsOf(item, warnings);
+  return left.length > 0 ? { warning: joined(left.map(textOf)) } : undefined;
+}
+
+/** The fault is of a declared custom field, and was found beside the stored record, so it does not have the value yet. */
+const isOfDeclared = (item: object | DomainError, { path }: Fault): boolean =>
+  !(item instanceof DomainError) && path.startsWith('/custom_fields/');
+
+/** Joins all validation errors of a record, and what was left out of it before. */
+function errorOf(
+  { faults, message, matchingIds }: Pick<DomainError, 'faults' | 'message' | 'matchingIds'>,
+  warnings: readonly Fault[],
+): string {
+  const named = new Set(warnings.map(({ path }) => path));
+  const texts = [...warnings, ...faults.filter(({ path }) => path === '' || !named.has(path))].map(textOf);
+  const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
+  return joined([...(faults.length > 0 ? texts : [...texts, message]), ...ids]);
+}
+
+const textOf = ({ path, message }: Fault): string =>
+  path === '' ? message : `${tokensOf(path).join('.')}: ${message}`;
+
+/** Of one record (UTF-16 units). */
+const maxMessage = 2_000;
+
+function joined(texts: readonly string[]): string {
+  const text = texts.join('; ');
+  return text.length > maxMessage ? `${text.slice(0, maxMessage - 1)}…` : text;
+}

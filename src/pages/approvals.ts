@@ -1,0 +1,201 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { DomainError, validationFailed } from '../errors.ts';
+import { findApiKey } from '../queries/accounts/api-keys.ts';
+import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
+import { decideCall } from '../plugins/approvals.ts';
+import { approvalHours } from '../schemas/accounts.ts';
+import type { Approval, ListedApproval, AuditEvent, AuditEventName } from '../schemas/accounts.ts';
+import { forAdmins, form, goTo, sendPage } from './base/layout.ts';
+import { doneNotice, fieldsOf, idOf, pageOf, refusalOf, text, numberedPager, pageNumberOf } from './base/forms.ts';
+import type { Refused } from './base/forms.ts';
+import { badge, count, counted, empty, facts, html, moment, notice, table, type Html, type Tone } from './base/html.ts';
+import { section as keySection } from './keys.ts';
+import { listEvents } from '../queries/accounts/customers.ts';
+import { listUsers } from '../queries/accounts/users.ts';
+
+const section = '/app/approvals';
+const pageRows = 100;
+
+const notices: Record<string, string> = {
+  approved: 'The call has run.',
+  refused: 'The call is refused. It will never run.',
+};
+
+const tones: Record<Approval['status'], Tone> = { pending: 'busy', approved: 'good', refused: 'bad', lapsed: 'plain' };
+const words: Record<Approval['status'], string> = {
+  pending: 'waits',
+  approved: 'approved',
+  refused: 'refused',
+  lapsed: 'too late',
+};
+
+/** What a call is, by the end of its path. */
+const kinds: readonly (readonly [RegExp, string])[] = [
+  [/\/batch\/create$/, 'Create records'],
+  [/\/batch\/update$/, 'Change records'],
+  [/\/batch\/upsert$/, 'Create or change records'],
+  [/\/batch\/delete$/, 'Delete records'],
+  [/\/merge$/, 'Merge records'],
+  [/\/undo$/, 'Undo a change'],
+  [/\/unlock-/, 'Unlock prospects'],
+  [/\/enrich-contacts$/, 'Enrich contacts'],
+  [/\/verify-/, 'Verify e-mail addresses'],
+  [/\/imports\//, 'Import a file'],
+];
+
+const nameOf = ({ url }: ListedApproval): string =>
+  kinds.find(([pattern]) => pattern.test(new URL(url, 'http://localhost').pathname))?.[1] ?? url;
+
+const badgeOf = ({ status }: ListedApproval): Html => badge(words[status], tones[status]);
+
+export async function approvals(app: FastifyInstance): Promise<void> {
+  app.get('/approvals', forAdmins, async (request, reply) => {
+    const rows = await request.db.lookup((sql) => listApprovals(sql, request.caller.customerId));
+    const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+    return sendPage(request, reply, {
+      title: 'Approvals',
+      section: keySection,
+      body: html`!${doneNotice(request, notices)}
+      !${table(
+        'Approvals',
+        [
+          ['What', (one) => html`<a href="${section}/${one.id}">${nameOf(one)}</a>`],
+          ['Records', (one) => count(one.records), 'number'],
+          ['Credits', (one) => count(one.credits), 'number'],
+          ['Sent', (one) => moment(one.created_at)],
+          ['State', badgeOf],
+        ],
+        shown,
+        empty(
+          'Nothing to approve',
+          'Give a key limits for single calls. What exceeds them waits here until you approve it.',
+          '',
+          'key',
+        ),
+      )}
+      !${links}`,
+    });
+  });
+
+  app.get('/approvals/:id', forAdmins, async (request, reply) =>
+    sendPage(request, reply, await pageOfOne(request, reply)),
+  );
+
+  app.post('/approvals/:id', forAdmins, async (request, reply) => {
+    const answer = text(fieldsOf(request), 'approve');
+    const isApproved = answer === 'true';
+    try {
+      if (!isApproved && answer !== 'false')
+        throw validationFailed([{ path: '/approve', message: 'say whether the call may run' }]);
+      await decideCall(request, idOf(request, 'approval'), isApproved);
+    } catch (error) {
+      if (error instanceof DomainError && error.code === 'not_found') throw error;
+      const refused = refusalOf(error);
+      return sendPage(request, reply.code(refused.status), await pageOfOne(request, reply, refused));
+    }
+    return goTo(reply, `${section}?done=${isApproved ? 'approved' : 'refused'}`);
+  });
+}
+
+async function pageOfOne(request: FastifyRequest, reply: FastifyReply, refused?: Refused) {
+  const { db, caller } = request;
+  const one = await db.lookup((sql) => requireApproval(sql, caller.customerId, idOf(request, 'approval')));
+  const key = await db.lookup((sql) => findApiKey(sql, caller.customerId, one.api_key_id));
+  const body = html`!${Object.values(refused?.faults ?? {}).map((fault) => notice(fault, 'bad'))}
+    <div class="card">
+      !${facts([
+        ['Key', html`${key?.name ?? 'unknown'}`],
+        ['State', badgeOf(one)],
+        ['Writes', html`${counted(one.records, 'record')}`],
+        ['Costs at most', html`${counted(one.credits, 'credit')}`],
+        ['Sent', moment(one.created_at)],
+        ['Call', html`<code>POST ${one.url}</code>`],
+        ...(one.decided_at
+          ? [['Decided', html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}`] as [string, Html]]
+          : []),
+      ])}
+    </div>
+    !${
+      one.status === 'pending'
+        ? html`<p class="quiet">
+              Approved, it runs now, once. Else it lapses ${approvalHours} hours after it was sent.
+            </p>
+            <div class="buttons">!${decision(request, reply, one, true)} !${decision(request, reply, one, false)}</div>`
+        : ''
+    }`;
+  return { title: nameOf(one), section: keySection, body };
+}
+
+const decision = (request: FastifyRequest, reply: FastifyReply, { id }: Approval, isApproved: boolean): Html =>
+  form(request, reply, {
+    action: `${section}/${id}`,
+    body: html`<input type="hidden" name="approve" value="${String(isApproved)}" />
+      <button class="${isApproved ? '' : 'danger outline'}">${isApproved ? 'Approve and run' : 'Refuse'}</button>`,
+  });
+
+const auditSection = '/app/audit';
+const pageEvents = 100;
+const maxPages = 10;
+
+export async function audit(app: FastifyInstance): Promise<void> {
+  app.get('/audit', forAdmins, async (request, reply) => {
+    const page = Math.min(pageNumberOf(request), maxPages);
+    const { db, caller } = request;
+    const [newest, users] = await Promise.all([
+      db.search((sql) => listEvents(sql, caller.customerId, page * pageEvents)),
+      db.lookup((sql) => listUsers(sql, caller.customerId)),
+    ]);
+    const events = newest.slice((page - 1) * pageEvents);
+    const body = html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
+      !${table(
+        'Audit log',
+        [
+          ['When', (one) => moment(one.created_at)],
+          ['What', (one) => labels[one.event]],
+          ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
+          ['By', (one) => html`${one.actor}`],
+          ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
+          ['Details', (one) => html`${detailsOf(one.details)}`],
+        ],
+        events,
+        empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock'),
+      )}
+      !${numberedPager(page, events.length === pageEvents && page < maxPages, (number) => `${auditSection}?page=${number}`)}`;
+    return sendPage(request, reply, { title: 'Audit log', body });
+  });
+}
+
+const labels: Record<AuditEventName, string> = {
+  'api_key.generated': 'Key issued',
+  'api_key.rotated': 'Key rotated',
+  'api_key.revoked': 'Key revoked',
+  'api_key.spend_caps_changed': 'Limits of a key changed',
+  'approval.approved': 'Call of a key approved',
+  'approval.refused': 'Call of a key refused',
+  'user.created': 'User created',
+  'user.deactivated': 'User deactivated',
+  'user.role_changed': 'Role changed',
+  'user.link_issued': 'Link for a password issued',
+  'user.logged_in': 'Logged in',
+  'user.login_failed': 'Login failed',
+  'user.logged_out': 'Logged out',
+  'user.password_changed': 'Password changed',
+  'user.password_change_failed': 'Password not changed',
+  'user.password_reset': 'Password reset',
+  'user.password_set': 'Password set by a link',
+  'customer.created': 'Customer created',
+  'customer.suspended': 'Customer suspended',
+  'customer.resumed': 'Customer resumed',
+  'webhook.created': 'Webhook created',
+  'webhook.changed': 'Webhook changed',
+  'webhook.rotated': 'Webhook secret rotated',
+  'webhook.deleted': 'Webhook deleted',
+  'webhook.disabled': 'Webhook disabled',
+  'field.declared': 'Field declared',
+  'field.removed': 'Declaration of a field removed',
+};
+
+const detailsOf = (details: AuditEvent['details']): string =>
+  Object.entries(details)
+    .map(([name, value]) => `${name.replaceAll('_', ' ')}: ${value}`)
+    .join('; ');

@@ -1,0 +1,264 @@
+import multipart, { type MultipartFile } from '@fastify/multipart';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
+import { DomainError, validationFailed, type Fault } from '../errors.ts';
+import { receiveFile, beginImport, cancelImport } from '../jobs/start-import.ts';
+import { allImports, listImports } from '../queries/jobs/imports.ts';
+import {
+  ImportCreate,
+  importedKinds,
+  importFormats,
+  importModes,
+  importObjects,
+  maxFileBytes,
+} from '../schemas/imports.ts';
+import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
+import { compile } from '../validation/validator.ts';
+import { forMembers, goTo, sendForm } from './base/layout.ts';
+import {
+  faultText,
+  inputField,
+  notSent,
+  queryOf,
+  refusalOf,
+  requireToken,
+  requireValid,
+  selectField,
+  text,
+  tick,
+} from './base/forms.ts';
+import type { Fields, Refused } from './base/forms.ts';
+import { buttons, html, type Html } from './base/html.ts';
+import { fieldWord } from './base/words.ts';
+
+export const section = '/app/imports';
+
+export const modeLabels: Record<ImportMode, string> = {
+  create: 'Create new records',
+  update: 'Change stored records',
+  upsert: 'Change stored records, create missing ones',
+};
+
+export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
+
+const matches = ['id', 'external_id', 'work_email', 'domain'] as const;
+
+export async function importUpload(app: FastifyInstance): Promise<void> {
+  const check = compile(ImportCreate);
+  // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
+  await app.register(multipart, {
+    throwFileSizeLimit: false,
+    limits: { files: 1, fields: 20, parts: 21, fieldSize: 10_000, fileSize: maxFileBytes + 1024 },
+  });
+
+  app.get('/imports/new', forMembers, async (request, reply) => showForm(request, reply, queryOf(request)));
+
+  // At the level `trace` the parser logs all headers, so the cookie too.
+  const logLevel = app.config.LOG_LEVEL === 'trace' ? 'debug' : app.config.LOG_LEVEL;
+  const config = { ...forMembers.config, isLong: true, takesFile: true } as const;
+  const options = { ...forMembers, logLevel, config, onSend: discardRest };
+  app.post('/imports/new', options, async (request, reply) => {
+    const fields = Object.create(null) as Fields;
+    try {
+      if (!request.isMultipart()) requireToken(request, {});
+      for await (const part of request.parts()) {
+        if (part.type === 'field') fields[part.fieldname] = typeof part.value === 'string' ? part.value : '';
+        else return await receive(request, reply, fields, part);
+      }
+      requireToken(request, fields);
+      return showForm(request, reply, fields, noFile);
+    } catch (error) {
+      throw isFormFault(error)
+        ? validationFailed([{ path: '', message: 'the form is not valid multipart/form-data' }])
+        : error;
+    }
+  });
+
+  /**
+   * Handles an upload form when its file begins to arrive. The file is read only if the other fields, which must come
+   * first, are valid.
+   */
+  async function receive(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    fields: Fields,
+    { filename, file }: MultipartFile,
+  ): Promise<FastifyReply> {
+    requireToken(request, fields);
+    if (!filename) return showForm(request, reply, fields, noFile);
+    const draft = draftOf(fields, filename);
+    try {
+      requireValid(check, draft, matchFaults(draft));
+      return goTo(reply, `${section}/${await store(request, draft, file)}`);
+    } catch (error) {
+      const isFull = error instanceof DomainError && error.code === 'conflict';
+      return showForm(request, reply, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
+    }
+  }
+
+  async function waitingOf({ db, caller }: FastifyRequest): Promise<Html> {
+    const rows = await db.search((sql) => listImports(sql, caller.customerId, { limit: 100 }, allImports));
+    const waiting = rows.filter(({ status }) => status === 'UPLOADING' || status === 'UPLOADED');
+    return waiting.length === 0
+      ? ''
+      : html`<p>These wait for somebody who starts or discards them:</p>
+          <ul>
+            !${waiting.map(
+              (one) =>
+                html`<li>
+                  <a href="${section}/${one.id}">${titleOf(one)}</a> ·
+                  <a href="${section}/${one.id}/cancel" data-dialog aria-label="Discard ${titleOf(one)}">Discard</a>
+                </li>`,
+            )}
+          </ul>`;
+  }
+
+  /**
+   * Creates an import and stores its file. Cancels the import if any of this fails or the caller
+   * hangs up: nobody would know that it waits.
+   */
+  async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
+    const { db, caller } = request;
+    const { customerId } = caller;
+    const cleaner = app.db.for({ customerId }, 'page');
+    // Not by the database of the request: if the caller hung up, the import would be created, but its id lost.
+    const id = await cleaner.transaction((sql) => beginImport(sql, customerId, draft));
+    const ref = { id, visible: allImports };
+    try {
+      await receiveFile({ db, cleaner }, customerId, ref, file);
+      return id;
+    } catch (error) {
+      await cleaner.transaction((sql) => cancelImport(sql, customerId, ref)).catch(() => undefined);
+      throw error;
+    }
+  }
+}
+
+/** Reads the rest of a form that was refused, so that the browser gets the response. The form's parser holds it back. */
+const discardRest: onSendAsyncHookHandler = async ({ raw }, _reply, payload) => {
+  raw.unpipe();
+  raw.resume();
+  return payload;
+};
+
+/** True if the form is malformed, has too many fields, or has a field that no form of these pages has. */
+const isFormFault = (error: unknown): boolean =>
+  error instanceof Error &&
+  !(error instanceof DomainError) &&
+  (formErrorCodes.has((error as FastifyError).code) || /multipart|boundary/i.test(error.message));
+
+/** Codes of errors of @fastify/multipart. Errors of the parser behind it have no code. */
+const formErrorCodes: ReadonlySet<string> = new Set([
+  'FST_PARTS_LIMIT',
+  'FST_FILES_LIMIT',
+  'FST_FIELDS_LIMIT',
+  'FST_PROTO_VIOLATION',
+  'FST_INVALID_JSON_FIELD_ERROR',
+]);
+
+/** The settings are not validated yet. An import without a name is called like its file. */
+function draftOf(fields: Fields, filename: string): ImportCreate {
+  const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();
+  const [name, match] = [text(fields, 'name').trim() || ofFile, text(fields, 'match')];
+  const mode = text(fields, 'mode') as ImportMode;
+  return {
+    object: text(fields, 'object') as ImportCreate['object'],
+    mode,
+    format: (text(fields, 'format') || 'auto') as ImportFormat,
+    guess: true,
+    start: false,
+    ...(name === '' ? {} : { name }),
+    ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),
+  };
+}
+
+function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
+  if (mode === 'create') return [];
+  if (match === undefined) return [{ path: '/match', message: 'choose what stored records are found by' }];
+  if (!importObjects.includes(object) || importedKinds[object].matches.includes(match)) return [];
+  return [{ path: '/match', message: `${object} are not found by ${fieldWord('contacts', match).toLowerCase()}` }];
+}
+
+const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };
+
+function showForm(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  fields: Fields,
+  refused = notSent,
+  waiting: Html = '',
+): FastifyReply {
+  const { faults } = refused;
+  const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
+  const body = html`!${waiting}
+    <div class="card narrow">
+      <fieldset class="choices">
+        <legend>The file contains</legend>
+        !${choices('object', importObjects, text(fields, 'object') || 'contacts')} !${faultText('object', faults)}
+      </fieldset>
+      !${selectField(
+        {
+          name: 'mode',
+          label: 'What to do with its records',
+          hint: 'Somebody who may be stored already is not stored twice if stored records are changed.',
+          faults,
+        },
+        importModes.map((mode) => [mode, modeLabels[mode]] as const),
+        text(fields, 'mode'),
+      )}
+      !${selectField(
+        {
+          name: 'match',
+          label: 'Find stored records by',
+          hint: 'Not used where records are only created. An e-mail address finds contacts only, a domain companies.',
+          faults,
+        },
+        [['', '–'], ...matches.map((match) => [match, fieldWord('contacts', match)] as const)],
+        text(fields, 'match'),
+      )}
+      <details !${isOpen ? 'open' : ''}>
+        <summary>Name and format</summary>
+        !${inputField(
+          { name: 'name', label: 'Name of the import', hint: 'Optional. Else the name of the file.', faults },
+          text(fields, 'name'),
+        )}
+        <fieldset class="choices">
+          <legend>Format</legend>
+          !${choices('format', importFormats, text(fields, 'format') || 'auto')} !${faultText('format', faults)}
+        </fieldset>
+      </details>
+      !${inputField(
+        {
+          name: 'file',
+          label: 'File',
+          hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
+          faults,
+        },
+        '',
+        'file',
+        'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required',
+      )}
+    </div>
+    !${buttons('Upload and preview', section)}`;
+  return sendForm(
+    request,
+    reply,
+    {
+      title: 'New import',
+      lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
+      action: `${section}/new`,
+      body,
+      attributes: 'enctype="multipart/form-data" data-once data-keep',
+    },
+    refused,
+  );
+}
+
+const labelOf = (value: string): string =>
+  value === 'auto'
+    ? 'as the file shows'
+    : (importFormats as readonly string[]).includes(value)
+      ? value.toUpperCase()
+      : value;
+
+const choices = (name: string, all: readonly string[], chosen: string): Html[] =>
+  all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen));

@@ -1,0 +1,479 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Failure } from '../files/errors-file.ts';
+import { columnNames } from '../files/header.ts';
+import type { CsvLayout } from '../files/layout.ts';
+import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
+import { html, table, counted, notice, count, cursorPager, empty, facts, linkButton, moment } from './base/html.ts';
+import type { Column, Html } from './base/html.ts';
+import { inWords, fieldLabel, shownValue, mappingForm, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
+import { countryName, fieldWord, progressBar, statusBadge } from './base/words.ts';
+import type { Transaction } from '../database/db.ts';
+import { undoOf } from './changes.ts';
+import { validationFailed, type DomainError } from '../errors.ts';
+import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
+import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
+import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
+import { sendFile } from '../plugins/responses.ts';
+import { allImports, listImports, requireImport, requireImportState } from '../queries/jobs/imports.ts';
+import type { ImportState } from '../queries/jobs/imports.ts';
+import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
+import { defaultLimit } from '../schemas/wire.ts';
+import { canonicalId } from '../text/ids.ts';
+import { compile } from '../validation/validator.ts';
+import { forMembers, questionRoutes, form, goTo, sendPage } from './base/layout.ts';
+import {
+  fieldsOf,
+  formFaults,
+  idOf,
+  notSent,
+  numberedPager,
+  pageNumberOf,
+  queryOf,
+  refusalOf,
+  requireValid,
+  text,
+  type Fields,
+} from './base/forms.ts';
+import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
+import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
+
+/** Columns of a file that a page shows. */
+const maxShown = 30;
+
+/**
+ * Returns a table of records that failed or have warnings: each reason stands beside the cell that it is about. Columns
+ * with a reason come first.
+ */
+function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
+  const all = layout ? shownColumns(layout) : [];
+  const fields = all.map(({ field }) => field);
+  const reasons = failures.map(({ error, warning }) => reasonsIn(error ?? warning ?? '', fields));
+  const rank = ({ field }: ShownColumn) => (reasons.some((found) => found.has(field)) ? 0 : 1);
+  const columns = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, maxShown);
+  const reasonOf = (i: number, field: string) => reasonText(inWords(object, reasons[i]!.get(field) ?? ''));
+  return table<Failure>(
+    'Records that failed, or were written with values left out',
+    [
+      ['Line', ({ line }) => String(line), 'number'],
+      [
+        'What happened',
+        ({ error }, i) =>
+          html`${error === undefined ? 'written, with a value left out' : 'not written'}!${reasonOf(i, '')}`,
+      ],
+      ...columns.map(({ header, field }): Column<Failure> => [
+        header,
+        ({ record }, i) =>
+          typeof record === 'string' ? '' : html`${shortened(record[header] ?? '')}!${reasonOf(i, field)}`,
+      ]),
+      ...(failures.some(({ record }) => typeof record === 'string') ? [wholeRecord] : []),
+    ],
+    failures,
+  );
+}
+
+const wholeRecord: Column<Failure> = [
+  'Record',
+  ({ record }) => html`${typeof record === 'string' ? shortened(record) : ''}`,
+];
+
+interface ShownColumn {
+  /** Its header, or a name that no other column has. */
+  header: string;
+  field: string;
+}
+
+const shownColumns = ({ headers, columns }: CsvLayout): ShownColumn[] =>
+  columnNames(headers)
+    .map((header, i) => ({ header, field: columns[i] ?? '' }))
+    .filter(({ field }) => field !== '');
+
+const reasonText = (reason: string): Html => (reason === '' ? '' : html`<br /><small class="fault">${reason}</small>`);
+
+const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 199)}…` : text);
+
+/**
+ * Splits a message such as `work_email: … ; birth_year: …`.
+ * @returns the reasons by field; those of no column have the key `''`
+ */
+function reasonsIn(message: string, fields: readonly string[]): Map<string, string> {
+  const reasons = new Map<string, string>();
+  const add = (field: string, reason: string): void => {
+    if (reason !== '') reasons.set(field, reasons.has(field) ? `${reasons.get(field)!}; ${reason}` : reason);
+  };
+  const names = new Set(fields);
+  const starts = [...message.matchAll(/(?:^|; )(?:([a-z][^\s:;]*): |(?=a new record needs ))/g)].filter(
+    ([, name]) => name === undefined || names.has(columnOf(name, names)),
+  );
+  add('', message.slice(0, starts[0]?.index ?? message.length));
+  for (const [i, start] of starts.entries())
+    add(columnOf(start[1] ?? '', names), message.slice(start.index + start[0].length, starts[i + 1]?.index));
+  return reasons;
+}
+
+/** A fault can be in a part of the value, or in a value that a full name has given. */
+function columnOf(name: string, names: ReadonlySet<string>): string {
+  if (names.has(name)) return name;
+  const whole = name.split('.')[0]!;
+  return names.has(whole) ? whole : /^(?:first|last)_name$/.test(name) ? 'full_name' : name;
+}
+
+/** Shows what a check has found: values that several records have, and old and new values of stored records. */
+function foundChanges(
+  { object, match }: Pick<Import, 'object' | 'match'>,
+  { changes, repeated }: Pick<ImportPreview, 'changes' | 'repeated'>,
+): Html {
+  const word = match === null ? '' : fieldWord(object, match).toLowerCase();
+  const twice = `${counted(repeated, `value of “${word}”`, `values of “${word}”`)} ${repeated === 1 ? 'stands' : 'stand'} in several records: the last of them counts.`;
+  const rows = changes.flatMap(({ line, id, fields }) =>
+    Object.entries(fields).map(([field, [old, now]], i) => ({ line, id, field, old, now, isFirst: i === 0 })),
+  );
+  const columns: readonly Column<(typeof rows)[number]>[] = [
+    ['Line', ({ line, isFirst }) => (isFirst ? String(line) : ''), 'number'],
+    ['Record', ({ id, isFirst }) => (isFirst ? html`<a href="/app/${object}/${id}">Open</a>` : '')],
+    ['Field', ({ field }) => html`${fieldLabel(object, field)}`],
+    ['Now', ({ field, old }) => html`${valueText(field, old)}`],
+    ['Then', ({ field, now }) => html`${valueText(field, now)}`],
+  ];
+  return html`!${repeated > 0 ? notice(twice, 'warning') : ''}
+  !${rows.length === 0 ? '' : html`<h2>What would change</h2>`}
+  !${rows.length === 0 ? '' : table('What would change', columns, rows)}`;
+}
+
+const valueText = (field: string, value: unknown): string =>
+  value === null || value === ''
+    ? '–'
+    : field === 'location_country' && typeof value === 'string'
+      ? countryName(value)
+      : shownValue(value);
+
+export async function imports(app: FastifyInstance): Promise<void> {
+  await app.register(importUpload);
+  const check = compile(ImportPatch);
+
+  app.get('/imports', forMembers, async (request, reply) => {
+    const page = pageNumberOf(request);
+    const rows = await request.db.search((sql) => listImports(sql, request.caller.customerId, { page }, allImports));
+    const add = linkButton('New import', `${section}/new`);
+    const body = html`!${table(
+      'Imports',
+      columns,
+      rows,
+      empty(
+        'No imports yet',
+        'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
+        add,
+        'file',
+      ),
+    )}
+    !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`;
+    return sendPage(request, reply, {
+      title: 'Imports',
+      body,
+      actions: rows.length > 0 ? add : '',
+    });
+  });
+
+  app.get('/imports/:id', forMembers, async (request, reply) => showImport(request, reply));
+
+  app.post('/imports/:id', forMembers, async (request, reply) => {
+    const id = idOf(request, 'import');
+    const fields = fieldsOf(request);
+    // `save:2` shows the second page of columns next.
+    const [action = '', page = '1'] = text(fields, 'do').split(':');
+    try {
+      if (!['start', 'check', 'save', 'import'].includes(action))
+        throw refusal('say what to do: start, check, save or import');
+      await (action === 'import' ? importChecked(request, id) : change(request, id, action));
+    } catch (error) {
+      return showImport(request, reply, refusalOf(error));
+    }
+    return goTo(reply, `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`);
+  });
+
+  async function change(request: FastifyRequest, id: string, action: string): Promise<void> {
+    const { db, caller } = request;
+    const ref = { id, visible: allImports };
+    const fields = fieldsOf(request);
+    const { found, state, preview } = await readWaiting(request, id);
+    const source = sourceChangesOf(found, state, fields);
+    // The columns of another sheet are others: they are shown first.
+    const isOther = Object.keys(source).length > 0;
+    const starts = action !== 'save' && !isOther;
+    const patch = isOther ? source : changesOf(preview, fields);
+    requireValid(check, patch);
+    const changes = { ...patch, ...(await listsOf(request, state)), dry_run: action === 'check' };
+    await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
+    if (starts && !(await startImport(request, id, changes)))
+      throw refusal('the import is not started: see below why it would fail');
+  }
+
+  questionRoutes(app, '/imports/:id/cancel', forMembers, {
+    ask: async (request) => {
+      const found = await findImport(request);
+      const text = html`${titleOf(found)}: what is written stays. The file is removed.`;
+      return { title: 'Cancel the import', text, back: `${section}/${found.id}`, refusal: 'Leave it' };
+    },
+    act: async (request) => {
+      const ref = { id: idOf(request, 'import'), visible: allImports };
+      await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, ref));
+      return `${section}/${ref.id}`;
+    },
+  });
+
+  const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
+  app.get('/imports/:id/errors.csv', download, async (request, reply) => {
+    const ref = { id: idOf(request, 'import'), visible: allImports };
+    const file = await openErrorsFile(request.db, request.requester, ref);
+    void reply.header('cache-control', 'no-store');
+    return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
+  });
+}
+
+const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
+
+/** The form has a place for one list. More are named by programs, and stay. */
+const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
+  object === 'contacts' && list_ids.length <= 1;
+
+/**
+ * Returns the lists that a submitted form chooses, if it shows any. A new list is created only with `sql`, so that there
+ * is none if nothing is imported.
+ */
+async function listsOf(
+  request: FastifyRequest,
+  state: ImportState,
+  sql?: Transaction,
+): Promise<Pick<ImportPatch, 'list_ids'>> {
+  const fields = fieldsOf(request);
+  if (!showsLists(state) || !('list_id' in fields)) return {};
+  if (!namesList(fields)) return { list_ids: [] };
+  const id = sql ? await chosenList(request, sql) : chosenListId(fields);
+  return { list_ids: id === undefined ? [] : [id] };
+}
+
+/** Returns the query of the next page's address, which names a list that is not created yet, and a page of columns. */
+function nextView(fields: Fields, page: string): string {
+  const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
+  const query = new URLSearchParams({
+    ...(isNewList ? { list_id: 'new', name: text(fields, 'name') } : {}),
+    ...(page === '1' ? {} : { page }),
+  }).toString();
+  return query === '' ? '' : `?${query}`;
+}
+
+const findImport = (request: FastifyRequest): Promise<Import> => {
+  const id = idOf(request, 'import');
+  return request.db.lookup((sql) => requireImport(sql, request.caller.customerId, id, allImports));
+};
+
+const columns: readonly Column<Import>[] = [
+  [
+    'Import',
+    (one) =>
+      html`<a href="${section}/${one.id}">${titleOf(one)}</a><br />
+        <span class="quiet">${modeLabels[one.mode]}${one.dry_run ? ', check only' : ''}</span>`,
+  ],
+  ['Status', ({ status }) => statusBadge(status)],
+  ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
+  ['Failed', ({ failed }) => count(failed), 'number'],
+  ['Created', ({ created_at }) => moment(created_at)],
+];
+
+async function readWaiting(
+  request: FastifyRequest,
+  id: string,
+  isTried = false,
+): Promise<{ found: Import; state: ImportState; preview: DetailedPreview }> {
+  const { db, caller } = request;
+  const preview = await previewImport(db, request.requester, { id, visible: allImports, isTried });
+  const state = await db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
+  return { found: await findImport(request), state, preview };
+}
+
+/** Changes an import's settings and starts it. Does nothing and returns false if it is certain to fail. */
+async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
+  const { db, caller } = request;
+  const ref = { id, visible: allImports };
+  const { found, state, preview } = await readWaiting(request, id);
+  if (obstaclesTo(found, preview).length > 0) return false;
+  await db.transaction(async (sql) => {
+    const lists = changes.dry_run ? {} : await listsOf(request, state, sql);
+    // Again, because somebody else can have changed the settings, `dry_run` too.
+    await changeImport(sql, caller.customerId, ref, { ...changes, ...lists });
+    await startUploaded(sql, caller.customerId, ref);
+  });
+  return true;
+}
+
+async function importChecked(request: FastifyRequest, id: string): Promise<void> {
+  const { db, caller } = request;
+  const state = await stateOf(request, id);
+  await db.transaction(async (sql) => {
+    const lists = await listsOf(request, state, sql);
+    await startUploaded(sql, caller.customerId, { id, visible: allImports }, { dry_run: false, ...lists });
+  });
+}
+
+async function showImport(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { faults, status } = notSent,
+): Promise<FastifyReply> {
+  const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
+  const isFinal = finalStatuses.includes(found.status as FinalStatus);
+  const isWaiting = found.status === 'UPLOADED';
+  const isRunning = !isFinal && !isWaiting;
+  const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
+  return sendPage(request, reply, {
+    title: titleOf(found),
+    status,
+    isLive: isRunning,
+    actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
+    body: html`!${formFaults(faults)}
+      <div !${isRunning ? 'data-live' : ''}>
+        !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, reply, found, state) : ''}
+        <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
+      </div>
+      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found, state)}
+      !${found.changes ? foundChanges(found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
+  });
+}
+
+async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
+  const { found, state, preview } = await readWaiting(request, id, true);
+  const body = mappingForm(found, preview, {
+    state,
+    lists: await listsFor(request, state),
+    page: pageNumberOf(request),
+  });
+  return html`!${form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' })}
+  !${foundChanges(found, preview)}`;
+}
+
+const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>
+  showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
+
+/**
+ * Returns the button that imports what a check has read. If it cannot, returns the reason; for an import that is no
+ * finished check, an empty string.
+ */
+async function importButton(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  found: Import,
+  state: ImportState,
+): Promise<Html> {
+  const { id, dry_run: isCheck, status, created, updated } = found;
+  if (!isCheck || status !== 'COMPLETED') return '';
+  if (!state.is_kept) return html`<p class="quiet">The file is no longer kept. To import it, upload it again.</p>`;
+  if (created + updated === 0) return html`<p class="quiet">Nothing of the file would be written.</p>`;
+  const body = html`!${await listsFor(request, state)}
+    <div class="buttons">
+      <button name="do" value="import">Import these ${count(created + updated)} now</button>
+      !${linkButton('Upload another file', `${section}/new`, 'secondary outline')}
+    </div>`;
+  return html`<div class="card narrow">!${form(request, reply, { action: `${section}/${id}`, body })}</div>`;
+}
+
+const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportState> =>
+  db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
+
+const failuresAtOnce = 25;
+
+/** Returns one page of the records that failed or have warnings, each reason beside its cell. */
+async function failuresOf(
+  request: FastifyRequest,
+  { id, object, total, failed, warnings }: Import,
+  state: ImportState,
+): Promise<Html> {
+  if (total === null) return '';
+  const { db } = request;
+  if (state.is_expired)
+    return failed + warnings > 0 ? html`<p class="quiet">The records were kept for 30 days.</p>` : '';
+  const cursor = text(queryOf(request), 'cursor');
+  const ref = { id, visible: allImports };
+  const page = { limit: failuresAtOnce, cursor: cursor || undefined };
+  const { failures, nextCursor } = await readFailures(db, request.requester, ref, page);
+  const ofColumns =
+    cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
+  return html`!${ofColumns ? notice(`${ofColumns.warning![0]!.toUpperCase()}${ofColumns.warning!.slice(1)}.`, 'busy') : ''}
+  !${
+    failures.length === 0
+      ? ''
+      : html`<h2>Records to look at</h2>
+          !${failureTable(object, state.layout as CsvLayout | null, failures)}`
+  }
+  !${cursorPager(`${section}/${id}`, cursor, nextCursor)}`;
+}
+
+/** Returns a message for an import that has completed or failed, and a link to the file of its failed records, if any. */
+function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
+  const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
+  const errors =
+    failed + warnings > 0
+      ? html`<p>
+          !${linkButton('Download these records to correct them', `${section}/${id}/errors.csv`, 'secondary outline', 'download')}
+        </p>`
+      : '';
+  if (status === 'FAILED')
+    return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}.`, 'bad')}!${errors}`;
+  if (status !== 'COMPLETED') return errors;
+  const tone =
+    failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
+  const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
+  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list)}`;
+}
+
+/** A corrected file holds records that are written already: they are changed, not created again. */
+function nextSteps({ object, match, failed, warnings }: Import, list: string | undefined): Html {
+  const again = new URLSearchParams({
+    object,
+    mode: 'upsert',
+    match: match ?? (object === 'contacts' ? 'work_email' : 'external_id'),
+  });
+  return html`<p>
+    Next: <a href="/app/${object}">see the ${object}</a> ·
+    !${list === undefined ? '' : html`<a href="/app/lists/${list}">see their list</a> ·`}
+    <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a>!${
+      failed + warnings > 0
+        ? html` · <a href="${`${section}/new?${again.toString()}`}">upload the corrected records</a>`
+        : ''
+    }
+  </p>`;
+}
+
+function checkText(found: Import): string {
+  const { created, updated, unchanged } = found;
+  const parts = [
+    `${count(created)} would be created`,
+    `${count(updated)} changed`,
+    `${count(unchanged)} left unchanged`,
+  ];
+  return `Checked. Nothing was written. ${parts.join(', ')}.${failureText(found)}`;
+}
+
+function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {
+  const failures = ` ${count(failed)} of ${counted(total!, 'record')} ${isCheck ? 'would fail' : 'failed'}.`;
+  const left = ` ${counted(warnings, 'record')} ${isCheck ? 'would be' : warnings === 1 ? 'was' : 'were'} written with a value left out.`;
+  return `${failed > 0 ? failures : ''}${warnings > 0 ? left : ''}`;
+}
+
+function factsOf(found: Import): Html {
+  const { mode, match, object, dry_run: isCheck } = found;
+  const by = match === null ? '' : `, found by ${fieldWord(object, match).toLowerCase()}`;
+  const numbers = [
+    ['Created', count(found.created)],
+    ['Changed', count(found.updated)],
+    ['Unchanged', count(found.unchanged)],
+    ['Failed', count(found.failed)],
+    ['With values left out', count(found.warnings)],
+  ] as const;
+  return facts([
+    ['Status', statusBadge(found.status)],
+    ['What it does', html`${modeLabels[mode]}${by}`],
+    ...(isCheck ? ([['Writes', 'nothing: check only']] as const) : []),
+    ...(found.status === 'UPLOADED' ? [] : numbers),
+    ['Begun', moment(found.created_at)],
+    ['Ended', moment(found.finished_at, 'Not yet')],
+  ]);
+}

@@ -1,0 +1,324 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { cancelJob } from '../jobs/start-job.ts';
+import { sessionOf } from '../plugins/auth.ts';
+import { countOutcomes, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
+import { finalStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
+import type { FinalStatus, Job, JobItem, Credits, EntryKind, LedgerEntry, Pool } from '../schemas/jobs.ts';
+import { defaultLimit } from '../schemas/wire.ts';
+import { canonicalId } from '../text/ids.ts';
+import { forAdmins, forMembers, questionRoutes, sendPage } from './base/layout.ts';
+import { doneNotice, filterChoice, idOf, numberedPager, pageNumberOf, queryOf, text } from './base/forms.ts';
+import { count, cursorPager, empty, facts, html, linkButton, moment, table, badge } from './base/html.ts';
+import type { Column, Html, Tone } from './base/html.ts';
+import { undoOf } from './changes.ts';
+import {
+  progressBar,
+  statusBadge,
+  verification,
+  fieldWord,
+  jobWords,
+  verificationWords,
+  poolWords,
+} from './base/words.ts';
+import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/jobs/credits.ts';
+
+const section = '/app/jobs';
+
+export async function jobs(app: FastifyInstance): Promise<void> {
+  app.get('/jobs', forMembers, async (request, reply) => {
+    const page = pageNumberOf(request);
+    const filters = filtersOf(request);
+    const query = { filters, paginate: { page } };
+    const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, allJobs));
+    const isFiltered = Object.keys(filters).length > 0;
+    const body = html`!${doneNotice(request)} !${filterForm(filters)}
+    !${table(
+      'Jobs',
+      jobColumns,
+      rows,
+      isFiltered || page > 1
+        ? empty('No such jobs', 'No job matches. Choose another status or type.', '', 'search')
+        : empty(
+            'No jobs yet',
+            'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.',
+            '',
+            'job',
+          ),
+    )}
+    !${numberedPager(page, rows.length === defaultLimit, (number) => pageUrl(filters, number))}`;
+    return sendPage(request, reply, { title: 'Jobs', body });
+  });
+
+  app.get('/jobs/:id', forMembers, async (request, reply) => showJob(request, reply));
+
+  questionRoutes(app, '/jobs/:id/cancel', forAdmins, {
+    ask: async (request) => {
+      const job = await requireJob(request);
+      return {
+        title: 'Cancel the job',
+        text: html`${jobWords[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results
+        stay and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
+        back: `${section}/${job.id}`,
+        refusal: 'Let it run',
+      };
+    },
+    act: async (request) => {
+      const id = idOf(request, 'job');
+      await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, allJobs));
+      return `${section}/${id}`;
+    },
+  });
+}
+
+const waitLabels: Record<NonNullable<Job['waiting_for']>, string> = {
+  name_server: 'the name server, which knows no domain at present',
+};
+
+type Filters = Partial<Pick<Job, 'status' | 'type'>>;
+
+/** Ignores unknown values of query parameters. */
+function filtersOf(request: FastifyRequest): Filters {
+  const query = queryOf(request);
+  const status = jobStatuses.find((one) => one === text(query, 'status'));
+  const type = jobTypes.find((one) => one === text(query, 'type'));
+  return { ...(status && { status }), ...(type && { type }) };
+}
+
+const pageUrl = (filters: Filters, page: number): string =>
+  `${section}?${new URLSearchParams({ ...filters, page: String(page) }).toString()}`;
+
+const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html =>
+  html`<form class="filters" method="get" action="${section}">
+    !${filterChoice('status', 'Status', [['', 'any'], ...jobStatuses.map((one) => [one, one.toLowerCase()] as const)], status)}
+    !${filterChoice('type', 'Type', [['', 'any'], ...jobTypes.map((one) => [one, jobWords[one]] as const)], type)}
+    <div class="filter-buttons"><button class="secondary">Show</button></div>
+  </form>`;
+
+const jobColumns: readonly Column<Job>[] = [
+  ['Job', ({ id, type }) => html`<a href="${section}/${id}">${jobWords[type]}</a>`],
+  ['Status', ({ status }) => statusBadge(status)],
+  ['Progress', ({ processed, total }) => `${count(processed)} of ${count(total)}`, 'number'],
+  ['Started', ({ created_at }) => moment(created_at)],
+  ['Credits', ({ credits }) => count(credits.charged), 'number'],
+];
+
+const requireJob = (request: FastifyRequest): Promise<Job> => {
+  const id = idOf(request, 'job');
+  return request.db.lookup((sql) => requireJobView(sql, request.caller.customerId, id, allJobs));
+};
+
+async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const job = await requireJob(request);
+  const cursor = text(queryOf(request), 'cursor');
+  const { db, caller } = request;
+  const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
+  const [results, outcomes] = await Promise.all([
+    listItems(db, caller.customerId, job.id, cursor ? { cursor } : {}, allJobs),
+    isVerification ? db.search((sql) => countOutcomes(sql, caller.customerId, job.id)) : [],
+  ]);
+  const list = canonicalId(text(queryOf(request), 'list'));
+  const isRunning = !finalStatuses.includes(job.status as FinalStatus);
+  const isCancellable = isRunning && sessionOf(request).role === 'admin';
+  const body = html`<div !${isRunning ? 'data-live' : ''}>
+    <div class="card">
+      !${progressOf(job)} !${outcomes.length === 0 ? '' : outcomesOf(outcomes)}
+      !${list === undefined ? '' : html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`}
+    </div>
+    <h2>Results</h2>
+    !${table(
+      'Results',
+      resultColumns,
+      results.rows,
+      empty(
+        'No results',
+        isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.',
+        '',
+        'job',
+      ),
+    )}
+    !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
+  </div>`;
+  return sendPage(request, reply, {
+    title: jobWords[job.type],
+    isLive: isRunning,
+    actions: isCancellable
+      ? linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog')
+      : isRunning
+        ? ''
+        : await undoOf(request, job.id, 'Undo what it wrote'),
+    body,
+  });
+}
+
+const progressOf = (job: Job): Html =>
+  html`!${progressBar(job, 'items')}
+  !${facts([
+    ['Status', statusBadge(job.status)],
+    ...(job.waiting_for === null ? [] : [['Waits for', waitLabels[job.waiting_for]] as const]),
+    ['Succeeded', count(job.succeeded)],
+    ['Failed', count(job.failed)],
+    ['Skipped', count(job.skipped)],
+    ['Credits spent', `${count(job.credits.charged)} of ${count(job.credits.reserved)}`],
+    ['Started', moment(job.created_at)],
+    ['Ended', moment(job.finished_at, 'Not yet')],
+  ])}
+  !${job.error === null ? '' : html`<p class="fault">${job.error}</p>`}`;
+
+const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =>
+  html`<p class="outcomes">
+    !${outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`)}
+  </p>`;
+
+function nameOf({ item, contact_id, result }: JobItem): Html {
+  const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';
+  const name = person || (contact_id !== null && canonicalId(item) !== undefined ? 'Contact' : item);
+  return contact_id === null ? html`${name}` : html`<a href="/app/contacts/${contact_id}">${name}</a>`;
+}
+
+const resultColumns: readonly Column<JobItem>[] = [
+  ['Item', nameOf],
+  ['Outcome', ({ status, reason }) => html`!${statusBadge(status)} ${reason?.replaceAll('_', ' ') ?? ''}`],
+  ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
+  ['Credits', ({ charged }) => count(charged), 'number'],
+  ['When', ({ finished_at }) => moment(finished_at)],
+];
+
+function foundBy(result: JobItem['result']): string {
+  if (result === null) return '';
+  if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
+  if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
+  if ('restored' in result) return result.restored.join(', ');
+  return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
+}
+
+const creditsSection = '/app/credits';
+const shownDays = 30;
+
+export async function credits(app: FastifyInstance): Promise<void> {
+  app.get('/credits', forMembers, async (request, reply) => {
+    const { db, caller } = request;
+    const cursor = text(queryOf(request), 'cursor');
+    const ledger = await listEntries(db, caller.customerId, cursor === '' ? {} : { cursor });
+    const [balances, charges] = await Promise.all([
+      db.lookup((sql) => findCredits(sql, caller.customerId)),
+      db.search((sql) => listDailyCharges(sql, caller.customerId, shownDays)),
+    ]);
+    const body = html`!${
+        cursor === ''
+          ? html`<div class="balances">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
+          : html`<p><a href="${creditsSection}">Back to the newest entries</a></p>`
+      }
+      <h2>Ledger</h2>
+      !${table(
+        'Ledger',
+        [
+          ['When', (one) => moment(one.created_at)],
+          ['Credits', (one) => poolWords[one.pool].word],
+          ['What', ({ kind }) => badge(kinds[kind].name, kinds[kind].tone)],
+          ['Amount', (one) => count(one.amount), 'number'],
+          ['Available after', (one) => count(one.balance_after), 'number'],
+          ['Reserved after', (one) => count(one.reserved_after), 'number'],
+          ['About', aboutOf],
+        ],
+        ledger.rows,
+        empty(
+          'Nothing yet',
+          'Each change of your credits is listed here: grants, and what jobs reserve and spend.',
+          '',
+          'coins',
+        ),
+      )}
+      !${cursorPager(creditsSection, cursor, ledger.nextCursor)}`;
+    return sendPage(request, reply, { title: 'Credits', body });
+  });
+}
+
+const kinds: Record<EntryKind, { name: string; tone: Tone }> = {
+  grant: { name: 'granted', tone: 'good' },
+  reserve: { name: 'reserved', tone: 'busy' },
+  charge: { name: 'spent', tone: 'plain' },
+  release: { name: 'released', tone: 'plain' },
+  adjust: { name: 'corrected', tone: 'warning' },
+};
+
+const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
+
+function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]): Html {
+  const { word: title, purpose } = poolWords[pool];
+  const { balance, reserved } = balances[pool];
+  const bars = charges
+    .filter((charge) => charge.pool === pool)
+    .map(({ day, amount }) => ({ name: days.format(new Date(day)), value: amount }));
+  const spent = bars.reduce((sum, { value }) => sum + value, 0);
+  return html`<section class="card">
+    <h2>${title}</h2>
+    <p class="figure">${count(balance)}</p>
+    <p class="quiet">available ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}</p>
+    !${spent > 0 ? barChart(`${title}: ${count(spent)} credits spent in the last ${shownDays} days`, bars) : ''}
+    <p class="quiet">${count(spent)} spent in the last ${shownDays} days</p>
+    !${spent > 0 ? daily(bars) : ''}
+  </section>`;
+}
+
+const daily = (bars: readonly { name: string; value: number }[]): Html =>
+  html`<details>
+    <summary>The numbers</summary>
+    <ul>
+      !${bars.filter(({ value }) => value > 0).map(({ name, value }) => html`<li>${name}: ${count(value)}</li>`)}
+    </ul>
+  </details>`;
+
+const aboutOf = ({ job_id, note }: LedgerEntry): Html =>
+  job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`;
+
+export interface Bar {
+  name: string;
+  value: number;
+}
+
+const width = 420;
+const height = 140;
+const left = 44;
+const top = 10;
+const ground = height - 20;
+
+/**
+ * Returns an SVG element: bars, a scale at the left, and the names of the first and the last bar below.
+ * @param label describes the chart to screen readers
+ */
+export function barChart(label: string, bars: readonly Bar[]): Html {
+  const most = topOf(Math.max(...bars.map(({ value }) => value)));
+  const step = (width - left) / bars.length;
+  const y = (value: number): number => round(ground - (value / most) * (ground - top));
+  const barOf = ({ name, value }: Bar, i: number): Html => {
+    const size = value === 0 ? 1 : Math.max(3, ground - y(value));
+    return html`<rect
+      x="${round(left + i * step + step * 0.15)}"
+      y="${round(ground - size)}"
+      width="${round(step * 0.7)}"
+      height="${round(size)}"
+      rx="2"
+      !${value === 0 ? 'class="none"' : ''}
+    >
+      <title>${name}: ${count(value)}</title>
+    </rect>`;
+  };
+  const markOf = (value: number): Html =>
+    html`<line x1="${left}" y1="${y(value)}" x2="${width}" y2="${y(value)}" />
+      <text x="${left - 6}" y="${y(value) + 4}" text-anchor="end">${scale.format(value)}</text>`;
+  return html`<svg class="chart" viewBox="0 0 ${width} ${height}" role="img" aria-label="${label}">
+    !${(most === 1 ? [0, 1] : [0, most / 2, most]).map(markOf)} !${bars.map(barOf)}
+    <text x="${left}" y="${height - 4}">${bars[0]!.name}</text>
+    <text x="${width}" y="${height - 4}" text-anchor="end">${bars.at(-1)!.name}</text>
+  </svg>`;
+}
+
+const scale = new Intl.NumberFormat('en-GB', { notation: 'compact' });
+
+/** Returns the top of a scale: the next number of the form 1, 2, 4 or 10, 20, 40 …, whose half can be read too. */
+function topOf(highest: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, highest)));
+  return [1, 2, 4, 10].map((factor) => factor * power).find((one) => one >= highest)!;
+}
+
+const round = (value: number): number => Math.round(value * 10) / 10;

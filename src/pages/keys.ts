@@ -1,0 +1,480 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { durations, noCaps, capPeriods, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
+import type { ApproveOver, SpendCaps, ApiKey } from '../schemas/accounts.ts';
+import { scopes, usualScopes, type Scope, isUsual } from '../schemas/scopes.ts';
+import {
+  faultText,
+  inputField,
+  tick,
+  integer,
+  select,
+  text,
+  conflictOf,
+  fieldsOf,
+  idOf,
+  isOutdated,
+  once,
+  queryOf,
+  requireValid,
+  selectField,
+  values,
+  versionField,
+  doneNotice,
+  pageOf,
+} from './base/forms.ts';
+import type { Faults, Fields, Refused } from './base/forms.ts';
+import { buttons, html, linkButton, count, counted, date, badge, empty, moment, table } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
+import { pools, type Pool } from '../schemas/jobs.ts';
+import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
+import { publicUrl } from '../process/config.ts';
+import { DomainError, notFound } from '../errors.ts';
+import { actorOf, sessionOf } from '../plugins/auth.ts';
+import { findApiKey, findKeyVersions, listApiKeys } from '../queries/accounts/api-keys.ts';
+import { compile } from '../validation/validator.ts';
+import {
+  forAdmins,
+  forMembers,
+  formRoutes,
+  questionRoutes,
+  sendPage,
+  sendIssuedBefore,
+  sendSecret,
+} from './base/layout.ts';
+import type { Page, FormPage } from './base/layout.ts';
+
+/** A new API key as submitted, not validated yet. */
+type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps; approve_over: ApproveOver };
+
+/** Labels by resource: the part of a scope before the colon. */
+const resources: Record<string, string> = {
+  customer: 'Account and credits',
+  contacts: 'Contacts',
+  companies: 'Companies',
+  list_contacts: 'Contact lists (reading also allows to copy and to verify them, which spends credits)',
+  list_contact_details: 'Members of lists',
+  products: 'Products',
+  opportunities: 'Opportunities',
+  activities: 'Activities (notes, tasks, calls)',
+  pipelines: 'Pipelines',
+  stages: 'Stages',
+  prospect: 'Prospects',
+  payment_prospect: 'Unlocking prospects (spends credits)',
+  verify_email: 'Verifying e-mail addresses (spends credits)',
+  webhooks: 'Webhooks (makes and changes endpoints to which events are sent)',
+  fields: 'Fields (declares what your own fields are)',
+};
+
+const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
+const actionOf = (scope: Scope): string => scope.split(':')[1]!;
+const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'].includes(resourceOf(scope));
+
+const nothing = { amount: 0, per: 'total' } as const;
+
+/** Predefined sets of scopes and spend caps. The first is the default. */
+export const presets: readonly { id: string; label: string; scopes: Scope[]; caps: SpendCaps }[] = [
+  {
+    id: 'read',
+    label: 'Read only',
+    scopes: scopes.filter((scope) => actionOf(scope) === 'read'),
+    // A scope for reading is enough to verify a list.
+    caps: { subscription: nothing, verification: nothing },
+  },
+  {
+    id: 'crm',
+    label: 'CRM',
+    scopes: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
+    caps: noCaps,
+  },
+  { id: 'all', label: 'Everything', scopes: [...usualScopes], caps: noCaps },
+];
+
+const keyForm = ({ name, expiration, permissions, ...limits }: KeyDraft, faults: Faults): Html =>
+  html`<div class="card">
+      !${inputField(
+        { name: 'name', label: 'Name', hint: 'What the key is for, such as “Nightly import”.', faults },
+        name,
+        'text',
+        'maxlength="120" autocomplete="off" required',
+      )}
+      <fieldset class="choices">
+        <legend>Expires after</legend>
+        !${durations.map((days) =>
+          tick('radio', ['expiration', String(days)], `${days} days`, days === expiration, 'required'),
+        )}
+        !${faultText('expiration', faults)}
+      </fieldset>
+    </div>
+    <fieldset class="card" id="permissions">
+      <legend>Scopes</legend>
+      <p class="presets">
+        <span class="quiet">Start with</span>
+        !${presets.map(({ id, label, scopes: own, caps }) =>
+          linkButton(
+            label,
+            `/app/keys/new?preset=${id}`,
+            'secondary outline',
+            html`data-preset="${own.join(' ')}" data-cap="${caps.verification?.amount ?? ''}"`,
+          ),
+        )}
+      </p>
+      !${faultText('permissions', faults)}
+      <div class="scopes">!${Object.entries(resources).map((entry) => group(entry, permissions))}</div>
+    </fieldset>
+    !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
+
+function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {
+  const own = scopes.filter((scope) => resourceOf(scope) === resource);
+  return html`<fieldset>
+    <legend>${label}</legend>
+    !${own.map((scope) =>
+      tick(
+        'checkbox',
+        ['permissions', scope],
+        actionOf(scope),
+        chosen.includes(scope),
+        html`aria-label="${label}: ${actionOf(scope)}"`,
+      ),
+    )}
+  </fieldset>`;
+}
+
+const poolLabels: Record<Pool, string> = {
+  subscription: 'Unlocking prospects',
+  verification: 'Verifying e-mail addresses',
+};
+
+const periodLabels: Record<(typeof capPeriods)[number], string> = {
+  day: 'per day (UTC)',
+  month: 'per month (UTC)',
+  total: 'in total',
+};
+
+/** What a key may do at most. */
+interface KeyLimits {
+  spend_caps: SpendCaps;
+  approve_over: ApproveOver;
+}
+
+/**
+ * Returns the fields for the limits of a key: for each pool an amount, empty for no cap, and a time; and what one call may
+ * do without an approval.
+ */
+const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html =>
+  html`<fieldset class="card" id="spend_caps">
+      <legend>Spend caps</legend>
+      <p class="quiet">
+        Credits that jobs of this key may cost. Empty: no cap of its own. 0: the key cannot spend. The customer's
+        credits are a limit for all keys together.
+      </p>
+      !${faultText('spend_caps', faults)}
+      <div class="scopes">!${pools.map((pool) => capField(pool, caps[pool]))}</div>
+    </fieldset>
+    <fieldset class="card" id="approve_over">
+      <legend>Approval of large calls</legend>
+      <p class="quiet">
+        A single call that writes more records or costs more credits waits until an admin approves it. Empty: none
+        waits.
+      </p>
+      !${faultText('approve_over', faults)}
+      <div class="scopes">!${overField('records', 'Records', over)} !${overField('credits', 'Credits', over)}</div>
+    </fieldset>`;
+
+const overField = (name: keyof ApproveOver, label: string, over: ApproveOver): Html =>
+  html`<fieldset>
+    <legend>${label}</legend>
+    <input
+      type="text"
+      name="over_${name}"
+      value="${over[name] ?? ''}"
+      inputmode="numeric"
+      autocomplete="off"
+      placeholder="no approval"
+      aria-label="${label} of a call above which it needs an approval"
+    />
+  </fieldset>`;
+
+const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
+  html`<fieldset>
+    <legend>${poolLabels[pool]}</legend>
+    <input
+      type="text"
+      name="cap_${pool}"
+      value="${cap === null ? '' : `${cap.amount}`}"
+      inputmode="numeric"
+      autocomplete="off"
+      placeholder="no cap"
+      aria-label="${poolLabels[pool]}: most credits"
+    />
+    !${select(
+      html`name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time"`,
+      capPeriods.map((period) => [period, periodLabels[period]] as const),
+      cap?.per ?? 'day',
+    )}
+  </fieldset>`;
+
+/** Returns the limits in a submitted form, not validated yet. */
+const limitsIn = (fields: Fields): KeyLimits => ({
+  spend_caps: Object.fromEntries(pools.map((pool) => [pool, capOf(fields, pool)])) as SpendCaps,
+  approve_over: { credits: overOf(fields, 'over_credits'), records: overOf(fields, 'over_records') },
+});
+
+const overOf = (fields: Fields, name: string): number | null =>
+  text(fields, name).trim() === '' ? null : integer(fields, name);
+
+const capOf = (fields: Fields, pool: Pool): SpendCaps[Pool] =>
+  text(fields, `cap_${pool}`).trim() === ''
+    ? null
+    : { amount: integer(fields, `cap_${pool}`), per: text(fields, `cap_${pool}_per`) as 'day' };
+
+/** Says what a key has spent, of which cap. */
+const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html =>
+  html`!${pools.map((pool, i) => html`${i > 0 ? ' · ' : ''}${poolLabels[pool]}: !${spentIn(spent[pool], caps[pool])}`)}`;
+
+const spentIn = (spent: number, cap: SpendCaps[Pool]): Html =>
+  cap === null ? count(spent) : html`!${count(spent)} of !${count(cap.amount)} ${periodLabels[cap.per]}`;
+
+export async function keys(app: FastifyInstance): Promise<void> {
+  const { KEY_PREFIX } = app.config;
+  const check = compile(KeyRequest);
+  const checkCaps = compile(SpendCapsChange);
+
+  app.get('/keys', forMembers, async (request, reply) => {
+    const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
+    return sendPage(request, reply, keyList(request, rows));
+  });
+
+  formRoutes(app, '/keys/new', forAdmins, {
+    show: showNew,
+    act: async (request, reply) => {
+      const draft = draftOf(request);
+      requireValid(check, draft);
+      const issued = await once(request, (sql) => issueKey(sql, request.caller, draft, KEY_PREFIX, actorOf(request)));
+      return showIssued(request, reply, issued);
+    },
+  });
+
+  formRoutes(app, '/keys/:id/rotate', forAdmins, {
+    show: showRotate,
+    act: async (request, reply) => {
+      const { customerId } = request.caller;
+      const id = idOf(request, 'API key');
+      const draft = draftOf(request);
+      const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
+      requireValid(check, { name: 'unchanged', expiration: 90, ...change });
+      const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: customerId, id }]));
+      const issued = await once(request, (sql) => replaceKey(sql, before, change, KEY_PREFIX, actorOf(request)));
+      return showIssued(request, reply, issued);
+    },
+  });
+
+  formRoutes(app, '/keys/:id/caps', forAdmins, {
+    show: showCaps,
+    act: async (request) => {
+      const { customerId } = request.caller;
+      const limits = limitsIn(fieldsOf(request));
+      const key = await requireKey(request);
+      if (isOutdated(request, limitsOf(key))) return conflictOf('key');
+      requireValid(checkCaps, limits);
+      await request.db.transaction((sql) => capKey(sql, customerId, key.id, limits, actorOf(request)));
+      return `${section}?done=capped`;
+    },
+  });
+
+  questionRoutes(app, '/keys/:id/revoke', forAdmins, {
+    ask: async (request) => {
+      const key = await requireKey(request);
+      return {
+        title: 'Revoke the key',
+        text: html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every
+          program that uses it gets 401. !${lastUse(key)}`,
+        back: section,
+      };
+    },
+    act: async (request) => {
+      const { customerId } = request.caller;
+      const id = idOf(request, 'API key');
+      const isKnown = await request.db.transaction((sql) => revokeKey(sql, customerId, id, actorOf(request)));
+      if (!isKnown) throw notFound('API key');
+      return `${section}?done=revoked`;
+    },
+  });
+}
+
+async function requireKey(request: FastifyRequest): Promise<ApiKey> {
+  const id = idOf(request, 'API key');
+  const key = await request.db.lookup((sql) => findApiKey(sql, request.caller.customerId, id));
+  if (!key) throw notFound('API key');
+  return key;
+}
+
+/**
+ * Returns the key whose form is shown.
+ * @throws DomainError `not_found`; `conflict` if the key is not active. A sent form says so itself
+ */
+async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
+  const key = await requireKey(request);
+  if (key.status !== 'active' && request.method !== 'POST')
+    throw new DomainError('conflict', `This key is ${key.status}. Only an active key can be changed`);
+  return key;
+}
+
+function draftOf(request: FastifyRequest): KeyDraft {
+  const fields = fieldsOf(request);
+  return {
+    name: text(fields, 'name'),
+    expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
+    permissions: values(fields, 'permissions', scopes.length) as KeyDraft['permissions'],
+    ...limitsIn(fields),
+  };
+}
+
+/** A preset in the address fills in a new form. */
+function presetOf(request: FastifyRequest): KeyDraft {
+  const { scopes: permissions, caps } =
+    presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
+  return { name: '', expiration: 90, permissions, spend_caps: caps, approve_over: anySize };
+}
+
+const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
+  title: 'New API key',
+  lead: html`<p class="lead">
+    Give each program its own key, with only the scopes that it needs. The key is shown once.
+  </p>`,
+  body: keyForm(request.method === 'POST' ? draftOf(request) : presetOf(request), faults),
+  attributes: 'data-once data-keep',
+});
+
+/** @param issued undefined if the form was sent before */
+function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
+  if (!issued) {
+    const advice = 'rotate it to get a new one, or revoke it.';
+    return sendIssuedBefore(request, reply, { what: 'key', advice });
+  }
+  const { name, key, expires_at, permissions } = issued;
+  return sendSecret(request, reply, {
+    title: 'Your new key',
+    lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
+    shown again.`,
+    label: 'API key',
+    value: key,
+    advice: html`<p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
+      <pre
+        tabindex="0"
+      ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request.server.config)}/api/ext/customer/summary</code></pre>
+      <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>`,
+    next: section,
+  });
+}
+
+async function showRotate(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
+  const key = await requireActiveKey(request);
+  return {
+    title: 'Rotate the key',
+    body: html`<p>
+        <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at
+        once, and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
+      </p>
+      !${selectField(
+        { name: 'expiration', label: 'It then expires after', faults },
+        [['', 'the same time as until now'], ...durations.map((days) => [String(days), `${days} days`] as const)],
+        '',
+      )}
+      !${buttons('Rotate the key', section, 'Leave it as it is')}`,
+    attributes: 'data-once',
+    isNarrow: true,
+  };
+}
+
+const limitsOf = ({ spend_caps, approve_over }: ApiKey): KeyLimits => ({ spend_caps, approve_over });
+
+async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
+  const key = await requireActiveKey(request);
+  const limits = request.method === 'POST' ? limitsIn(fieldsOf(request)) : key;
+  return {
+    title: 'Limits of the key',
+    body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
+      !${versionField(limitsOf(key))} !${capFields(limits, faults)}
+      !${buttons('Change the limits', section, 'Leave them as they are')}`,
+  };
+}
+
+export const section = '/app/keys';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+const pageRows = 50;
+
+/** API keys that expire within this number of days are highlighted. */
+const warningDays = 14;
+
+const doneTexts: Record<string, string> = {
+  revoked: 'The key is revoked. It has stopped working.',
+  capped: 'The limits are changed. They count from the next call on.',
+};
+
+/** Shows the keys that work before the others. Only admins get buttons to change keys. */
+export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
+  const isAdmin = sessionOf(request).role === 'admin';
+  const add = linkButton('New key', `${section}/new`);
+  const isActive = ({ status }: ApiKey): boolean => status === 'active';
+  const working = all.filter(isActive);
+  const rows = [...working, ...all.filter((key) => !isActive(key))];
+  const ended = rows.length - working.length;
+  const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+  const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
+  const none = empty(
+    'No keys yet',
+    'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
+    isAdmin ? add : html`<p>Ask an admin of your company for one.</p>`,
+    'key',
+  );
+  const actions: readonly Column<ApiKey>[] = isAdmin ? [['Actions', actsOf]] : [];
+  const works = table('API keys', [...columns, ...actions], active, html`<p>No key works at present.</p>`);
+  const summary = `${ended < keyLimits.endedShown ? '' : 'The last '}${counted(ended, 'key')} that no longer work${ended === 1 ? 's' : ''}`;
+  const endedKeys = html`<details !${active.length === 0 ? 'open' : ''}>
+    <summary>${summary}</summary>
+    !${table('Keys that no longer work', columns, others)}
+  </details>`;
+  const body = html`!${doneNotice(request, doneTexts)} !${rows.length === 0 ? none : works}
+  !${others.length > 0 ? endedKeys : ''} !${links}`;
+  const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
+  return { title: 'API keys', body, actions: isAdmin && rows.length > 0 ? html`!${approvals} !${add}` : '' };
+}
+
+const columns: readonly Column<ApiKey>[] = [
+  ['Key', ({ name, start }) => html`<strong>${name}</strong><br /><code>${start}…</code>`],
+  ['State', (key) => stateOf(key)],
+  ['Scopes', (key) => scopesOf(key)],
+  ['Last used', ({ last_used_at }) => moment(last_used_at, 'Never')],
+  ['Issued', ({ created_at }) => date(created_at)],
+  ['Ends', ({ revoked_at, expires_at }) => date(revoked_at ?? expires_at)],
+  ['Credits spent', spentBy, 'long'],
+];
+
+function actsOf({ id, name }: ApiKey): Html {
+  const act = (verb: string, label: string, spoken = label) =>
+    html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${spoken} ${name}">${label}</a>`;
+  return html`<span class="acts">
+    !${act('rotate', 'Rotate')} !${act('caps', 'Limits', 'Limits of')} !${act('revoke', 'Revoke')}
+  </span>`;
+}
+
+/** Shows the status, or a warning if the key expires soon. */
+function stateOf({ status, expires_at }: ApiKey): Html {
+  if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');
+  const daysLeft = Math.ceil((Date.parse(expires_at) - Date.now()) / dayMs);
+  if (daysLeft > warningDays) return badge('active', 'good');
+  return badge(daysLeft <= 1 ? 'ends within a day' : `ends in ${daysLeft} days`, 'warning');
+}
+
+function scopesOf({ permissions }: ApiKey): Html {
+  if (isUsual(permissions)) return html`all ${usualScopes.length}`;
+  return html`<details class="inline">
+    <summary>${permissions.length} of ${scopes.length}</summary>
+    <span class="mono">${permissions.join(', ')}</span>
+  </details>`;
+}
+
+export const lastUse = ({ last_used_at }: ApiKey): Html =>
+  last_used_at === null ? 'It has never been used.' : html`It was last used on !${moment(last_used_at)}.`;

@@ -1,0 +1,375 @@
+import type { Fault } from '../errors.ts';
+import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
+import type { ImportState } from '../queries/jobs/imports.ts';
+import type { ReadType } from '../files/values.ts';
+import { customKey } from '../schemas/filters.ts';
+import { customTypes, fieldOfMapped, invalidValues } from '../schemas/imports.ts';
+import type {
+  Import,
+  InvalidValues,
+  CustomType,
+  ImportPatch,
+  ImportPreview,
+  MappedField,
+  ImportObject,
+  MappingOrigin,
+} from '../schemas/imports.ts';
+import { select, selectField, text, unchanged, type Choice, type Fields } from './base/forms.ts';
+import { count, html, table, type Column, type Html } from './base/html.ts';
+import { encodingNamed } from '../files/encodings.ts';
+import { companyBatches, contactBatches } from '../schemas/batches.ts';
+import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
+import { fieldWord } from './base/words.ts';
+
+type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
+
+/**
+ * Returns the file's preview, with controls to map its columns and to start the import.
+ * @param lists controls that choose a list for the contacts
+ * @param page of the columns
+ */
+export const mappingForm = (
+  found: Import,
+  preview: DetailedPreview,
+  { state, lists, page }: { state: SourceState; lists: Html; page: number },
+): Html =>
+  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, page) : ''}
+    !${settings(found, preview, state, lists)}
+    <h2>The first records</h2>
+    !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
+    <div class="buttons">
+      <button name="do" value="check">Check first</button>
+      <button name="do" value="start" class="secondary outline">Import now</button>
+      <button name="do" value="save:${page}" class="secondary outline">Save and preview again</button>
+      !${preview.headers ? [page - 1, page + 1].map((other) => turnTo(other, preview.columns.length)) : ''}
+    </div>
+    <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>`;
+
+function faultList(found: Import, preview: DetailedPreview): Html {
+  const ofRecords = preview.errors.filter(({ path }) => path.startsWith('/records/'));
+  const faults = [...obstaclesTo(found, preview), ...ofRecords];
+  const warnings = preview.warnings.filter(({ path }) => path.startsWith('/records/'));
+  const misread = preview.warnings.filter(({ path }) => path === '/encoding');
+  const ofFile = preview.warnings.filter(({ path }) => path === '' || path === '/mapping');
+  const list = listOf(found.object);
+  return html`!${list('The encoding may be another one:', misread)}
+  !${list('With these settings, something is wrong:', faults)} !${list('What is left out of the file:', ofFile)}
+  !${list('Values of the first records that will be left out:', warnings)}`;
+}
+
+const listOf =
+  (object: Import['object']) =>
+  (title: string, faults: readonly Fault[]): Html =>
+    faults.length === 0
+      ? ''
+      : html`<div class="notice warning" role="status">
+          <p>${title}</p>
+          <ul>
+            !${faults.slice(0, maxFaults).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
+          </ul>
+        </div>`;
+
+/** Contains the number of the record, counted from 1. */
+function faultText(object: Import['object'], { path, message }: Fault): string {
+  const [, what, index, ...fields] = path.split('/');
+  const words = inWords(object, message);
+  if (what !== 'records') return words;
+  const field = fields.length === 0 ? '' : `${fieldLabel(object, fields.join('.'))}: `;
+  return `Record ${Number(index) + 1}: ${field}${words}`;
+}
+
+const maxFaults = 100;
+
+/** How many columns of a CSV file, and fields of preview records, a page shows. */
+const maxShown = 40;
+
+/** Returns e.g. `41 to 80`: the columns of a page. */
+const rangeOf = (page: number, all: number): string =>
+  `${count((page - 1) * maxShown + 1)} to ${count(Math.min(page * maxShown, all))}`;
+
+/** Returns a button that keeps the choices of this page and shows other columns. Empty if there are none. */
+const turnTo = (page: number, all: number): Html =>
+  page < 1 || (page - 1) * maxShown >= all
+    ? ''
+    : html`<button name="do" value="save:${page}" class="secondary outline">
+        Save and show columns ${rangeOf(page, all)}
+      </button>`;
+
+function columns(found: Import, preview: DetailedPreview, page: number): Html {
+  const [all, first] = [preview.columns.length, (page - 1) * maxShown];
+  const shown = preview.columns.slice(first, first + maxShown);
+  const note = html`<p class="quiet">
+    The file has ${count(all)} columns. Columns ${rangeOf(page, all)} are shown; the buttons at the end of the page lead
+    to the others.
+  </p>`;
+  return html`<h2>Columns</h2>
+    !${leftOutNote(preview)} !${all > maxShown ? note : ''}
+    !${table('Columns', columnsOf(found, preview, first), shown)}`;
+}
+
+/** Names the columns with values that are left out, and says how to keep them. */
+function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html {
+  const names = all
+    .filter(({ header, samples }, i) => samples.length > 0 && headers!.indexOf(header) === i)
+    .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
+    .map(({ header }) => `“${header}”`);
+  if (names.length === 0) return '';
+  const shown = [...names.slice(0, maxNamed), ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : [])];
+  return html`<p class="quiet">
+    Left out: ${shown.join(', ')}. To keep a column, choose a field for it: the first choice is a field of your own.
+  </p>`;
+}
+
+const maxNamed = 12;
+
+/** @param first index of the first column of the file that is shown */
+function columnsOf({ object }: Import, preview: DetailedPreview, first: number): readonly Column<PreviewColumn>[] {
+  const isRepeated = (header: string, i: number): boolean => preview.headers!.indexOf(header) !== first + i;
+  const fieldOf = (header: string): string => fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
+  const readAs = ({ header }: PreviewColumn, i: number): Html => {
+    if (isRepeated(header, i)) return html`<span class="quiet">left out: another column has this header</span>`;
+    const origin = preview.mapping_from?.[header];
+    return html`!${fieldChoice(object, header, fieldOf(header), first + i)}
+      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</small>`;
+  };
+  return [
+    ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
+    ['Values', ({ samples }) => samples.map((one) => html`<div class="sample">${one}</div>`).join(''), 'quiet'],
+    ['Is read as', readAs],
+    ['Type', (one, i) => (isRepeated(one.header, i) ? '' : typeChoice(one, fieldOf(one.header), first + i))],
+  ];
+}
+
+const fieldChoice = (object: Import['object'], header: string, field: string, i: number): Html =>
+  select(
+    html`name="column-${i}" aria-label="Field of the column ${header}"`,
+    [
+      ['', 'leave it out'],
+      ...choicesFor(object, header, field).map((name) => [name, fieldLabel(object, name)] as const),
+    ],
+    field,
+  );
+
+function choicesFor(object: Import['object'], header: string, field: string): string[] {
+  const names = fieldsToChoose(object);
+  const custom = customField(header);
+  const others = [customKey(custom) === undefined ? '' : custom, field].filter(
+    (name) => name !== '' && !names.includes(name),
+  );
+  return [...new Set([...others, ...names])];
+}
+
+const typeLabels: Record<ReadType, string> = {
+  text: 'text',
+  number: 'number',
+  boolean: 'yes or no',
+  date: 'date',
+  url: 'web address',
+};
+
+/** Only custom fields have one. It is shown for all, so that it can be chosen together with the field. */
+function typeChoice({ header, type, isTypeGiven, isDeclared }: PreviewColumn, field: string, i: number): Html {
+  if (isDeclared && type) return html`${typeLabels[type]}<small class="quiet">as the field is declared</small>`;
+  const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
+  const chosen = isTypeGiven && type ? type : '';
+  const isCustom = customKey(field) !== undefined;
+  return select(
+    html`name="type-${i}" aria-label="Type of the column ${header}, if it is a custom field"`,
+    [
+      ['', isCustom ? `as the cells show${found}` : '–'],
+      ...customTypes.map((name) => [name, typeLabels[name]] as const),
+    ],
+    chosen,
+  );
+}
+
+const invalidLabels: Record<InvalidValues, string> = {
+  skip: 'leave them out, write the record, and say so',
+  fail: 'do not write the record',
+};
+
+const commonEncodings = [
+  'utf-8',
+  'windows-1252',
+  'iso-8859-2',
+  'windows-1250',
+  'windows-1251',
+  'macintosh',
+  'utf-16le',
+];
+
+function settings(
+  found: Import,
+  { sheets, encoding, separator }: DetailedPreview,
+  { sheet, has_header: hasHeader }: SourceState,
+  lists: Html,
+): Html {
+  const choice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
+    selectField({ name, label, faults: {} }, choices, chosen);
+  const same = (name: string): Choice => [name, name];
+  const encodings = [...new Set([encoding ?? '', ...commonEncodings])].filter((name) => name !== '');
+  const separated = separator === null ? '' : ` (cells are separated by ${separatorLabels[separator] ?? separator})`;
+  const invalid = invalidValues.map((name) => [name, invalidLabels[name]] as const);
+  return html`<h2>Settings</h2>
+    <div class="card">
+      !${lists} !${choice('invalid_values', 'Values that cannot be read', invalid, found.invalid_values)}
+      !${sheets && sheets.length > 1 ? choice('sheet', 'Sheet', sheets.map(same), sheet ?? sheets[0]!) : ''}
+      !${
+        found.format === 'csv' && encoding !== null
+          ? choice('encoding', `Encoding${separated}`, encodings.map(same), encoding)
+          : ''
+      }
+      !${
+        found.format === 'csv' || found.format === 'xlsx'
+          ? choice('header', 'The first line', firstLines, hasHeader ? 'names' : 'record')
+          : ''
+      }
+    </div>`;
+}
+
+const firstLines: readonly Choice[] = [
+  ['names', 'has the names of the columns'],
+  ['record', 'is a record: the file has no header'],
+];
+
+const separatorLabels: Record<string, string> = {
+  ',': 'commas',
+  ';': 'semicolons',
+  '\t': 'tabs',
+  '|': 'vertical bars',
+};
+
+function records({ object }: Import, { records: items }: DetailedPreview): Html {
+  const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
+  const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
+  const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
+  const names = all.slice(0, maxShown);
+  const shown = names.map((name): Column<object> => [
+    fieldLabel(object, name),
+    (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
+  ]);
+  const note = html`<p class="quiet">The first ${maxShown} of ${count(all.length)} fields are shown.</p>`;
+  return html`!${all.length > maxShown ? note : ''} !${table<object>('First records', shown, items)}`;
+}
+
+/** Returns a value as people write it: of phone numbers, and of objects, what they hold. */
+export function shownValue(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.map(shownPart).join(', ');
+  if (typeof value !== 'object' || value === null) return value === undefined ? '' : JSON.stringify(value);
+  const entries = Object.entries(value);
+  return entries.map(([key, one]) => (key === 'name' ? shownPart(one) : `${key}: ${shownPart(one)}`)).join(', ');
+}
+
+const shownPart = (value: unknown): string =>
+  typeof value === 'object' && value !== null
+    ? Object.values(value).map(shownPart).join(' ').trim()
+    : shownValue(value);
+
+export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
+  const values = text(fields, 'invalid_values');
+  return {
+    ...(values === '' ? {} : { invalid_values: values as InvalidValues }),
+    ...(preview.headers ? { mapping: mappingOf(preview, fields) } : {}),
+  };
+}
+
+function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, MappedField> {
+  const entries = preview.columns.flatMap(({ header }, i): [string, MappedField][] => {
+    if (preview.headers!.indexOf(header) !== i) return [];
+    const shown = preview.mapping?.[header] ?? null;
+    // The form does not have all columns of a very wide file. The others stay.
+    const chosen =
+      `column-${i}` in fields ? chosenFor(fields, i, [fieldOfMapped(shown) ?? '', customField(header)]) : shown;
+    const isChanged = JSON.stringify(chosen) !== JSON.stringify(shown);
+    // The import finds the others as the page does.
+    return isChanged || preview.mapping_from?.[header] === 'given' ? [[header, chosen]] : [];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** @param offered fields that can have line breaks */
+function chosenFor(fields: Fields, i: number, offered: readonly string[]): MappedField {
+  const [field, type] = [unchanged(text(fields, `column-${i}`), offered), text(fields, `type-${i}`)];
+  if (field === '') return null;
+  const isTyped = customKey(field) !== undefined && (customTypes as readonly string[]).includes(type);
+  return isTyped ? { field, type: type as CustomType } : field;
+}
+
+/** Returns the field of the customer's own that is called like a column. */
+export const customField = (header: string): string =>
+  header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
+
+/** Returns what changes how the whole file is read: then the columns of the form are no longer those of the file. */
+export function sourceChangesOf(
+  found: Import,
+  { sheet, has_header: hasHeader }: Pick<ImportState, 'sheet' | 'has_header'>,
+  fields: Fields,
+): ImportPatch {
+  const [encoding, chosen, header] = [text(fields, 'encoding'), text(fields, 'sheet'), text(fields, 'header')];
+  const isOther = encoding !== '' && (encodingNamed(encoding) ?? encoding) !== found.encoding;
+  return {
+    ...(isOther ? { encoding } : {}),
+    ...(chosen !== '' && chosen !== sheet ? { sheet: chosen } : {}),
+    ...(header !== '' && (header === 'names') !== hasHeader ? { header: header === 'names' } : {}),
+  };
+}
+
+/** Returns why an import with its current settings cannot succeed, as a whole or in any record. */
+export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
+  ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
+  ...missingFields(found, preview).map((field) => ({
+    path: '',
+    message: `no column is read as ${field}, which every new record needs`,
+  })),
+];
+
+/** Returns fields, or groups of them, that every new record must have and to which no column is mapped. */
+function missingFields(found: Import, { mapping }: ImportPreview): string[] {
+  if (found.mode !== 'create' || !mapping) return [];
+  const { create, needsOneOf = [] } = found.object === 'contacts' ? contactBatches : companyBatches;
+  const covered = new Set(Object.values(mapping).map(fieldOfMapped));
+  if (covered.has('_record')) return [];
+  if (covered.has('full_name')) covered.add('first_name');
+  const needed = [...(create.required ?? []).map((field) => [field]), ...needsOneOf];
+  return needed.filter((group) => !group.some((field) => covered.has(field))).map((group) => group.join(' or '));
+}
+
+export const fieldLabel = (object: ImportObject, field: string): string =>
+  customKey(field) === undefined ? fieldWord(object, field) : `Your own field “${fieldWord(object, field)}”`;
+
+/** The fields that a column can be read as, without custom fields, in the order in which people look for them. */
+export function fieldsToChoose(object: ImportObject): string[] {
+  const names = importableNames(importedFields[object]);
+  if (object === 'opportunities')
+    return [...names.filter((name) => name !== 'stage_id'), ...Object.keys(opportunityFileFields.references!)];
+  if (object !== 'contacts') return names;
+  return [
+    'full_name',
+    ...names.filter((name) => name !== 'company.id'),
+    'company.name',
+    'company.industry',
+    'company.domain',
+    'company.external_id',
+    'company.id',
+  ];
+}
+
+/** Returns a message about a file with words for the names of fields in it, but for those that are words, such as `gender`. */
+export function inWords(object: ImportObject, message: string): string {
+  const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
+  const names = new RegExp(
+    String.raw`(?<![\w.])(?:${fieldsToChoose(object)
+      .filter((name) => /[._]/.test(name))
+      .join('|')})(?![\w.]*\w)`,
+    'g',
+  );
+  return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
+}
+
+export const originLabels: Record<MappingOrigin, string> = {
+  given: 'as chosen',
+  name: 'by its name',
+  remembered: 'as in your last import',
+  guess: 'guessed',
+};

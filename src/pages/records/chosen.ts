@@ -1,0 +1,180 @@
+import type { FastifyRequest } from 'fastify';
+import { withUndo, memberDeletes } from '../base/layout.ts';
+import { DomainError, forbidden, validationFailed } from '../../errors.ts';
+import { estimateEmailVerification, startEmailVerification } from '../../jobs/start-verification.ts';
+import { spenderOf } from '../../access/credentials.ts';
+import { sessionOf } from '../../plugins/auth.ts';
+import { createList } from '../../queries/crm/lists.ts';
+import { addMembers } from '../../queries/crm/list-members.ts';
+import { withLastWrites } from '../../queries/records/last-writes.ts';
+import type { ContactDetail } from '../../schemas/contacts.ts';
+import { ListCreate } from '../../schemas/lists.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { compile } from '../../validation/validator.ts';
+import {
+  doneNotice,
+  fieldsOf,
+  inputField,
+  once,
+  payerOf,
+  queryOf,
+  requireValid,
+  selectField,
+  text,
+} from '../base/forms.ts';
+import type { Faults, Fields } from '../base/forms.ts';
+import { count, counted, html, notice, type Html } from '../base/html.ts';
+import { priceOf } from '../base/words.ts';
+import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
+
+export interface Act<Row extends ShownRecord> {
+  /** Before their number in the title. */
+  title: string;
+  verb: string;
+  tone: '' | 'danger';
+  /** What the question shows and asks. */
+  controls: (request: FastifyRequest, rows: readonly Row[], faults: Faults) => Promise<Html>;
+  /** Does it for all of them or for none. Returns the path of the next page. */
+  run: (request: FastifyRequest, rows: readonly Row[]) => Promise<string>;
+}
+
+/**
+ * @throws DomainError `not_found` if there is no such act for records of this kind; `forbidden` if it spends credits and
+ * the user is no admin
+ */
+export function actNamed<Row extends ShownRecord>(
+  request: FastifyRequest,
+  kind: RecordKind<Row>,
+  name: string,
+): Act<Row> {
+  if (name === 'delete') return deletion(kind);
+  if (kind.object === 'contacts' && name === 'list') return listing as unknown as Act<Row>;
+  if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
+  if (sessionOf(request).role !== 'admin') throw forbidden();
+  return verifying as unknown as Act<Row>;
+}
+
+const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<Row>): Act<Row> => ({
+  title: 'Delete',
+  verb: 'Delete',
+  tone: 'danger',
+  controls: async () =>
+    object === 'contacts'
+      ? html`<p>They are deleted, and leave their lists and opportunities. For 90 days this can be undone.</p>`
+      : html`<p>
+          They are deleted. Their contacts and opportunities stay, without a company. For 90 days this can be undone.
+        </p>`,
+  run: async (request, rows) => {
+    const { db, caller } = request;
+    if (rows.length > memberDeletes && sessionOf(request).role !== 'admin')
+      throw validationFailed([{ path: '', message: `only an admin deletes more than ${memberDeletes} at once` }]);
+    const items = rows.map(({ id }) => ({ id }));
+    const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
+    await db.transaction((sql) =>
+      withLastWrites(sql, caller.customerId, (last) => write(sql, caller.customerId, batch, last)),
+    );
+    return withUndo(request, `${path}?done=deleted&n=${rows.length}`);
+  },
+});
+
+const checkList = compile(ListCreate);
+
+const listing: Act<ContactDetail> = {
+  title: 'Add to a list:',
+  verb: 'Add to the list',
+  tone: '',
+  controls: async (request, _rows, faults) => listControls(request, faults),
+  run: async (request, rows) => {
+    const contact_ids = rows.map(({ id }) => id);
+    const list = await once(request, async (sql) => {
+      const list_id = await chosenList(request, sql);
+      await addMembers(sql, request.caller.customerId, { list_id, contact_ids });
+      return list_id;
+    });
+    return list === undefined ? '/app/lists?done=sent' : `/app/lists/${list}?done=added`;
+  },
+};
+
+/** True if a form with `listControls` chooses a list. Whoever names a new list wants it. */
+export const namesList = (fields: Fields): boolean =>
+  text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
+
+/**
+ * Returns the controls that choose a list, or name a new one. They show what the form or the address of the page says.
+ * @param none what the choice of no list is called, if it is one
+ * @param stored the list that is chosen until now
+ */
+export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
+  const fields = { ...queryOf(request), ...fieldsOf(request) };
+  const chosen = 'list_id' in fields ? text(fields, 'list_id') : stored;
+  const lists = await listChoices(request, chosen);
+  const label = none === '' ? 'List' : 'Put them into a list';
+  const choices = [
+    ...(none === '' ? [] : [['', none] as const]),
+    ...lists.map(({ id, name }) => [id, name] as const),
+    ['new', 'a new list, with this name:'] as const,
+  ];
+  const hint = none === '' ? '' : 'To put them into a new list.';
+  return html`!${selectField({ name: 'list_id', label, faults }, choices, chosen)}
+  !${inputField({ name: 'name', label: 'Name of the new list', hint, faults }, text(fields, 'name'))}`;
+}
+
+type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]>[0];
+
+/**
+ * Returns the id of the list that a form chooses, or undefined if it names a new one.
+ * @throws DomainError `validation_failed` if the name of a new list is not valid, or the id is none
+ */
+export function chosenListId(fields: Fields): string | undefined {
+  const id = canonicalId(text(fields, 'list_id'));
+  if (id === undefined) requireValid(checkList, { name: text(fields, 'name') });
+  return id;
+}
+
+/**
+ * Returns the id of the list that a form names. Creates the list if it is a new one.
+ * @throws DomainError as `chosenListId`
+ */
+export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
+  const { customerId, userId } = request.caller;
+  const fields = fieldsOf(request);
+  const body = { name: text(fields, 'name') };
+  return chosenListId(fields) ?? (await createList(sql, customerId, userId, body, source)).id;
+}
+
+const verifying: Act<ContactDetail> = {
+  title: 'Verify',
+  verb: 'Verify now',
+  tone: '',
+  controls: async ({ db, caller, server }, rows) => {
+    const spender = spenderOf(caller);
+    const price = await db.transaction((sql) =>
+      estimateEmailVerification(sql, spender, server.config, { emails: emailsOf(rows) }),
+    );
+    return html`<p>
+        Checks ${counted(price.matches, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the
+        contacts. Those that were checked within the last day are free.
+      </p>
+      !${priceOf(price)}`;
+  },
+  run: async (request, rows) => {
+    const { server } = request;
+    const body = { emails: emailsOf(rows), sync_crm: true };
+    const job = await once(request, (sql) => startEmailVerification(sql, payerOf(request), server.config, body));
+    return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
+  },
+};
+
+const emailsOf = (rows: readonly ContactDetail[]) =>
+  rows
+    .filter(({ work_email }) => work_email !== '')
+    .map(({ work_email, id }) => ({ email: work_email, contact_id: id }));
+
+/** Returns a message about what was just done in a list of records. */
+export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
+  const [done, number] = [text(queryOf(request), 'done'), Number(text(queryOf(request), 'n'))];
+  if (done === 'none') return notice('Choose some rows first.', 'warning');
+  if (done !== 'deleted') return doneNotice(request);
+  if (!Number.isInteger(number) || number < 1) return '';
+  return notice(`${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`} deleted.`);
+}

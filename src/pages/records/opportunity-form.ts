@@ -1,0 +1,413 @@
+import { randomUUID } from 'node:crypto';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Transaction } from '../../database/db.ts';
+import { createProduct, listProducts } from '../../queries/crm/products.ts';
+import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
+import { ProductCreate } from '../../schemas/products.ts';
+import { findUnstorableText } from '../../text/json.ts';
+import { compile } from '../../validation/validator.ts';
+import {
+  createOpportunity,
+  deleteOpportunity,
+  findOpportunities,
+  updateOpportunity,
+} from '../../queries/crm/opportunities.ts';
+import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
+import type { Opportunity, Line, LinesPatch } from '../../schemas/opportunities.ts';
+import { etagOf, canonicalId } from '../../text/ids.ts';
+import { counted, html, count, type Html, dayOf, startOf, readNumber } from '../base/html.ts';
+import { editor, requireRecord, type EditForm } from './editor.ts';
+import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
+import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
+import type { Fault } from '../../errors.ts';
+import { fold } from '../../text/fold.ts';
+import {
+  areaField,
+  asSentBack,
+  faultText,
+  field,
+  fieldsOf,
+  hidden,
+  inputField,
+  linesIn,
+  option,
+  queryOf,
+  select,
+  selectField,
+  text,
+  tick,
+  values,
+  formMessage,
+} from '../base/forms.ts';
+import type { Choice, Fields } from '../base/forms.ts';
+import { opportunityWords, priorityWords, money } from '../base/words.ts';
+import { nameOfContact } from './kinds.ts';
+import { usersOf, companySuggestions, userChoices } from './record-form.ts';
+import { pipelinesFor } from './pipelines.ts';
+
+const section = '/app/opportunities';
+
+export const opportunityEdit = (app: FastifyInstance): void =>
+  editor<Opportunity>(app, {
+    path: section,
+    noun: 'opportunity',
+    schemas: { create: OpportunityCreate, patch: OpportunityPatch },
+    require: requireOpportunity,
+    nameOf: ({ name }) => name,
+    tagOf: etagOf,
+    bodyOf: opportunityOf,
+    controls: opportunityControls,
+    verb: 'Save',
+    prepare: withNewProduct,
+    create: (sql, { customerId }, body) => createOpportunity(sql, customerId, body),
+    update: updateOpportunity,
+    remove: deleteOpportunity,
+    question: (_request, { name, contacts_ids }) =>
+      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
+        ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
+  });
+
+export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>
+  requireRecord(request, 'opportunity', findOpportunities);
+
+const emptyRows = 3;
+
+/** Rows of a refused form, without a product, that it shows again. */
+const maxOpen = 10;
+
+/** Most contacts that one form adds by their addresses. Several contacts can have one address. */
+const maxAddresses = 50;
+
+const productChoices = 100;
+
+/** Products, and contacts, of a stored opportunity that the form shows. The others stay as they are. */
+const maxShown = 100;
+
+/** Rows of products in a form: each has three fields. */
+const maxRows = 300;
+
+/** Hidden field with the ids of the contacts that have a box in the form. */
+const shownContacts = 'shown_contacts';
+
+/** Fields of the form with one text, which stand in the API's body under the same name. */
+const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
+const dateFields = ['estimated_closing_date', 'close_date'] as const;
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Promise<Fields> {
+  const ids = found.company_id === null ? [] : [found.company_id];
+  const [company] = await db.lookup((sql) => findCompanies(sql, caller.customerId, ids));
+  return {
+    ...Object.fromEntries(plainFields.map((name) => [name, found[name]])),
+    ...Object.fromEntries(dateFields.map((name) => [name, dayOf(found[name])])),
+    company: company?.company_name ?? '',
+    contact: found.contacts_ids.slice(0, maxShown),
+    ...rowFields(found.details.slice(0, maxShown)),
+  };
+}
+
+const rowFields = (lines: Opportunity['details']) => ({
+  product: lines.map(({ product_id }) => product_id),
+  price: lines.map(({ price }) => String(price)),
+  quantity: lines.map(({ quantity }) => String(quantity)),
+});
+
+/** Returns the form of a new opportunity; the address may name a contact, a company and a stage. */
+async function blankDraft(request: FastifyRequest): Promise<Fields> {
+  const { db, caller } = request;
+  const query = queryOf(request);
+  const idIn = (name: string) => [canonicalId(text(query, name)) ?? []].flat();
+  const [[contact], [company], pipelines] = await Promise.all([
+    db.lookup((sql) => findContacts(sql, caller.customerId, idIn('contact'))),
+    db.lookup((sql) => findCompanies(sql, caller.customerId, idIn('company'))),
+    pipelinesFor(request),
+  ]);
+  const name = company?.company_name ?? contact?.company.company_name ?? '';
+  return {
+    name: '',
+    company: name,
+    contact: contact ? [contact.id] : [],
+    stage_id: text(query, 'stage') || pipelines[0]?.stages[0]?.id,
+    priority: 'NONE',
+    user_id_assigned: caller.userId,
+    ...Object.fromEntries(dateFields.map((one) => [one, dayOf(new Date(Date.now() + 30 * dayMs).toISOString())])),
+  };
+}
+
+const canonicalOr = (given: string): string => canonicalId(given) ?? given;
+
+/** A product of a form, as it was typed. */
+interface Row {
+  id: string;
+  price: string;
+  quantity: string;
+}
+
+function rowsOf(fields: Fields): Row[] {
+  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name, maxRows));
+  const length = Math.max(ids!.length, prices!.length, quantities!.length);
+  return Array.from({ length }, (_, i) => ({
+    id: ids![i] ?? '',
+    price: (prices![i] ?? '').trim(),
+    quantity: (quantities![i] ?? '').trim(),
+  })).filter(({ id, price, quantity }) => id !== '' || price !== '' || quantity !== '');
+}
+
+/**
+ * Returns what a form's rows change: products with price and quantity, and stored ones whose quantity is empty. A stored
+ * product without a row stays.
+ */
+function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: Fault[]) {
+  const before = new Map(stored.map((line) => [line.product_id, line]));
+  const lines: Line[] = [];
+  const removed: string[] = [];
+  const refuse = (message: string) => faults.push({ path: '/products', message });
+  for (const { id: given, price, quantity } of rows) {
+    const id = canonicalOr(given);
+    if (quantity === '' && before.has(id)) removed.push(id);
+    else if (quantity === '' && price === '') continue;
+    else if (id === '') refuse('choose a product for each price and quantity');
+    else if (quantity === '') refuse('give a quantity for each price');
+    else {
+      const known = before.get(id)?.price;
+      const [amount, number] = [price === String(known) ? known : readNumber(price), wholeNumber(quantity)];
+      if (amount === undefined) refuse(`the price “${price}” is not clear: write it as 1249 or 1249.50`);
+      if (number === undefined) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
+      if (amount !== undefined && number !== undefined) lines.push({ id, price: amount, quantity: number });
+    }
+  }
+  return { lines, removed };
+}
+
+/** Neither `1,000` nor `1.000` is one. */
+const wholeNumber = (given: string): number | undefined => (/^\d{1,10}$/.test(given) ? Number(given) : undefined);
+
+/** Returns what changes the stored products into those of the form. */
+function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof linesOf>): LinesPatch {
+  const before = new Map(stored.details.map((line) => [line.product_id, line]));
+  const isChanged = ({ id, price, quantity }: Line) =>
+    before.get(id)?.price !== price || before.get(id)?.quantity !== quantity;
+  return {
+    add: lines.filter(({ id }) => !before.has(id)),
+    remove: removed,
+    update: lines.filter((line) => before.has(line.id) && isChanged(line)),
+  };
+}
+
+/** Returns the contacts of an opportunity after a form: those without a box in it stay. */
+function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
+  const ticked = values(fields, 'contact', maxShown + maxAddresses).map(canonicalOr);
+  const shown = new Set(text(fields, shownContacts).split(','));
+  const kept = stored.filter((id) => !shown.has(id) || ticked.includes(id));
+  return [...new Set([...kept, ...ticked, ...added])];
+}
+
+/**
+ * Reads a submitted form. Companies are named, and further contacts by their e-mail addresses.
+ * @param stored undefined for a new opportunity
+ */
+export async function opportunityOf(
+  request: FastifyRequest,
+  stored: Opportunity | undefined,
+): Promise<{ body: object; faults: Fault[] }> {
+  const fields = fieldsOf(request);
+  const before = stored ? await draftOf(request, stored) : {};
+  const plain = plainFields.flatMap((name) => {
+    const given = linesIn(fields, name);
+    return stored && given === asSentBack(stored[name]) ? [] : [[name, given.trim()] as const];
+  });
+  const dates = dateFields.flatMap((name) =>
+    stored && text(fields, name) === text(before, name) ? [] : [[name, startOf(text(fields, name))] as const],
+  );
+  const faults: Fault[] = [];
+  const company = text(fields, 'company').trim();
+  const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
+  const lines = linesOf([...rowsOf(fields), ...newRowOf(fields, faults)], stored?.details ?? [], faults);
+  const added = await contactsAt(request, text(fields, 'emails'), faults);
+  const contacts = contactsOf(fields, stored?.contacts_ids ?? [], added);
+  const body = {
+    ...Object.fromEntries([...plain, ...dates]),
+    ...(stored?.contacts_ids.join() === contacts.join() ? {} : { contacts_ids: contacts }),
+    ...(companyId === undefined || (companyId === null && !stored) ? {} : { company_id: companyId }),
+    products: stored ? linesPatch(stored, lines) : lines.lines,
+  };
+  return { body, faults };
+}
+
+/** Stands in a body for a product that the form names and that is created with the opportunity. */
+const newProductId = randomUUID();
+
+const newFields = ['new_product', 'new_price', 'new_quantity'] as const;
+
+const checkProduct = compile(ProductCreate);
+
+const productNamed = (fields: Fields) => ({ name: text(fields, 'new_product').trim(), price: 0, unit: 'piece' });
+
+/** Returns the row of the product that a form creates, if it names one. */
+function newRowOf(fields: Fields, faults: Fault[]): Row[] {
+  const [name, price, quantity] = newFields.map((one) => text(fields, one).trim()) as [string, string, string];
+  if (name === '' && price === '' && quantity === '') return [];
+  const wrong = [...findUnstorableText(name), ...checkProduct.faultsOf(productNamed(fields), formMessage)];
+  faults.push(
+    ...wrong.map(({ message }) => ({ path: '/products', message: `the name of the new product ${message}` })),
+  );
+  return [{ id: newProductId, price, quantity: quantity || '1' }];
+}
+
+/** Creates the product that a form names, in the currency of the opportunity, and puts its id into the body. */
+async function withNewProduct(sql: Transaction, request: FastifyRequest, body: object): Promise<object> {
+  const given = JSON.stringify(body);
+  if (!given.includes(newProductId)) return body;
+  const { customerId } = request.caller;
+  const fields = fieldsOf(request);
+  const pipelines = await listPipelinesWithStages(sql, customerId);
+  const pipeline = pipelines.find(({ stages }) =>
+    stages.some(({ id }) => id === canonicalId(text(fields, 'stage_id'))),
+  );
+  const product = { ...productNamed(fields), price: readNumber(text(fields, 'new_price')) ?? 0 };
+  const id = await createProduct(sql, customerId, { ...product, ...(pipeline && { currency: pipeline.currency }) });
+  return JSON.parse(given.replaceAll(newProductId, id)) as object;
+}
+
+/** Returns null for an empty name, and undefined if there is no such company. */
+async function companyNamed({ db, caller }: FastifyRequest, name: string, faults: Fault[]) {
+  if (name === '') return null;
+  const query = { filters: { company_name: name }, paginate: { limit: 1 } };
+  const [found] = (await listCompanies(db, caller.customerId, query)).rows;
+  if (!found) faults.push({ path: '/company', message: 'there is no company with this name. Create it first' });
+  return found?.id;
+}
+
+/** Returns the contacts with these e-mail addresses; of several with one address the newest. */
+async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Fault[]): Promise<string[]> {
+  const addresses = [...new Set(given.split(/[\s,;]+/).filter((one) => one !== ''))];
+  if (addresses.length > maxAddresses) faults.push({ path: '/emails', message: `at most ${maxAddresses} at once` });
+  if (addresses.length === 0 || addresses.length > maxAddresses) return [];
+  const query = { filters: { work_email: addresses }, paginate: { limit: 100 } };
+  const { rows } = await listContacts(db, caller.customerId, query);
+  const byAddress = new Map(rows.toReversed().map(({ work_email, id }) => [fold(work_email), id] as const));
+  const unknown = addresses.filter((address) => !byAddress.has(fold(address)));
+  if (unknown.length > 0) faults.push({ path: '/emails', message: `no contact has ${unknown.join(', ')}` });
+  return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
+}
+
+/** Returns the controls of the form. The products that a stored opportunity has may be deleted since. */
+export async function opportunityControls(
+  request: FastifyRequest,
+  { stored, sent, refused: { faults } }: EditForm<Opportunity>,
+): Promise<Html> {
+  const { db, caller } = request;
+  const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
+  const ids = values(draft, 'contact', maxShown + maxAddresses).flatMap((id) => canonicalId(id) ?? []);
+  const before = text(draft, shownContacts)
+    .split(',')
+    .flatMap((id) => canonicalId(id) ?? []);
+  const shown = [...new Set([...before, ...ids])];
+  const [pipelines, users, products, contacts] = await Promise.all([
+    pipelinesFor(request, stored?.stage_id),
+    usersOf(request),
+    listProducts(db, caller.customerId, { paginate: { limit: productChoices } }),
+    db.search((sql) => findContacts(sql, caller.customerId, ids)),
+  ]);
+  const named = (name: keyof typeof opportunityWords) => ({ name, label: opportunityWords[name], faults });
+  const dates = dateFields.map((name) => inputField(named(name), text(draft, name), 'date'));
+  const choice = (name: 'priority' | 'user_id_assigned', choices: readonly Choice[]) =>
+    selectField(named(name), choices, text(draft, name));
+  const known = new Map<string, string>([
+    ...(stored?.details ?? []).map(({ product_id, name }) => [product_id, name] as const),
+    ...products.rows
+      .filter((one) => one.active)
+      .map(({ id, name, price, currency }) => [id, `${name} (${money(price, currency)})`] as const),
+  ]);
+  return html`<fieldset class="card">
+      <legend>Opportunity</legend>
+      <div class="grid-fields">
+        !${inputField(named('name'), text(draft, 'name'))}
+        !${field(
+          named('stage_id'),
+          (attributes) =>
+            html`<select !${attributes}>
+              !${pipelines.map(
+                ({ name, stages }) =>
+                  html`<optgroup label="${name}">
+                    !${stages.map((stage) => option(stage.id, stage.name, text(draft, 'stage_id')))}
+                  </optgroup>`,
+              )}
+            </select>`,
+        )}
+        !${choice(
+          'priority',
+          priorities.map((one) => [one, priorityWords[one].word] as const),
+        )}
+        !${choice('user_id_assigned', userChoices(users, text(draft, 'user_id_assigned')).slice(1))} !${dates}
+        !${inputField({ ...named('company_id'), name: 'company' }, text(draft, 'company'), 'text', companySuggestions)}
+        !${areaField(named('description'), text(draft, 'description'))}
+      </div>
+    </fieldset>
+    <fieldset class="card">
+      <legend>${opportunityWords.contacts_ids}</legend>
+      !${hidden({ [shownContacts]: shown.join() })} !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
+      <div class="checks">
+        !${contacts.map((one) => tick('checkbox', ['contact', one.id], html`${nameOfContact(one)}`, true))}
+      </div>
+      !${field(
+        { name: 'emails', label: 'Add contacts', hint: 'Their work e-mail addresses, one on each line.', faults },
+        (attributes) => html`<textarea !${attributes} rows="2">${text(draft, 'emails')}</textarea>`,
+      )}
+    </fieldset>
+    <fieldset class="card">
+      <legend>${opportunityWords.details}</legend>
+      <p class="quiet">Empty the quantity to take a product out.</p>
+      !${moreNote(stored?.details.length ?? 0, 'products')} !${productRows(draft, known)}
+      !${faultText('products', faults)}
+    </fieldset>`;
+}
+
+const moreNote = (all: number, noun: string): Html =>
+  all <= maxShown
+    ? ''
+    : html`<p class="quiet">The first ${maxShown} of ${count(all)} ${noun} are shown. The others stay.</p>`;
+
+function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
+  let open = 0;
+  const typed = rowsOf(draft).filter(({ id }) => id !== '' || (open += 1) <= maxOpen);
+  const rows = [...typed, ...Array.from({ length: emptyRows }, () => ({ id: '', price: '', quantity: '' }))];
+  return html`<div class="product-row quiet" aria-hidden="true">
+      <span>Product</span><span>Price</span><span>Quantity</span>
+    </div>
+    !${rows.map(
+      ({ id, price, quantity }, i) =>
+        html`<div class="product-row">
+          !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
+          <input name="price" value="${price}" aria-label="Price of product ${i + 1}" inputmode="decimal" />
+          <input name="quantity" value="${quantity}" aria-label="Quantity of product ${i + 1}" inputmode="numeric" />
+        </div>`,
+    )}
+    <div class="product-row">
+      !${newFields.map(
+        (name) =>
+          html`<input
+            name="${name}"
+            value="${text(draft, name)}"
+            aria-label="${newLabels[name]}"
+            maxlength="255"
+            autocomplete="off"
+            !${name === 'new_product' ? 'placeholder="or a new product"' : 'inputmode="decimal"'}
+          />`,
+      )}
+    </div>`;
+}
+
+const newLabels = {
+  new_product: 'Name of a new product',
+  new_price: 'Price of the new product',
+  new_quantity: 'Quantity of the new product',
+};
+
+const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
+  select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');
+
+/** Returns a product that was chosen before. As a choice in each row, many products would be most of the page. */
+const chosenProduct = (id: string, name = 'the chosen product'): Html =>
+  html`<span class="product"><input type="hidden" name="product" value="${id}" />${name}</span>`;

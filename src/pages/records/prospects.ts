@@ -1,0 +1,352 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { countMatches, listProspects } from '../../catalog/prospects.ts';
+import { sessionOf } from '../../plugins/auth.ts';
+import { ProspectQuery, SuggestionQuery, textFields, type Prospect, type TextField } from '../../schemas/prospects.ts';
+import { verificationStatuses } from '../../schemas/verification.ts';
+import { findUnstorableText } from '../../text/json.ts';
+import { compile } from '../../validation/validator.ts';
+import { DomainError, type Fault } from '../../errors.ts';
+import { forMembers, sendPage, forAdmins, goTo, sendForm } from '../base/layout.ts';
+import {
+  formMessage,
+  formFaults,
+  hidden,
+  queryOf,
+  select,
+  text,
+  tick,
+  fieldsOf,
+  integer,
+  notSent,
+  once,
+  payerOf,
+  refusalOf,
+  values,
+} from '../base/forms.ts';
+import type { Fields, Refused } from '../base/forms.ts';
+import { count, empty, html, linkButton, pager, table, counted, type Column, type Html } from '../base/html.ts';
+import { verification, webLink, priceOf, prospectWords, verificationWords } from '../base/words.ts';
+import {
+  prospectAddress,
+  prospectFiltersOf,
+  prospectViewOfRequest,
+  searched,
+  section,
+  prospectViewOf,
+  type ProspectView,
+} from './record-kind.ts';
+import { spenderOf } from '../../access/credentials.ts';
+import {
+  estimateSelectedUnlock,
+  estimateUnlock,
+  findChosen,
+  findChosenIfUp,
+  searchOf,
+  startSelectedUnlock,
+  startUnlock,
+} from '../../jobs/unlocks.ts';
+import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { chosenList, listControls, namesList } from './chosen.ts';
+
+const pageRows = 25;
+
+export async function prospects(app: FastifyInstance): Promise<void> {
+  await app.register(unlocking);
+  const checkSuggestion = compile(SuggestionQuery);
+  const check = compile(ProspectQuery);
+
+  app.get('/prospects', forMembers, async (request, reply) => {
+    const view = prospectViewOfRequest(request);
+    const cursor = text(queryOf(request), 'cursor');
+    const filters = await prospectFiltersOf(view);
+    const query: ProspectQuery = {
+      filters,
+      all_contacts: view['all'] === '1',
+      paginate: { limit: pageRows, ...(cursor ? { cursor } : {}) },
+    };
+    const faults = check.faultsOf(query, formMessage);
+    if (faults.length > 0) return refuse(request, reply, view, faults);
+    const { customerId } = request.caller;
+    const services = servicesOf(request);
+    const [page, { all, unlocked }] = await Promise.all([
+      listProspects(services, customerId, query),
+      countMatches(services, customerId, filters),
+    ]);
+    const isAdmin = sessionOf(request).role === 'admin';
+    return sendPage(request, reply, {
+      title: 'Prospects',
+      body: html`<p class="lead">
+          People you do not know yet. E-mail addresses and phone numbers show once you unlock them.
+        </p>
+        !${filterForm(view)} !${heading(all, unlocked)}
+        !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin)}
+        !${pager(
+          {
+            newer: cursor ? prospectAddress(section, view) : undefined,
+            older: page.nextCursor && prospectAddress(section, view, { cursor: page.nextCursor }),
+          },
+          { newer: 'First page', older: 'Next page' },
+        )}`,
+    });
+  });
+
+  // Suggestions for one field: a page with links, from which the script also takes the values while one types.
+  app.get('/prospects/suggest', forMembers, async (request, reply) => {
+    const view = prospectViewOfRequest(request);
+    const source = textFields.find((one) => one === text(queryOf(request), 'source'));
+    if (!source) throw new DomainError('not_found', 'There is no such page');
+    const body = { source, search: text(queryOf(request), 'q').slice(0, 100) };
+    const isAsked = findUnstorableText(body).length === 0 && checkSuggestion.isValid(body);
+    const found = isAsked ? await request.catalog.suggest(body) : [];
+    const links = found.map(
+      ({ value }) =>
+        html`<li><a href="${prospectAddress(section, { ...view, [source]: value })}" data-value>${value}</a></li>`,
+    );
+    return sendPage(request, reply, {
+      title: `Suggestions: ${prospectWords[source]}`,
+      body: html`<form class="filters" method="get" action="${section}/suggest">
+          !${hidden({ ...view, source })}
+          <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
+          <div class="filter-buttons">
+            <button class="secondary">Show</button>
+            <a href="${prospectAddress(section, view)}">Back</a>
+          </div>
+        </form>
+        !${
+          links.length === 0
+            ? empty('Nothing begins so', 'Try fewer letters.', '', 'search')
+            : html`<ul>
+                !${links}
+              </ul>`
+        }`,
+    });
+  });
+}
+
+export const servicesOf = ({ server, db, catalog }: FastifyRequest) => ({ config: server.config, db, catalog });
+
+function filterForm(view: ProspectView): Html {
+  return html`<search>
+    <form class="filters" method="get" action="${section}">
+      !${searched.map((name) => textControl(name, view))}
+      <label
+        >${prospectWords.verification_status}
+        !${select(
+          'name="status"',
+          [['', 'any'], ...verificationStatuses.map((one) => [one, verificationWords[one].word] as const)],
+          view['status'] ?? '',
+        )}
+      </label>
+      <label
+        >${prospectWords.score}, at least
+        <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
+      </label>
+      <div class="checks">
+        !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
+        !${check('all', 'unlocked ones too', view)}
+      </div>
+      <div class="filter-buttons">
+        <button class="secondary">Search</button>
+        !${Object.keys(view).length > 0 ? html`<a href="${section}">Clear</a>` : ''}
+      </div>
+    </form>
+  </search>`;
+}
+
+const check = (name: string, label: string, view: ProspectView): Html =>
+  tick('checkbox', [name, '1'], label, Boolean(view[name]));
+
+function refuse(request: FastifyRequest, reply: FastifyReply, view: ProspectView, faults: readonly Fault[]) {
+  const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
+  return sendPage(request, reply, {
+    title: 'Prospects',
+    status: 400,
+    body: html`!${formFaults({ '': texts.join(' ') })} !${filterForm(view)}`,
+  });
+}
+
+const labelOf = (name = ''): string =>
+  Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : 'The search';
+
+/** Returns a text field with suggestions: while one types, or behind a link without JavaScript. */
+function textControl(name: TextField, view: ProspectView): Html {
+  const { [name]: value = '', ...others } = view;
+  const suggest = prospectAddress(`${section}/suggest`, others, { source: name });
+  return html`<div class="suggested">
+    <label
+      >${prospectWords[name]}
+      <input
+        type="search"
+        name="${name}"
+        value="${value}"
+        maxlength="256"
+        autocomplete="off"
+        data-suggest="${suggest}"
+      />
+    </label>
+    <a href="${suggest}" data-no-script aria-label="Suggestions for ${prospectWords[name]}">Suggestions</a>
+  </div>`;
+}
+
+const heading = (all: number, unlocked: number): Html =>
+  html`<div class="above">
+    <p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>
+  </div>`;
+
+function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
+  const shown = table('Prospects', columns, rows);
+  if (!isAdmin) return shown;
+  return html`<form class="chooser" method="get" action="${section}/unlock" data-chooser>
+    !${hidden(view)} !${shown}
+    <div class="chosen">
+      <label data-choose-page hidden><input type="checkbox" /> this page</label>
+      <span data-chosen class="quiet" role="status"></span>
+      <div class="buttons small">
+        <button name="do" value="chosen">Unlock the chosen</button>
+        <label class="first-n"
+          >or the first
+          <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
+        </label>
+        <button name="do" value="first" class="secondary outline">Unlock that many</button>
+      </div>
+    </div>
+  </form>`;
+}
+
+const columns: readonly Column<Prospect>[] = [
+  [
+    'Name',
+    (one) => {
+      const name = `${one.first_name} ${one.last_name}`.trim() || 'Without a name';
+      return html`<input type="checkbox" name="id" value="${one._id}" aria-label="Choose ${name}" />${name}`;
+    },
+    'chosen-first',
+  ],
+  [prospectWords.job_title, (one) => html`${one.job_title}`],
+  [prospectWords.job_company_name, (one) => html`${one.job_company_name}`],
+  ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
+  [prospectWords.verification_status, (one) => verification(one.verification_status)],
+  [prospectWords.work_email, (one) => html`<span class="short">${one.work_email}</span>`],
+  [prospectWords.mobile_phone, (one) => html`${one.mobile_phone ?? ''}`],
+  [prospectWords.profnet_url, (one) => webLink(one.profnet_url)],
+];
+
+function none(view: ProspectView, all: number): Html {
+  if (all > 0)
+    return empty('All of them are unlocked', 'Show the unlocked ones too, or search for others.', '', 'done');
+  if (Object.keys(view).length === 0)
+    return empty('The catalog is empty', 'Whoever runs this service loads people into it.', '', 'people');
+  const clear = linkButton('Show all', section, 'secondary outline');
+  return empty('Nobody matches', 'Take a filter away, or use the suggestions.', clear, 'search');
+}
+
+const path = `${section}/unlock`;
+
+const maxChosen = UnlockSelectedContacts.properties.ids.maxItems as number;
+
+/** The question what unlocking costs, and the start of the job. Calls the functions of the API's routes. */
+export async function unlocking(app: FastifyInstance): Promise<void> {
+  const checkFirst = compile(UnlockContacts);
+  const checkChosen = compile(UnlockSelectedContacts);
+
+  app.get('/prospects/unlock', forAdmins, async (request, reply) => ask(request, reply, queryOf(request)));
+
+  app.post('/prospects/unlock', forAdmins, async (request, reply) => {
+    const { caller, catalog } = request;
+    const fields = fieldsOf(request);
+    const { first, chosen } = await bodiesOf(fields);
+    if (faultOf({ first, chosen })) return ask(request, reply, fields);
+    const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
+    const known = chosen ? await findChosenIfUp(catalog, chosen.ids) : [];
+    const payer = payerOf(request);
+    try {
+      const job = await once(request, async (sql) => {
+        const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
+        const lists = list === undefined ? {} : { list_ids: [list] };
+        const { id } = first
+          ? await startUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
+          : await startSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
+        return `${id}${list === undefined ? '' : `?list=${list}`}`;
+      });
+      return await goTo(reply, job ? `/app/jobs/${job}` : '/app/jobs?done=sent');
+    } catch (error) {
+      return ask(request, reply, fields, refusalOf(error));
+    }
+  });
+
+  /** Returns undefined if a form says what to unlock. */
+  function faultOf({ first, chosen }: Bodies): Refused | undefined {
+    if (first ? checkFirst.isValid(first) : checkChosen.isValid(chosen)) return undefined;
+    const isNumber =
+      Number.isInteger(first?.total_records) && first!.total_records >= 1 && first!.total_records <= 10_000;
+    const text = isNumber ? 'Search for less: a filter has too many values.' : 'Give a number from 1 to 10,000.';
+    return { faults: { '': first ? text : 'Choose some prospects first.' }, status: 400 };
+  }
+
+  async function ask(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    fields: Fields,
+    refused = notSent,
+  ): Promise<FastifyReply> {
+    const view = prospectViewOf(fields);
+    const { first, chosen } = await bodiesOf(fields);
+    const fault = faultOf({ first, chosen });
+    const price = fault ? undefined : await estimate(request, { first, chosen });
+    const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
+    const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
+    return sendForm(
+      request,
+      reply,
+      {
+        title: 'Unlock prospects',
+        action: path,
+        body: html`!${hidden({ ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] })}
+          !${
+            price
+              ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+                  !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
+                  !${await listControls(request, refused.faults, 'no list')}`
+              : ''
+          }
+          <div class="buttons">
+            !${price && number > 0 && price.cost <= price.available ? html`<button>Unlock now</button>` : ''}
+            !${linkButton('Back', prospectAddress(section, view), 'secondary outline')}
+          </div>`,
+        attributes: 'data-once',
+        isNarrow: true,
+      },
+      fault ?? refused,
+    );
+  }
+
+  async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {
+    const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
+    const known = chosen ? await findChosen(catalog, chosen.ids) : [];
+    return db.transaction((sql) =>
+      first
+        ? estimateUnlock(sql, spenderOf(caller), app.config, first, matches)
+        : estimateSelectedUnlock(sql, spenderOf(caller), app.config, chosen!, known),
+    );
+  }
+}
+
+interface Bodies {
+  first?: UnlockContacts | undefined;
+  chosen?: UnlockSelectedContacts | undefined;
+}
+
+async function bodiesOf(fields: Fields): Promise<Bodies> {
+  const sync_crm = text(fields, 'sync_crm') === '1';
+  if (text(fields, 'do') === 'first')
+    return {
+      first: {
+        filters: await prospectFiltersOf(prospectViewOf(fields)),
+        total_records: integer(fields, 'number'),
+        sync_crm,
+      },
+    };
+  const ids = values(fields, 'id', maxChosen).flatMap((id) => canonicalId(id) ?? []);
+  return { chosen: { ids, sync_crm } };
+}

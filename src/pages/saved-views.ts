@@ -1,0 +1,160 @@
+import { Type } from '@sinclair/typebox';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { forbidden, notFound } from '../errors.ts';
+import { sessionOf } from '../plugins/auth.ts';
+import { deleteView, listSavedViews, saveView } from '../queries/accounts/customers.ts';
+import type { SavedView, ViewObject } from '../queries/accounts/customers.ts';
+import { canonicalId } from '../text/ids.ts';
+import { compile } from '../validation/validator.ts';
+import { forMembers, formRoutes, questionRoutes, type FormPage } from './base/layout.ts';
+import {
+  fieldsOf,
+  hidden,
+  idOf,
+  inputField,
+  queryOf,
+  readForm,
+  requireValid,
+  selectField,
+  text,
+} from './base/forms.ts';
+import type { Fields, Refused } from './base/forms.ts';
+import { buttons, html, type Html } from './base/html.ts';
+import { companyKind, contactKind } from './records/kinds.ts';
+import { parametersOf, viewOf } from './records/record-kind.ts';
+
+/** For each table, the parameters of an address that a view keeps: not the page, and no message. */
+const keptOf: Readonly<Record<ViewObject, (fields: Fields) => URLSearchParams>> = {
+  contacts: (fields) => parametersOf(viewOf(contactKind, fields)),
+  companies: (fields) => parametersOf(viewOf(companyKind, fields)),
+  opportunities: (fields) => {
+    const given = ['pipeline', 'owner'].map((name): [string, string] => [name, canonicalId(text(fields, name)) ?? '']);
+    return new URLSearchParams(given.filter(([, id]) => id !== ''));
+  },
+};
+
+const isObject = (name: string): name is ViewObject => Object.hasOwn(keptOf, name);
+
+const maxName = 60;
+
+/** Of the parameters of a view (characters). */
+const maxQuery = 2_000;
+
+const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
+
+export async function savedViews(app: FastifyInstance): Promise<void> {
+  const check = compile(Given);
+
+  formRoutes(app, '/views/new', forMembers, {
+    show: showNew,
+    act: async (request) => {
+      const fields = fieldsOf(request);
+      const object = objectIn(fields);
+      const query = keptOf[object](readForm(text(fields, 'query'))).toString();
+      const name = text(fields, 'name').trim();
+      const tooLong = { path: '', message: 'this view has too long filters to be saved' };
+      requireValid(check, { name }, query.length > maxQuery ? [tooLong] : []);
+      const view = { object, name, query, user_id: request.caller.userId, is_shared: text(fields, 'for') === 'all' };
+      await request.db.transaction((sql) => saveView(sql, request.caller.customerId, view));
+      return pathOf(view);
+    },
+  });
+
+  questionRoutes(app, '/views/:id/delete', forMembers, {
+    ask: async (request) => {
+      const view = await requireOwn(request);
+      return {
+        title: 'Delete the view',
+        section: `/app/${view.object}`,
+        text: html`<strong>${view.name}</strong> is deleted${view.is_shared ? ', for everybody' : ''}. What it shows
+          stays.`,
+        back: pathOf(view),
+        refusal: 'Keep it',
+      };
+    },
+    act: async (request) => {
+      const { id, object } = await requireOwn(request);
+      await request.db.transaction((sql) => deleteView(sql, request.caller.customerId, id));
+      return `/app/${object}`;
+    },
+  });
+}
+
+const pathOf = ({ object, query }: Pick<SavedView, 'object' | 'query'>): string =>
+  query === '' ? `/app/${object}` : `/app/${object}?${query}`;
+
+function objectIn(fields: Fields): ViewObject {
+  const object = text(fields, 'object');
+  if (!isObject(object)) throw notFound('table');
+  return object;
+}
+
+const viewsOf = ({ db, caller }: FastifyRequest): Promise<SavedView[]> =>
+  db.lookup((sql) => listSavedViews(sql, caller.customerId, caller.userId));
+
+const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =>
+  user_id === request.caller.userId || sessionOf(request).role === 'admin';
+
+/**
+ * Returns the view in the request's path.
+ * @throws DomainError `not_found` if this user does not see it; `forbidden` if only others delete it
+ */
+async function requireOwn(request: FastifyRequest): Promise<SavedView> {
+  const id = idOf(request, 'view');
+  const view = (await viewsOf(request)).find((one) => one.id === id);
+  if (!view) throw notFound('view');
+  if (!isDeletable(request, view)) throw forbidden();
+  return view;
+}
+
+function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
+  const fields = request.method === 'POST' ? fieldsOf(request) : queryOf(request);
+  const [object, query] = [objectIn(fields), text(fields, 'query')];
+  return {
+    title: 'Save this view',
+    section: `/app/${object}`,
+    body: html`!${hidden({ object, query })}
+    !${inputField(
+      { name: 'name', label: 'Name', hint: 'A view of yours with this name is replaced.', faults },
+      text(fields, 'name'),
+      'text',
+      html`maxlength="${maxName}" autocomplete="off" required`,
+    )}
+    !${selectField(
+      { name: 'for', label: 'Who sees it', faults },
+      [
+        ['me', 'only me'],
+        ['all', 'everybody here'],
+      ],
+      text(fields, 'for'),
+    )}
+    !${buttons('Save the view', `/app/${object}?${keptOf[object](readForm(query)).toString()}`)}`,
+    isNarrow: true,
+  };
+}
+
+/**
+ * Returns the saved views of a table, each a link, and a link that saves what the page shows.
+ * @param shown the parameters of the page's address that a view keeps
+ */
+export async function viewLinks(request: FastifyRequest, object: ViewObject, shown: URLSearchParams): Promise<Html> {
+  const views = (await viewsOf(request)).filter((one) => one.object === object);
+  const now = shown.toString();
+  if (now === '' && views.length === 0) return '';
+  const current = views.find(({ query }) => query === now);
+  const save = new URLSearchParams({ object, query: now }).toString();
+  return html`<ul class="chips views" aria-label="Saved views">
+    !${views.map((view) => html`<li>!${viewLink(request, view, view.query === now)}</li>`)}
+    !${now === '' || current ? '' : html`<li><a href="/app/views/new?${save}" data-dialog>Save this view</a></li>`}
+  </ul>`;
+}
+
+function viewLink(request: FastifyRequest, view: SavedView, isCurrent: boolean): Html {
+  const link = html`<a href="${pathOf(view)}" !${isCurrent ? 'aria-current="true"' : ''}>${view.name}</a>`;
+  if (!isCurrent) return link;
+  return html`<strong>!${link}</strong> !${
+      isDeletable(request, view)
+        ? html`<a href="/app/views/${view.id}/delete" data-dialog aria-label="Delete the view ${view.name}">×</a>`
+        : ''
+    }`;
+}

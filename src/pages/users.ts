@@ -1,0 +1,420 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import {
+  giveRole,
+  issueLink,
+  shutOut,
+  userCreation,
+  type IssuedLink,
+  logIn,
+  replacePassword,
+  redeemLink,
+  requireLink,
+} from '../accounts/users.ts';
+import { notFound, DomainError, Unauthorized, type Fault } from '../errors.ts';
+import { publicUrl } from '../process/config.ts';
+import { actorOf, sessionOf, sessionCookies } from '../plugins/auth.ts';
+import { findLinkEnds, listUsers, deleteSession } from '../queries/accounts/users.ts';
+import { roles, UserCreate, type Role, type User, Login, PasswordChange, PasswordByLink } from '../schemas/accounts.ts';
+import { compile } from '../validation/validator.ts';
+import {
+  forAdmins,
+  formRoutes,
+  questionRoutes,
+  sendPage,
+  sendIssuedBefore,
+  sendSecret,
+  forAll,
+  forMembers,
+  goTo,
+  sendForm,
+  ownPath,
+} from './base/layout.ts';
+import type { Confirmation, FormPage } from './base/layout.ts';
+import {
+  doneNotice,
+  fieldsOf,
+  idOf,
+  inputField,
+  once,
+  pageOf,
+  requireValid,
+  selectField,
+  text,
+  hidden,
+  queryOf,
+  refusalOf,
+} from './base/forms.ts';
+import type { Refused, Faults, Fields } from './base/forms.ts';
+import { badge, buttons, html, linkButton, moment, table, type Html, notice } from './base/html.ts';
+import { roleWords } from './base/words.ts';
+import { LoginAttempts } from '../access/rate-limits.ts';
+import { statuses } from '../plugins/error-handler.ts';
+
+const section = '/app/users';
+const noun = 'user';
+const pageRows = 100;
+
+export async function users(app: FastifyInstance): Promise<void> {
+  const check = compile(UserCreate);
+
+  app.get('/users', forAdmins, async (request, reply) => {
+    const { db, caller } = request;
+    const [rows, ends] = await Promise.all([
+      db.lookup((sql) => listUsers(sql, caller.customerId)),
+      db.lookup((sql) => findLinkEnds(sql, caller.customerId)),
+    ]);
+    const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+    return sendPage(request, reply, {
+      title: 'Users',
+      actions: linkButton('New user', `${section}/new`),
+      body: html`!${doneNotice(request, notices)}
+      !${table(
+        'Users',
+        [
+          ['Name', (user) => html`${user.name}`],
+          ['E-mail address', (user) => html`${user.email}`],
+          ['Role', (user) => roleWords[user.role].word],
+          ['State', (user) => (user.active ? stateOf(ends.get(user.id)) : badge('deactivated', 'plain'))],
+          ['Actions', actsOf],
+        ],
+        shown,
+      )}
+      !${links}`,
+    });
+  });
+
+  formRoutes(app, '/users/new', forAdmins, {
+    show: showNew,
+    act: async (request, reply) => {
+      const fields = fieldsOf(request);
+      const given = {
+        name: text(fields, 'name').trim(),
+        email: text(fields, 'email').trim(),
+        role: text(fields, 'role') as Role,
+      };
+      requireValid(check, given);
+      const create = await userCreation(request.caller.customerId, given, actorOf(request));
+      return showLink(request, reply, await once(request, create));
+    },
+  });
+
+  const question = (verb: string, ask: (user: User) => Question, act: Parameters<typeof questionRoutes>[3]['act']) =>
+    questionRoutes(app, `/users/:id/${verb}`, forAdmins, {
+      ask: async (request) => ({ ...ask(await requireUser(request)), back: section }),
+      act,
+    });
+
+  question(
+    'link',
+    ({ name }) => ({
+      title: 'Make a new link',
+      text: html`<strong>${name}</strong> can set a new password with it, once, within 72 hours. A link from before
+        stops working. The present password works until then.`,
+      tone: '',
+    }),
+    async (request, reply) => {
+      const change = changeOf(request);
+      return showLink(request, reply, await once(request, (sql) => issueLink(sql, change)));
+    },
+  );
+
+  for (const role of roles)
+    question(
+      role,
+      (user) => ({
+        title: `Make ${roleWords[role].word.toLowerCase()}`,
+        text: html`<strong>${user.name}</strong> is ${withArticle(user.role)} now. As ${withArticle(role)}, the user
+          ${roleWords[role].may}.`,
+        tone: '',
+      }),
+      async (request) => {
+        await request.db.transaction((sql) => giveRole(sql, changeOf(request), role));
+        return `${section}?done=role`;
+      },
+    );
+
+  question(
+    'deactivate',
+    ({ name }) => ({
+      title: 'Deactivate the user',
+      text: html`<strong>${name}</strong> cannot log in any more, and is logged out at once. Contacts and opportunities
+        stay assigned, and API keys that this user made go on working.`,
+    }),
+    async (request) => {
+      await request.db.transaction((sql) => shutOut(sql, changeOf(request)));
+      return `${section}?done=deactivated`;
+    },
+  );
+}
+
+type Question = Pick<Confirmation, 'title' | 'text' | 'tone'>;
+
+const notices: Readonly<Record<string, string>> = {
+  role: 'The role is changed.',
+  deactivated: 'The user is deactivated.',
+};
+
+const otherThan = (role: Role): Role => (role === 'admin' ? 'member' : 'admin');
+
+const changeOf = (request: FastifyRequest) => ({
+  customerId: request.caller.customerId,
+  userId: idOf(request, noun),
+  by: actorOf(request),
+});
+
+async function requireUser(request: FastifyRequest): Promise<User> {
+  const id = idOf(request, noun);
+  const all = await request.db.lookup((sql) => listUsers(sql, request.caller.customerId));
+  const found = all.find((user) => user.id === id);
+  if (!found) throw notFound(noun);
+  return found;
+}
+
+function actsOf({ id, name, role, active }: User): Html {
+  if (!active) return '';
+  const act = (verb: string, label: string) =>
+    html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${label}: ${name}">${label}</a>`;
+  return html`<span class="acts"
+    >!${act(otherThan(role), `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)} !${act('link', 'New link')}
+    !${act('deactivate', 'Deactivate')}</span
+  >`;
+}
+
+function stateOf(linkEnds: string | undefined): Html {
+  if (linkEnds === undefined) return badge('active', 'good');
+  const isOver = new Date(linkEnds) < new Date();
+  return isOver
+    ? badge('link has ended', 'warning')
+    : html`!${badge('has a link', 'busy')} <span class="quiet">until !${moment(linkEnds)}</span>`;
+}
+
+/** Returns e.g. `an admin`. */
+const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');
+
+function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
+  const fields = fieldsOf(request);
+  const input = (name: string, label: string, type: string) =>
+    inputField({ name, label, faults }, text(fields, name), type, 'maxlength="255" autocomplete="off" required');
+  const choices = roles.toReversed().map((role) => ({ role, ...roleWords[role] }));
+  const hint = choices.map(({ word, may }) => `${word}: ${may}.`).join(' ');
+  return {
+    title: 'New user',
+    lead: html`<p class="lead">You get a link to send to the user, who sets a password with it.</p>`,
+    body: html`!${input('name', 'Name', 'text')} !${input('email', 'E-mail address', 'email')}
+    !${selectField(
+      { name: 'role', label: 'Role', hint, faults },
+      choices.map(({ role, word }) => [role, word] as const),
+      text(fields, 'role'),
+    )}
+    !${buttons('Create the user', section)}`,
+    attributes: 'data-once data-keep',
+    isNarrow: true,
+  };
+}
+
+function showLink(request: FastifyRequest, reply: FastifyReply, issued: IssuedLink | undefined): FastifyReply {
+  if (!issued) return sendIssuedBefore(request, reply, { what: 'link', advice: 'make a new one.' });
+  const { user, token, expires_at } = issued;
+  return sendSecret(request, reply, {
+    title: `Link for ${user.name}`,
+    lead: html`Send this link to ${user.name} (${user.email}), and to nobody else: whoever opens it can set the
+    password. It is not shown again.`,
+    label: 'Link',
+    value: `${publicUrl(request.server.config)}/app/link/${token.reveal()}`,
+    advice: html`<p class="quiet">It works once, until !${moment(expires_at)}.</p>`,
+    next: section,
+  });
+}
+
+export async function sessions(app: FastifyInstance): Promise<void> {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const cookies = sessionCookies(app.config);
+  const check = compile(Login);
+
+  formRoutes(app, '/login', forAll, {
+    guard: ({ address }) => attempts.check(address),
+    show: showLogin,
+    act: async (request, reply) => {
+      const fields = fieldsOf(request);
+      const body = { email: text(fields, 'email').trim(), password: text(fields, 'password') };
+      try {
+        requireValid(check, body);
+        const { token } = await attempts.run(request.address, body.email, () =>
+          logIn(request.db, body, request.address),
+        );
+        void reply.setCookie(cookies.session, token, cookies.attributes).clearCookie(cookies.login, cookies.attributes);
+        return ownPath(text(fields, 'next'));
+      } catch (error) {
+        return loginRefusal(error, request, reply);
+      }
+    },
+  });
+
+  app.post('/logout', forMembers, async (request, reply) => {
+    await request.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
+    return goTo(reply.clearCookie(cookies.session, cookies.attributes), '/app/login?out=1');
+  });
+}
+
+/** Returns why a login was rejected. Throws every error that says nothing of it. */
+function loginRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Refused {
+  if (error instanceof Unauthorized) {
+    request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
+    return { status: statuses.unauthorized, faults: { '': 'The e-mail address or the password is wrong.' } };
+  }
+  if (!(error instanceof DomainError) || error.code !== 'rate_limited') return refusalOf(error);
+  void reply.header('retry-after', error.retryAfter);
+  const wait = `Too many failed logins. Try again in ${error.retryAfter} seconds.`;
+  return { status: statuses.rate_limited, faults: { '': wait } };
+}
+
+function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
+  const query = queryOf(request);
+  const sent = fieldsOf(request);
+  const message = query['ended']
+    ? notice('Your session has ended. Log in again to continue.', 'warning')
+    : query['out']
+      ? notice('You are logged out.')
+      : query['set']
+        ? notice('Your password is set. Log in with it.')
+        : '';
+  const body = html`!${hidden({ next: ownPath(text('next' in sent ? sent : query, 'next')) })}
+    !${inputField(
+      { name: 'email', label: 'E-mail address', faults },
+      text(sent, 'email').trim(),
+      'email',
+      'autocomplete="username" required autofocus',
+    )}
+    !${inputField(
+      { name: 'password', label: 'Password', faults },
+      '',
+      'password',
+      'autocomplete="current-password" required',
+    )} <button>Log in</button>`;
+  return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body };
+}
+
+export async function password(app: FastifyInstance): Promise<void> {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const check = compile(PasswordChange);
+
+  formRoutes(app, '/password', forMembers, {
+    guard: ({ address }) => attempts.check(address),
+    show: showPassword,
+    act: async (request) => {
+      const fields = fieldsOf(request);
+      const body = { current_password: text(fields, 'current_password'), new_password: text(fields, 'new_password') };
+      const session = sessionOf(request);
+      requireValid(check, body, passwordFaults(fields));
+      try {
+        await attempts.run(request.address, session.email, () =>
+          replacePassword(request.db, session, body, actorOf(request)),
+        );
+        return '/app/password?done=1';
+      } catch (error) {
+        if (!(error instanceof Unauthorized)) throw error;
+        request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
+        const faults = { current_password: 'This is not your password.' };
+        return { faults, status: statuses.unauthorized };
+      }
+    },
+  });
+}
+
+/** Returns the faults of a new password that differs from the repeated one, or not from the current one. */
+function passwordFaults(fields: Fields): Fault[] {
+  const [current, given, repeated] = ['current_password', 'new_password', 'repeated'].map((name) => text(fields, name));
+  return [
+    ...(repeated === given ? [] : [{ path: '/repeated', message: 'this differs from the new password' }]),
+    ...(current === given && given !== ''
+      ? [{ path: '/new_password', message: 'this is the current password. Choose another one' }]
+      : []),
+  ];
+}
+
+const passwordField = (faults: Faults, name: string, label: string, autocomplete: string, hint = ''): Html =>
+  inputField(
+    { name, label, hint, faults },
+    '',
+    'password',
+    html`autocomplete="${autocomplete}" maxlength="1024" required`,
+  );
+
+const newPasswordFields = (faults: Faults): Html =>
+  html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
+  !${passwordField(faults, 'repeated', 'New password, repeated', 'new-password')}`;
+
+const showPassword = (request: FastifyRequest, { faults }: Refused): FormPage => ({
+  title: 'Password',
+  lead: html`!${doneNotice(request, { 1: 'Your password is changed. Your other sessions have ended.' })}
+    <p class="lead">Changing it ends your other sessions. API keys go on working.</p>`,
+  action: '/app/password',
+  body: html`<input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
+    !${passwordField(faults, 'current_password', 'Current password', 'current-password')} !${newPasswordFields(faults)}
+    <button>Change the password</button>`,
+  isNarrow: true,
+});
+
+/** The page to which a link of an admin leads: its user sets the password. Only the sent form uses the link up. */
+export async function passwordLinks(app: FastifyInstance): Promise<void> {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const check = compile(PasswordByLink);
+  const limited = {
+    ...forAll,
+    onRequest: async ({ address }: FastifyRequest, reply: FastifyReply) => {
+      void reply.header('referrer-policy', 'no-referrer'); // on error pages too: their files are asked for by a link
+      await attempts.check(address);
+    },
+  };
+
+  app.get('/link/:link', limited, async (request, reply) => show(request, reply, linkIn(request.params)));
+
+  // The form does not name the link in its address, and the link's page tells no other where it is.
+  app.post('/link', limited, async (request, reply) => {
+    const fields = fieldsOf(request);
+    const [link, password] = [text(fields, 'link'), text(fields, 'new_password')];
+    try {
+      requireValid(check, { new_password: password }, passwordFaults(fields));
+      await attempts.run(request.address, 'link', () => redeemLink(request.db, link, password, request.address));
+      return await goTo(reply, '/app/login?set=1');
+    } catch (error) {
+      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      return show(request, reply, link, refusalOf(error));
+    }
+  });
+
+  async function show(request: FastifyRequest, reply: FastifyReply, link: string, refused?: Refused) {
+    try {
+      const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
+      return sendForm(
+        request,
+        reply,
+        {
+          title: 'Set your password',
+          lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
+          action: '/app/link',
+          body: html`!${hidden({ link })}
+            <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
+            !${newPasswordFields(refused?.faults ?? {})}
+            <button>Set the password</button>`,
+        },
+        refused,
+      );
+    } catch (error) {
+      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      throw error;
+    }
+  }
+}
+
+const linkIn = (params: unknown): string => (params as { link: string }).link;
+
+function showEnded(request: FastifyRequest, reply: FastifyReply, { reason }: Unauthorized): FastifyReply {
+  request.log.info({ credential: 'link', reason }, 'refused');
+  return sendPage(request, reply, {
+    title: 'This link does not work any more',
+    status: 404,
+    body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
+      <p><a href="/app/login">Log in</a></p>`,
+  });
+}

@@ -1,0 +1,334 @@
+import type { CookieSerializeOptions } from '@fastify/cookie';
+import { parseCookie } from 'cookie';
+import type { FastifyRequest, FastifyInstance, RouteOptions } from 'fastify';
+import fp from 'fastify-plugin';
+import type { Config } from '../process/config.ts';
+import { batchLookups } from '../database/db.ts';
+import { serviceItself, recogniseToken, authorOf } from '../access/credentials.ts';
+import type { KeyCaller, TokenHash, SessionCaller, Caller } from '../access/credentials.ts';
+import { Unauthorized, forbidden } from '../errors.ts';
+import { UnauthenticatedLimit } from '../access/rate-limits.ts';
+import { findKeyStateById, findKeyStates, recordKeyUse } from '../queries/accounts/api-keys.ts';
+import { approvedCall } from './requester.ts';
+import { findSessions } from '../queries/accounts/users.ts';
+import type { Actor } from '../schemas/accounts.ts';
+import { firstLacking, scopesOf, type Access, type Scope } from '../schemas/scopes.ts';
+import { requestCounter } from './rate-limits.ts';
+import { callerAddress, parseRanges } from '../process/ip-addresses.ts';
+
+interface SessionCookies {
+  session: string;
+  /**
+   * Name of the cookie that protects the login form against cross-site request forgery. The login form contains a token
+   * that is valid only together with this cookie.
+   */
+  login: string;
+  /** The attributes of both cookies, such as `HttpOnly`. */
+  attributes: CookieSerializeOptions;
+  tokenOf: (request: FastifyRequest) => string | undefined;
+}
+
+/** Lifetime of the cookies (seconds): 12 hours, the lifetime of a session. */
+const maxAge = 12 * 60 * 60;
+
+/**
+ * Returns the names and attributes of the cookies. If `PUBLIC_URL` is an https URL, browsers send the cookies only over
+ * https, and the names have the prefix `__Host-`, so that other hosts (such as a subdomain) cannot set the cookies.
+ */
+export function sessionCookies({ PUBLIC_URL }: Config): SessionCookies {
+  const secure = isHttps(PUBLIC_URL);
+  const prefix = secure ? '__Host-' : '';
+  const session = `${prefix}session`;
+  return {
+    session,
+    login: `${prefix}login`,
+    attributes: { httpOnly: true, sameSite: 'lax', path: '/', secure, maxAge },
+    tokenOf: ({ headers: { cookie } }) => (cookie === undefined ? undefined : parseCookie(cookie)[session]),
+  };
+}
+
+export const isHttps = (publicUrl: string | undefined): boolean => publicUrl?.startsWith('https:') === true;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** True if the route takes an API key also as `Authorization: Bearer <key>`. It takes no session token. */
+    keyAsBearer?: true;
+  }
+}
+
+/**
+ * Authenticates a request by its API key. Returns the owner and the scopes (permissions) of the key.
+ * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
+ * @throws DomainError `unavailable` if the database does not respond.
+ */
+type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
+
+/**
+ * Creates the function that authenticates requests by API key. The function reads the key from the database for each
+ * request, so a revoked key is rejected at once.
+ * @param unauthenticatedLimit Limits how many keys are looked up for an IP address that sends many invalid keys.
+ */
+function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
+  const find = batchLookups(
+    asText,
+    (hashes: TokenHash[]) => app.db.credentials((sql) => findKeyStates(sql, hashes)),
+    (key) => key.key_hash,
+  );
+  const noteUse = usageRecorder(app);
+  const lookUp = (request: FastifyRequest) => {
+    const hash = presentedHash(request);
+    return unauthenticatedLimit.lookUp(request.address, () => find(hash));
+  };
+  return async (request) => {
+    const approved = approvedCall();
+    const key = approved
+      ? await app.db.credentials((sql) => findKeyStateById(sql, approved.customerId, approved.apiKeyId))
+      : await lookUp(request);
+    if (!key) throw new Unauthorized('key', 'unknown');
+    if (key.refusal) throw new Unauthorized('key', key.refusal);
+    if (key.use_unrecorded) noteUse(key.id);
+    return {
+      kind: 'key',
+      keyId: key.id,
+      customerId: key.customer_id,
+      userId: key.created_by,
+      scopes: key.permissions,
+      approveOver: key.approve_over,
+      approved,
+    };
+  };
+}
+
+/**
+ * Returns the hash of the API key in the request header `Authorization: X-API-Key <key>`. The word `X-API-Key` is
+ * case-insensitive (RFC 9110, 11.1).
+ * @throws Unauthorized if the header is missing or contains no well-formed key.
+ */
+function presentedHash({ headers: { authorization }, routeOptions }: FastifyRequest): TokenHash {
+  const schemes = routeOptions.config.keyAsBearer ? ['x-api-key', 'bearer'] : ['x-api-key'];
+  return hashOf('key', tokenIn('key', authorization, schemes));
+}
+
+/**
+ * Returns the token in the request header `Authorization: <scheme> <token>`. Returns undefined if the header is missing,
+ * and an empty string if it contains no single token.
+ * @param schemes in lower case
+ * @throws Unauthorized if the header has another scheme
+ */
+function tokenIn(
+  credential: 'key' | 'session',
+  authorization: string | undefined,
+  schemes: readonly string[],
+): string | undefined {
+  if (authorization === undefined) return undefined;
+  const [scheme = '', token = '', ...more] = authorization.split(/ +/);
+  if (!schemes.includes(scheme.toLowerCase())) throw new Unauthorized(credential, 'wrong_scheme');
+  return more.length === 0 ? token : '';
+}
+
+/** @throws Unauthorized if there is no token, or a text that is none */
+function hashOf(credential: 'key' | 'session', text: string | undefined): TokenHash {
+  if (text === undefined) throw new Unauthorized(credential, 'missing');
+  const token = recogniseToken(text);
+  if (!token) throw new Unauthorized(credential, 'malformed');
+  return token.hash();
+}
+
+const asText = (hash: TokenHash): string => hash.toString('latin1');
+
+/**
+ * Delay between the use of an API key and the database write that records this use (ms). One statement writes all uses
+ * during this time.
+ */
+const recordingDelay = 1_000;
+
+/**
+ * Returns a function that records the use of an API key. A background task updates `last_used_at` of all used keys, at
+ * most once per second, with one statement.
+ */
+function usageRecorder(app: FastifyInstance): (keyId: string) => void {
+  const pending = new Set<string>();
+  let timer: NodeJS.Timeout | undefined;
+
+  const flush = async () => {
+    clearTimeout(timer);
+    timer = undefined;
+    const keyIds = [...pending];
+    pending.clear();
+    if (keyIds.length === 0) return;
+    // A failed write is only logged: the key's next use records it again.
+    await app.db
+      .for({ customerId: serviceItself }, null)
+      .transaction((sql) => recordKeyUse(sql, keyIds))
+      .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of API keys was not recorded'));
+  };
+
+  app.addHook('onClose', flush);
+  return (keyId) => {
+    pending.add(keyId);
+    timer ??= setTimeout(() => void flush(), recordingDelay);
+  };
+}
+
+/**
+ * Authenticates a request by its session token. Returns the logged-in user.
+ * @throws Unauthorized if the token is missing or invalid. The error message is the same in both cases.
+ */
+type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
+
+/**
+ * Creates the function that authenticates requests by session token. The function reads the session from the database
+ * for each request.
+ * @param tokenOf Returns the session token of a request, not yet validated. Returns undefined if the request has no
+ *   token.
+ * @param unauthenticatedLimit Limits how many tokens are looked up for an IP address that sends many invalid tokens.
+ */
+function sessionAuthenticator(
+  app: FastifyInstance,
+  unauthenticatedLimit: UnauthenticatedLimit,
+  tokenOf: (request: FastifyRequest) => string | undefined,
+): SessionAuthenticator {
+  const find = batchLookups(
+    asText,
+    (hashes: TokenHash[]) => app.db.credentials((sql) => findSessions(sql, hashes)),
+    (session) => session.token_hash,
+  );
+  return async (request) => {
+    const tokenHash = hashOf('session', tokenOf(request));
+    const session = await unauthenticatedLimit.lookUp(request.address, () => find(tokenHash));
+    if (!session) throw new Unauthorized('session', 'unknown');
+    if (session.refusal) throw new Unauthorized('session', session.refusal);
+    const { user_id: userId, customer_id: customerId, email, role } = session;
+    return { kind: 'session', userId, customerId, email, role, tokenHash };
+  };
+}
+
+/**
+ * Returns the session token from the request header `Authorization: Bearer <token>` (RFC 6750). The word `Bearer` is
+ * case-insensitive. Returns undefined if the header is missing, and an empty string if it contains no single token.
+ * @throws Unauthorized if the header has another scheme
+ */
+const bearerToken = ({ headers: { authorization } }: FastifyRequest): string | undefined =>
+  tokenIn('session', authorization, ['bearer']);
+
+/**
+ * Fastify plugin that authenticates and authorises every request before its body is read. Checks the credential first
+ * (401), then the rate limits (429), then the permission (403). Each route must declare in `config.access` who may call
+ * it.
+ */
+export const auth = fp(
+  async (app) => {
+    const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
+    const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
+    const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit, bearerToken);
+    const authenticatePage = sessionAuthenticator(app, unauthenticatedLimit, sessionCookies(app.config).tokenOf);
+    const authenticatorFor = (wanted: Access) =>
+      'page' in wanted ? authenticatePage : 'session' in wanted ? authenticateSession : authenticateKey;
+    const countRequest = requestCounter(app.rateLimits);
+    app.decorateRequest('caller');
+    app.addHook('onRoute', requireAccess);
+    app.addHook('onRoute', allowBody);
+    app.addHook('onRequest', async (request, reply) => {
+      const wanted = accessOf(request);
+      if ('public' in wanted) return;
+      const { address } = request;
+      try {
+        request.caller = await authenticatorFor(wanted)(request);
+      } catch (error) {
+        if (error instanceof Unauthorized && !isVisit(wanted, error)) await unauthenticatedLimit.count(address);
+        throw error;
+      }
+      request.belongsTo(request.caller.customerId);
+      request.requester.actor = authorOf(request.caller);
+      await countRequest(request, reply);
+      if (mayPass(request.caller, wanted)) return;
+      request.log.info({ wanted }, 'forbidden');
+      throw forbidden(lackingScopes(request.caller, wanted));
+    });
+  },
+  { name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] },
+);
+
+/**
+ * Checks that a new route declares in `config.access` who may call the route.
+ * @throws Error if `config.access` is missing. The server then does not start.
+ */
+function requireAccess(route: RouteOptions): void {
+  if (!route.config?.access) {
+    throw new Error(
+      `The route ${String(route.method)} ${route.url} does not declare config.access: add who may call it`,
+    );
+  }
+}
+
+/** Maximum size of a request body with a credential, if the route sets no other limit (bytes). */
+const maxBodyBytes = 1024 * 1024;
+
+function allowBody(route: RouteOptions): void {
+  if (!('public' in route.config!.access!)) route.bodyLimit ??= maxBodyBytes;
+}
+
+/**
+ * Returns who may call the route of a request. For an unknown path, returns that everybody may call it, so that the
+ * response is 404 instead of 401.
+ * @throws Error if the route does not declare `config.access`.
+ */
+function accessOf(request: FastifyRequest): Access {
+  if (request.is404) return { public: true };
+  const declared = request.routeOptions.config.access;
+  if (!declared) throw new Error(`The route ${request.routeOptions.url} does not declare config.access`);
+  return declared;
+}
+
+/** Returns true if a user without a session cookie opens a page. This does not count as a failed authentication. */
+const isVisit = (wanted: Access, { reason }: Unauthorized): boolean => 'page' in wanted && reason === 'missing';
+
+/**
+ * Returns true if a caller has the permissions that a route requires: the role of a user, or the scopes of an API key.
+ */
+function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
+  const role = roleFor(wanted);
+  if (caller.kind === 'session') return role === 'member' || (role === 'admin' && caller.role === 'admin');
+  const holds = (scope: Scope): boolean => caller.scopes.includes(scope);
+  return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
+}
+
+/** Returns the scopes of which an API key lacks one that is enough for a route. Empty for a user. */
+function lackingScopes(caller: Caller, wanted: Exclude<Access, { public: true }>): readonly Scope[] {
+  if (caller.kind === 'session') return [];
+  return 'allScopes' in wanted ? firstLacking(caller.scopes, wanted.allScopes) : scopesOf(wanted);
+}
+
+/** Returns the role that a logged-in user must have for a route, or undefined if the route requires an API key. */
+function roleFor(wanted: Access): 'member' | 'admin' | undefined {
+  if ('page' in wanted) return wanted.page;
+  return 'session' in wanted ? wanted.session : undefined;
+}
+
+/**
+ * Returns the logged-in user of a request. May be called only in routes that require a session.
+ * @throws Error if the route does not require a session.
+ */
+export function sessionOf(request: FastifyRequest): SessionCaller {
+  if (request.caller.kind !== 'session') throw new Error('This route does not declare session access in config.access');
+  return request.caller;
+}
+
+/** Returns whom the audit log names for a request of a user or a key. */
+export const actorOf = ({ caller, address }: FastifyRequest): Actor => ({
+  actor: caller.kind === 'key' ? `key ${caller.keyId}` : caller.email,
+  address,
+});
+
+export const clientAddress = fp(
+  async (app) => {
+    const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');
+    app.decorateRequest('address', '');
+    app.addHook('onRequest', (request, _reply, done) => {
+      const forwarded = request.headers['x-forwarded-for'] as string | undefined; // Node joins repeated headers with commas
+      request.address = callerAddress(request.socket.remoteAddress, forwarded, ranges);
+      done();
+    });
+  },
+  { name: 'caller-address', dependencies: ['services'] },
+);

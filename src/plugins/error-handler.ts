@@ -1,0 +1,329 @@
+import { randomUUID } from 'node:crypto';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { FastifyBaseLogger, FastifyRequest, FastifyError, FastifyReply } from 'fastify';
+import fp from 'fastify-plugin';
+import {
+  DomainError,
+  fromDatabase,
+  maxFaults,
+  TooExpensive,
+  Unauthorized,
+  validationFailed,
+  noRoute,
+} from '../errors.ts';
+import type { Fault, ErrorCode } from '../errors.ts';
+import { withoutStack } from '../process/logger.ts';
+import { CallerHungUp } from '../access/credentials.ts';
+import { loggedRefusal } from './request-log.ts';
+
+const maxTextLength = 500;
+
+export const cutText = (text: string): string =>
+  (text.length > maxTextLength ? `${text.slice(0, maxTextLength - 1)}…` : text).toWellFormed();
+
+/**
+ * Returns the invalid values (`faults`) for an error response. Shortens long texts, and leaves out elements at the end
+ * if the list is too long.
+ * @param max The maximum number of elements.
+ * @param bytes The maximum size of the list as JSON, without its brackets.
+ */
+function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault[] {
+  const listed: Fault[] = [];
+  let room = bytes;
+  for (const { path, message } of faults.slice(0, max)) {
+    const fault = { path: cutText(path), message: cutText(message) };
+    room -= Buffer.byteLength(JSON.stringify(fault)) + 1;
+    if (room < 0) break;
+    listed.push(fault);
+  }
+  return listed;
+}
+
+/**
+ * An error response that is sent without Fastify, because Fastify does not handle the request (for example malformed
+ * HTTP).
+ */
+export type Refusal = readonly [status: number, code: string, message: string];
+
+/** The error responses for requests that Node's HTTP parser rejects, by Node's error code. */
+const refusals: Record<string, Refusal> = {
+  HPE_HEADER_OVERFLOW: [431, 'headers_too_large', 'The request line and headers are too large'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'request_timeout', 'The request did not arrive in time'],
+};
+const malformed: Refusal = [400, 'validation_failed', 'The request is not valid HTTP'];
+
+/** For each connection, the response object of the latest request on the connection. */
+const latest = new WeakMap<Duplex, ServerResponse>();
+
+/** The diagnostics channel on which Node announces each HTTP request of this process, before any handler runs. */
+const requestStart = 'http.server.request.start';
+
+/**
+ * Starts to record the latest request of each connection, for all HTTP servers of the process.
+ * @returns A function that stops recording.
+ */
+export function watchRequests(): () => void {
+  const note = (message: unknown): void => {
+    const { request, response } = message as { request: IncomingMessage; response: ServerResponse };
+    latest.set(request.socket, response);
+  };
+  subscribe(requestStart, note);
+  return () => void unsubscribe(requestStart, note);
+}
+
+/** The response objects of requests that are exempt from the server's `requestTimeout`, for example file uploads. */
+const patient = new WeakSet<ServerResponse>();
+
+/**
+ * Exempts a request from the server's `requestTimeout`, which limits the time until the whole request has arrived. The
+ * exemption ends when the response starts.
+ */
+export const exemptFromTimeout = (response: ServerResponse): void => void patient.add(response);
+
+function isExempt(socket: Socket): boolean {
+  const response = latest.get(socket);
+  return response !== undefined && patient.has(response) && !response.headersSent;
+}
+
+/** Sends an error response to a request that is not valid HTTP, and closes the connection. */
+export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && isExempt(socket)) return;
+  if (error.code === 'ECONNRESET') return void socket.destroy();
+  refuseOnSocket(socket, refusals[error.code ?? ''] ?? malformed, randomUUID());
+}
+
+/**
+ * Sends an error response on a connection that Node's HTTP server no longer handles, and closes the connection. If the
+ * caller could mistake the error response for the response to an earlier request, closes the connection without a
+ * response.
+ */
+export function refuseOnSocket(socket: Socket, refusal: Refusal, requestId: string, headers: string[] = []): void {
+  if (!socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
+  answerOnSocket(socket, refusal, requestId, headers);
+}
+
+/**
+ * Returns true if all requests before the invalid request have got their responses. Only then does the caller
+ * understand that an error response belongs to the invalid request.
+ */
+function isNextToAnswer(socket: Socket): boolean {
+  const response = latest.get(socket);
+  if (!response) return true;
+  if (response.req.complete) return response.writableFinished;
+  // The fault is in the body of the latest request, so that request is the faulty one.
+  return !response.headersSent && response.socket !== null; // null while earlier responses are pending
+}
+
+export const bodyOf = ([statusCode, code, message]: Refusal): string =>
+  JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
+
+/** Time between an error response and the forced close of the connection (ms). */
+const lingering = 5_000;
+
+/**
+ * Writes an error response directly to a connection, and closes the connection. After five seconds, the connection is
+ * closed by force.
+ */
+function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[]): void {
+  const [status] = refusal;
+  const body = bodyOf(refusal);
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'x-content-type-options: nosniff',
+    'connection: close',
+    ...headers,
+  ];
+  const timer = setTimeout(() => socket.destroy(), lingering).unref();
+  socket.once('close', () => clearTimeout(timer));
+  socket.resume(); // discards further data, so that the end of the stream is noticed
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** True if `RefusalLog` has counted this request in its summary. The request then has no log line of its own. */
+    isCounted: boolean;
+  }
+}
+
+/** Minimum time between two log lines of `RefusalLog` (ms). */
+const intervalMs = 1_000;
+
+interface Counted {
+  message: string;
+  cause: Record<string, unknown> | undefined;
+  count: number;
+  example: string;
+}
+
+/**
+ * Logs requests that get the response 503. Writes at most one log line per second, with the number of requests for each
+ * reason, because thousands of requests per second can get 503.
+ */
+class RefusalLog {
+  readonly #log: FastifyBaseLogger;
+  readonly #reasons = new Map<string, Counted>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(log: FastifyBaseLogger) {
+    this.#log = log;
+  }
+
+  add(request: FastifyRequest, error: DomainError): void {
+    request.isCounted = true;
+    const cause = error.cause === undefined ? undefined : withoutStack(error.cause);
+    const name = `${error.message} ${String(cause?.['code'])}`;
+    const counted = this.#reasons.get(name) ?? { message: error.message, cause, count: 0, example: request.id };
+    counted.count += 1;
+    this.#reasons.set(name, counted);
+    if (!this.#timer) this.flush();
+  }
+
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#reasons.size === 0) return;
+    const reasons = [...this.#reasons.values()];
+    this.#reasons.clear();
+    this.#log.warn({ count: reasons.reduce((sum, { count }) => sum + count, 0), reasons }, 'requests not answered');
+    this.#timer = setTimeout(() => this.flush(), intervalMs).unref();
+  }
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    refusals: RefusalLog;
+  }
+}
+
+/** The HTTP status of each error code. Only this table assigns statuses to errors. */
+export const statuses: Record<ErrorCode, number> = {
+  validation_failed: 400,
+  unauthorized: 401,
+  insufficient_credits: 402,
+  spend_cap_exceeded: 402,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  cursor_expired: 410,
+  precondition_failed: 412,
+  payload_too_large: 413,
+  unsupported_media_type: 415,
+  idempotency_mismatch: 422,
+  rate_limited: 429,
+  unavailable: 503,
+};
+
+/** Converts Fastify's own errors to the error codes of this API. The keys are Fastify's error codes. */
+const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
+    new DomainError('unsupported_media_type', 'The body must be JSON, with the header Content-Type: application/json'),
+  FST_ERR_CTP_BODY_TOO_LARGE: ({ routeOptions }) =>
+    new DomainError('payload_too_large', `The body is larger than ${sizeOf(routeOptions.bodyLimit)}`),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
+    validationFailed([{ path: '', message: 'the length of the body differs from Content-Length' }]),
+  // The caller disconnected while sending the body. Nobody reads the response, and it is not a failure of the service.
+  ECONNRESET: () => validationFailed([{ path: '', message: 'the connection closed before the body was complete' }]),
+  FST_ERR_BAD_URL: () => validationFailed([{ path: '', message: 'the path is not valid percent-encoding' }]),
+};
+
+const sizeOf = (bytes: number): string => (bytes < 2 ** 20 ? `${bytes / 2 ** 10} KiB` : `${bytes / 2 ** 20} MiB`);
+
+/**
+ * Fastify plugin that sends an error response for every thrown error, in the documented format. An unexpected error is
+ * logged, and the caller gets status 500 without details.
+ */
+export default fp(
+  async (app) => {
+    const refusals = new RefusalLog(app.log);
+    app.decorate('refusals', refusals);
+    app.decorateRequest('isCounted', false);
+    app.addHook('onClose', async () => refusals.flush());
+    app.setErrorHandler(sendError);
+    app.setNotFoundHandler((request, reply) => sendError(noRoute(), request, reply));
+  },
+  { name: 'error-handler' },
+);
+
+/** Sends the error response for a thrown error. Logs the error if it is an unexpected error. */
+export const sendError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply =>
+  send(reply, answerTo(thrown, request, reply));
+
+/**
+ * Returns the content of the error response for a thrown error, and sets the headers of the response. Logs an
+ * unexpected error.
+ */
+export function answerTo(thrown: unknown, request: FastifyRequest, reply: FastifyReply): ErrorAnswer {
+  const error = toDomainError(thrown, request);
+  if (!error) {
+    request.refusal = loggedRefusal('internal_error');
+    request.log.error({ err: thrown }, 'request failed');
+    return { status: 500, code: 'internal_error', message: 'The service failed to answer this request' };
+  }
+  request.refusal = loggedRefusal(error.code, error.faults);
+  if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
+  if (error instanceof Unauthorized) refuse(error, request, reply);
+  if (error.scopes.length > 0) void reply.header('x-required-scope', error.scopes.join(' '));
+  // Fastify closes the connection after a faulty body. The caller who still sends it would not get the response.
+  if (error.code === 'payload_too_large') void reply.removeHeader('connection');
+  if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
+  const more = error instanceof TooExpensive ? error.shortage : idsIn(error);
+  return { status: statuses[error.code], code: error.code, message: error.message, faults: error.faults, more };
+}
+
+/**
+ * Sets the response header `www-authenticate`, which tells the caller how to authenticate (RFC 9110 §11.6.1). Logs why
+ * the credential of the request was rejected.
+ */
+function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
+  request.log.info({ credential, reason }, 'refused');
+  const scheme = { key: 'X-API-Key', session: 'Bearer', login: undefined }[credential];
+  const isForm = reason === 'missing' || reason === 'wrong_scheme';
+  if (scheme) void reply.header('www-authenticate', isForm ? `${scheme} error="${reason}"` : scheme);
+}
+
+/**
+ * Returns the fields of an error response that name records: `matching_ids`, the records that a value matches if it
+ * matches several, and `merged_into`, the record into which the record of the request was merged.
+ */
+const idsIn = ({ matchingIds, mergedInto }: DomainError): object => ({
+  ...(matchingIds ? { matching_ids: matchingIds } : {}),
+  ...(mergedInto === undefined ? {} : { merged_into: mergedInto }),
+});
+
+/** Converts a thrown error to the error that is sent to the caller. Returns undefined for an unexpected error. */
+function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | undefined {
+  if (thrown instanceof DomainError) return thrown;
+  return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.(request) ?? fromDatabase(thrown);
+}
+
+/** Maximum size of an error response's body (bytes). */
+const maxBytes = 64 * 1024;
+
+export interface ErrorAnswer {
+  status: number;
+  code: string;
+  message: string;
+  faults?: readonly Fault[];
+  /** Additional fields of the response body, which only some errors have, such as `matching_ids`. */
+  more?: object;
+}
+
+/** Sends an error response. The list of invalid values is cut, so that the body has at most `maxBytes` bytes. */
+function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
+  // All errors that the app handles are sent by this function.
+  const isAnonymous = statusCode === 401 || statusCode === 403;
+  const common = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };
+  const body = { ...common, message: cutText(message), ...more };
+  const room = maxBytes - Buffer.byteLength(JSON.stringify({ ...body, errors: [] }));
+  const errors = listFaults(faults, maxFaults, room);
+  const bounded = errors.length > 0 ? { ...body, errors } : body;
+  return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(bounded);
+}

@@ -1,0 +1,253 @@
+import fastify, { LogController } from 'fastify';
+import type { FastifyError, FastifyReply, FastifyRequest, FastifyInstance } from 'fastify';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import fp from 'fastify-plugin';
+import router from 'find-my-way';
+import cors, { type FastifyCorsOptions } from '@fastify/cors';
+import type { Config } from '../process/config.ts';
+import { logger } from '../process/logger.ts';
+import { answerClientError, bodyOf, refuseOnSocket, watchRequests, type Refusal } from './error-handler.ts';
+import { requestId } from './request-log.ts';
+import { validationFailed, DomainError, unavailable, noRoute } from '../errors.ts';
+
+type ErrorAnswer = (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
+
+/** @param frameworkErrors answers requests whose path Fastify cannot read: it runs no hook for them */
+export function createServer(config: Config, frameworkErrors: ErrorAnswer) {
+  const app = fastify(options(config, frameworkErrors));
+  app.server.maxConnections = config.MAX_CONNECTIONS;
+  // GET and HEAD accept the body `{}` and reject any other, like every call without a body.
+  for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
+  return app;
+}
+
+function options(config: Config, frameworkErrors: ErrorAnswer) {
+  return {
+    loggerInstance: logger(config),
+    logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts logs requests
+    genReqId: requestId,
+    requestIdHeader: false as const,
+    return503OnClosing: false, // http.ts answers such requests with an error body
+    bodyLimit: 16 * 1024, // without a credential; plugins/auth.ts allows more with one
+    // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
+    // here because Fastify overwrites the server's value with its own option.
+    requestTimeout: 30_000,
+    connectionTimeout: 30_000, // without a byte in either direction
+    http: {
+      headersTimeout: 10_000,
+      connectionsCheckingInterval: 1_000,
+      requireHostHeader: false, // http.ts requires the header and sends an error body
+    },
+    // Longer than any request line, so an overlong id is rejected like every other invalid id.
+    routerOptions: { maxParamLength: 1_000_000 },
+    clientErrorHandler: answerClientError,
+    frameworkErrors,
+  };
+}
+
+/**
+ * Fastify plugin that rejects requests which violate rules of HTTP (RFC 9110 and 9112) that Node does not check. Also
+ * replaces some of Node's error responses by responses in the format of this API.
+ */
+export const httpRules = fp(
+  async (app) => {
+    app.addHook('onRequest', (request, reply, done) => {
+      const fault = faultOf(request.raw);
+      if (fault) void reply.header('connection', 'close'); // sender and proxy may disagree where the next request begins
+      done(fault);
+    });
+    const unwatch = watchRequests();
+    app.addHook('onClose', async () => unwatch());
+    // Without these listeners Node destroys the socket of a CONNECT, and a socket error ends the process.
+    app.server.on('connect', (request, socket) => {
+      socket.on('error', () => socket.destroy());
+      refuseOnSocket(socket as Socket, connectRefusal, requestId(request), ['allow: ']);
+    });
+    app.server.on('checkExpectation', refuseExpectation);
+  },
+  { name: 'http-rules' },
+);
+
+const connectRefusal: Refusal = [405, 'method_not_allowed', 'CONNECT is not supported: this service is not a proxy'];
+const expectationRefusal: Refusal = [417, 'expectation_failed', 'The only supported expectation is 100-continue'];
+
+function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
+  const [status] = expectationRefusal;
+  const body = bodyOf(expectationRefusal);
+  const headers = {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    'x-request-id': requestId(request),
+    connection: 'close',
+  };
+  response.writeHead(status, headers).end(body);
+}
+
+/**
+ * Request headers that may occur only once. If such a header occurred twice, a proxy and this service could use
+ * different values.
+ */
+const single = new Set(['host', 'authorization', 'content-type', 'idempotency-key']);
+
+/** Returns an error if a request violates a rule of HTTP, otherwise undefined. */
+function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {
+  if (headers.host === undefined && httpVersion === '1.1') return refusal('the header Host is missing');
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    return refusal('the only supported Transfer-Encoding is chunked');
+  const seen = new Set<string>();
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase();
+    if (single.has(name) && seen.size === seen.add(name).size) return refusal(`the header ${name} is sent twice`);
+  }
+  return undefined;
+}
+
+const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /**
+     * True if the app is closing, or if `announceStop` was called. The app still serves requests, but `/readyz` tells
+     * load balancers to send no more requests.
+     */
+    readonly isStopping: boolean;
+    /**
+     * Announces that the app will close soon: `/readyz` returns 503, and every response closes its connection. Requests
+     * are served as before.
+     */
+    announceStop(): void;
+  }
+}
+
+/**
+ * Fastify plugin for a graceful shutdown: running requests finish before the app closes. New requests on open
+ * connections get 503. Every response closes its connection. Connections that are still open after `SHUTDOWN_MS` are
+ * closed by force.
+ */
+export const gracefulClose = fp(
+  async (app) => {
+    let isStopping = false;
+    let isClosing = false;
+    app.decorate('isStopping', { getter: () => isStopping });
+    app.decorate('announceStop', () => void (isStopping = true));
+    app.addHook('preClose', async () => {
+      isStopping = isClosing = true;
+      setTimeout(() => app.server.closeAllConnections(), app.config.SHUTDOWN_MS).unref();
+    });
+    app.addHook('onRequest', (_request, _reply, done) =>
+      done(isClosing ? unavailable('This instance of the service is stopping') : undefined),
+    );
+    app.addHook('onSend', (_request, reply, _payload, done) => {
+      if (isStopping) void reply.header('connection', 'close');
+      done();
+    });
+  },
+  { name: 'graceful-close', dependencies: ['services', 'error-handler', 'request-log'] },
+);
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** True if the route exists only to respond with 405 to methods that its path does not support. */
+    isRefusal?: true;
+  }
+}
+
+export function watchPaths(app: FastifyInstance): Set<string> {
+  const paths = new Set<string>();
+  app.addHook('onRoute', ({ url }) => void paths.add(url));
+  return paths;
+}
+
+/**
+ * Fastify plugin that responds with 405 and an `Allow` header if the path of a request exists, but does not support the
+ * method. Must be registered after all routes, because it adds a route for each unsupported method.
+ */
+export const refuseOtherMethods = fp(
+  async (app, { paths }: { paths: Set<string> }) => {
+    // Node knows 26 methods that no route supports. Routes for them would take a third of the time in which all are made.
+    const known = router({ maxParamLength: app.initialConfig.routerOptions!.maxParamLength! });
+    // In `onRequest`, so that the path is checked before the body is read.
+    app.addHook('onRequest', ({ is404, method, url }, reply, done) => {
+      if (!is404) return done();
+      const found = app.supportedMethods.includes(method) ? null : known.find('GET', url);
+      done(found ? wrongMethod(reply, found.store as string) : noRoute());
+    });
+    // As a result, `GET /contacts/list` gets 405 and is not read as the contact with the id "list".
+    for (const url of paths) if (!url.includes('*')) refuse(app, url, known);
+  },
+  { name: 'refuse-other-methods' },
+);
+
+/** Adds routes that respond with 405 to the methods that a path does not support, and adds the path to `known`. */
+function refuse(app: FastifyInstance, url: string, known: ReturnType<typeof router>): void {
+  const supported = app.supportedMethods.filter((method) => app.hasRoute({ url, method }));
+  const others = app.supportedMethods.filter((method) => !supported.includes(method));
+  if (others.length === 0) return; // a part of the app has refused them already, with error responses of its own
+  const allow = supported.toSorted().join(', ');
+  // Fastify serves the path of a prefix with a slash at its end, too.
+  for (const path of url === app.prefix ? [url, `${url}/`] : [url]) known.on('GET', path, () => undefined, allow);
+  app.route({
+    method: others,
+    url: url.slice(app.prefix.length) || '/', // Fastify puts the prefix before it
+    config: { access: { public: true }, isRefusal: true },
+    schema: { hide: true },
+    exposeHeadRoute: false,
+    onRequest: async (_request, reply: FastifyReply) => {
+      throw wrongMethod(reply, allow);
+    },
+    handler: async () => undefined,
+  });
+}
+
+function wrongMethod(reply: FastifyReply, allow: string): DomainError {
+  void reply.header('allow', allow);
+  return new DomainError('method_not_allowed', `This path supports only ${allow}`);
+}
+
+/**
+ * Fastify plugin for CORS: allows web pages from the origins in the environment variable `CORS_ORIGINS` to call the
+ * API. If the variable is not set, browsers block such calls.
+ */
+export const crossOrigin = fp(
+  async (app) => {
+    const origins = app.config.CORS_ORIGINS?.split(',').map((origin) => origin.trim());
+    if (!origins) return;
+    // `*` is the package's route for preflight requests to paths without a route of their own.
+    app.addHook('onRoute', (route) => {
+      if (route.url === '*') route.config = { ...route.config, access: { public: true } };
+    });
+    const options = {
+      origin: origins,
+      methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+      exposedHeaders: [
+        'etag',
+        'idempotency-replayed',
+        'ratelimit',
+        'ratelimit-policy',
+        'retry-after',
+        'www-authenticate',
+        'x-required-scope',
+        'x-next-cursor',
+        'x-more',
+        'x-events-cursor',
+        'x-as-of',
+        'x-request-id',
+      ],
+    };
+    await app.register(cors, {
+      delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
+        done(null, { ...options, preflight: isPreflight(request) }),
+    });
+  },
+  { name: 'cors', dependencies: ['services'] },
+);
+
+/**
+ * Returns true if a request is a CORS preflight: a browser sends it to ask whether a web page may send the real
+ * request.
+ */
+const isPreflight = ({ headers }: FastifyRequest): boolean =>
+  // Other OPTIONS requests get 405.
+  headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

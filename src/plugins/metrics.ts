@@ -1,0 +1,266 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import { Gauge, Registry } from '@prometheus-io/client';
+import { checkSchema } from '../database/migrations.ts';
+import { readJobHealth, readBacklog, type Backlog } from '../queries/jobs/runs.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Database, SharedDatabase } from '../database/db.ts';
+import { processMetrics, measureProcess, requestDuration } from '../process/metrics.ts';
+import { readWebhookBacklog, type WebhookBacklog } from '../queries/accounts/webhook-endpoints.ts';
+import { allCustomers } from '../access/credentials.ts';
+
+type UpOrDegraded = 'up' | 'degraded';
+
+/** What `/readyz` shows, and the metrics repeat. */
+interface Readiness {
+  isReady: boolean;
+  checks: {
+    postgres: 'up' | 'down';
+    schema: 'current' | 'behind' | 'ahead' | 'unknown';
+    catalog: UpOrDegraded;
+    rate_limits: UpOrDegraded;
+    workers: UpOrDegraded;
+    verification: UpOrDegraded;
+    webhooks: UpOrDegraded;
+    storage: UpOrDegraded;
+  };
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Checks everything that the service needs. Concurrent callers share one check. */
+    readiness(): Promise<Readiness>;
+  }
+}
+
+/** How long the result of a readiness check is reused (ms). */
+const checkMs = 250;
+
+export const readiness = fp(
+  async (app) => {
+    let shared: Promise<Readiness> | undefined;
+    app.decorate('readiness', () => {
+      shared ??= check(app).finally(() => {
+        setTimeout(() => (shared = undefined), checkMs).unref();
+      });
+      return shared;
+    });
+  },
+  { name: 'readiness', dependencies: ['services', 'rate-limits'] },
+);
+
+async function check({ db, catalog, rateLimits, config }: FastifyInstance): Promise<Readiness> {
+  const [schema, jobs, isCatalogUp, areLimitsUp] = await Promise.all([
+    db.health(checkSchema).catch(() => undefined),
+    db.health(readJobHealth).catch(() => ({ has_workers: true, has_names: true })),
+    catalog.isUp(),
+    rateLimits.isUp(),
+  ]);
+  return {
+    isReady: schema?.isSupported === true,
+    checks: {
+      postgres: schema ? 'up' : 'down',
+      schema: schema?.state ?? 'unknown',
+      catalog: upOrDegraded(isCatalogUp),
+      rate_limits: upOrDegraded(areLimitsUp),
+      workers: upOrDegraded(jobs.has_workers),
+      verification: upOrDegraded(jobs.has_names),
+      webhooks: upOrDegraded(config.WEBHOOK_SECRET_KEY !== undefined),
+      storage: upOrDegraded(!db.isDiskFull),
+    },
+  };
+}
+
+const upOrDegraded = (isUp: boolean): UpOrDegraded => (isUp ? 'up' : 'degraded');
+
+interface Observed {
+  db: Pick<SharedDatabase, 'for' | 'gates'>;
+  catalog: Pick<Catalog, 'engine' | 'gates'>;
+  readiness(): Promise<Readiness>;
+}
+
+// `/metrics` needs no authentication, so each call must be cheap.
+/** How long the metrics that come from the database are cached (ms). */
+const maxAgeMs = 5_000;
+
+export class ServiceMetrics {
+  readonly contentType: string;
+  readonly #all: Registry;
+  readonly #backlog: RecentBacklog;
+  readonly #readiness: Observed['readiness'];
+  #last: Readiness | undefined;
+
+  constructor(observed: Observed) {
+    const state = new Registry();
+    this.#readiness = () => observed.readiness();
+    addChecks(state, () => this.#last);
+    this.#backlog = new RecentBacklog(observed.db);
+    addGates(state, observed);
+    addBacklog(state, this.#backlog);
+    addWebhooks(state, this.#backlog);
+    // With the PostgreSQL engine there is no index that could lag behind.
+    if (observed.catalog.engine === 'elasticsearch') addUnindexed(state, this.#backlog);
+    this.#all = Registry.merge([processMetrics, state]);
+    this.contentType = this.#all.contentType;
+  }
+
+  /**
+   * Returns all metrics in the Prometheus text format. If the database does not respond, the metrics from the database
+   * are missing.
+   */
+  async read(): Promise<string> {
+    [this.#last] = await Promise.all([this.#readiness(), this.#backlog.refresh()]);
+    return this.#all.metrics();
+  }
+}
+
+type Value = [labels: Record<string, string>, value: number];
+
+function addGauge(state: Registry, name: string, help: string, labelNames: string[], read: () => Value[]): void {
+  const gauge = new Gauge({
+    name,
+    help,
+    labelNames,
+    registers: [],
+    collect: () => {
+      gauge.reset();
+      for (const [labels, value] of read()) gauge.set(labels, value);
+    },
+  });
+  state.registerMetric(gauge);
+}
+
+function addChecks(state: Registry, read: () => Readiness | undefined): void {
+  const help = '1 if this part of what `/readyz` checks is as it should be, else 0.';
+  addGauge(state, 'sales_data_check_up', help, ['check'], () => {
+    const { isReady = false, checks = {} as Partial<Readiness['checks']> } = read() ?? {};
+    // A schema that is ahead is good while a release is rolled out, if this release may run on it.
+    const isGood = (check: string, is: string) => (check === 'schema' ? isReady : is === 'up');
+    return Object.entries(checks).map(([check, is]): Value => [{ check }, isGood(check, is) ? 1 : 0]);
+  });
+}
+
+function addGates(state: Registry, { db, catalog }: Observed): void {
+  const add = (name: string, help: string, of: 'inside' | 'waiting' | 'limit') =>
+    addGauge(state, name, help, ['gate'], () =>
+      [...db.gates, ...catalog.gates].map((gate): Value => [{ gate: gate.name }, gate[of]]),
+    );
+  add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
+  add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
+  add('sales_data_gate_slots', 'Total slots of a gate.', 'limit');
+}
+
+function addBacklog(state: Registry, backlog: RecentBacklog): void {
+  addGauge(state, 'sales_data_database_up', '1 if the database responded to the query for these metrics.', [], () => [
+    [{}, backlog.last ? 1 : 0],
+  ]);
+  const jobs = () => backlog.last?.jobs ?? [];
+  addGauge(
+    state,
+    'sales_data_jobs_unfinished',
+    'Jobs that have not ended, by type and status, in the whole database: the same in every process.',
+    ['type', 'status'],
+    () => jobs().map((of): Value => [{ type: of.type, status: of.status }, of.jobs]),
+  );
+  addGauge(
+    state,
+    'sales_data_jobs_oldest_pending_seconds',
+    'Age of the oldest job that no worker has started, by type, in the whole database.',
+    ['type'],
+    () =>
+      jobs()
+        .filter(({ status }) => status === 'PENDING')
+        .map(({ type, oldest_seconds }): Value => [{ type }, oldest_seconds]),
+  );
+}
+
+function addWebhooks(state: Registry, backlog: RecentBacklog): void {
+  const add = (name: string, help: string, of: 'waiting' | 'oldest_seconds') =>
+    addGauge(state, name, `${help}, by whether their last delivery failed, in the whole database.`, ['standing'], () =>
+      backlog.webhooks.map((one): Value => [{ standing: one.standing }, one[of]]),
+    );
+  add('sales_data_webhook_events_waiting', 'Events that active endpoints of webhooks have not got yet', 'waiting');
+  add(
+    'sales_data_webhook_oldest_seconds',
+    'Age of the oldest event that active endpoints have not got yet',
+    'oldest_seconds',
+  );
+}
+
+function addUnindexed(state: Registry, backlog: RecentBacklog): void {
+  const help = 'Unlocks that are not yet in the search index, in the whole database.';
+  addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
+}
+
+/**
+ * A cache for the backlog in the database: the jobs that have not ended, and the unlocked prospects that are not yet in
+ * the search index.
+ */
+class RecentBacklog {
+  readonly #db: Database;
+  #readAt = -Infinity;
+  #reading: Promise<void> | undefined;
+  /** The backlog at the last read, or undefined if the database did not respond. */
+  last: Backlog | undefined;
+  /** Empty if the database did not respond in time. */
+  webhooks: WebhookBacklog[] = [];
+
+  constructor(db: Observed['db']) {
+    this.#db = db.for({ customerId: allCustomers }, null);
+  }
+
+  async refresh(): Promise<void> {
+    if (performance.now() - this.#readAt < maxAgeMs) return;
+    this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    [this.last, this.webhooks] = await Promise.all([
+      this.#db.search(readBacklog).catch(() => undefined),
+      this.#db.search(readWebhookBacklog).catch(() => []),
+    ]);
+    this.#readAt = performance.now();
+  }
+}
+
+interface Options {
+  isMeasured: boolean;
+  isExposed: boolean;
+}
+
+const config = { access: { public: true }, isProbe: true } as const;
+
+/**
+ * Fastify plugin that measures the duration of every request if `isMeasured` is true, and serves all metrics of the
+ * service at `/metrics` if `isExposed` is true.
+ */
+export const metrics = fp(
+  async (app, { isMeasured, isExposed }: Options) => {
+    measureProcess();
+    if (isMeasured) app.addHook('onResponse', measure);
+    if (!isExposed) return;
+    const metrics = new ServiceMetrics(app);
+    app.get('/metrics', { config, schema: { hide: true } }, async (_request, reply) =>
+      reply.type(metrics.contentType).send(await metrics.read()),
+    );
+  },
+  { name: 'metrics', dependencies: ['services', 'readiness'] },
+);
+
+/**
+ * The HTTP methods that are recorded under their own names in the metrics. All other methods are recorded as `_OTHER`.
+ */
+const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/**
+ * Records the duration of a request in a histogram. Unusual HTTP methods are recorded as `_OTHER`, and requests that
+ * match no route as the route `unknown`. So callers cannot create an unlimited number of time series.
+ */
+function measure({ method, routeOptions }: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  const { url = 'unknown', config } = routeOptions;
+  requestDuration
+    .labels(methods.has(method) ? method : '_OTHER', config.isRefusal ? 'unknown' : url, String(reply.statusCode))
+    .observe(reply.elapsedTime / 1000);
+  done();
+}

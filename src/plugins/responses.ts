@@ -1,0 +1,133 @@
+import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
+import type { FastifyReply, FastifyRequest, FastifySerializerCompiler, RouteOptions } from 'fastify';
+import fp from 'fastify-plugin';
+import { Readable } from 'node:stream';
+import type { Access } from '../schemas/scopes.ts';
+import { ApprovalNeeded } from '../schemas/accounts.ts';
+import { ErrorBody, Refusal } from '../schemas/wire.ts';
+import { CallerHungUp } from '../access/credentials.ts';
+import { openExport, type ExportedRecords } from '../files/write-records.ts';
+import { contentTypes, type ExportFormat, type GivenFields } from '../schemas/files.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** True if the route responds to an unknown id with 200 and the body `null`, instead of with 404. */
+    nullForUnknown?: true;
+  }
+}
+
+/**
+ * Fastify plugin that requires every route to declare its responses. If a route responds with a success status that it
+ * has not declared, the response is replaced by an error, because undeclared bodies are not filtered.
+ */
+export default fp(
+  async (app) => {
+    app.setSerializerCompiler(serializerOf);
+    app.addHook('onRoute', (route) => {
+      if (route.schema?.hide) return;
+      if (!route.schema?.response)
+        throw new Error(`${String(route.method)} ${route.url} does not declare its responses: add schema.response`);
+      route.schema.response = { ...commonErrors(route), ...route.schema.response };
+    });
+    // Not preSerialization: that hook is called for objects only.
+    app.addHook('onSend', (request, reply, payload, done) => {
+      const declared = request.routeOptions.schema?.response as Record<number, unknown> | undefined;
+      const isSlip = reply.statusCode < 400 && declared && !(reply.statusCode in declared);
+      if (isSlip) done(undeclared(request, reply));
+      else done(null, payload);
+    });
+  },
+  { name: 'declared-responses' },
+);
+
+const compileSerializer = SerializerSelector()({}, {});
+const serializers = new WeakMap<object, ReturnType<typeof compileSerializer>>();
+
+/** Returns a serializer that is compiled at its first use, once for all routes that send the schema. */
+const serializerOf: FastifySerializerCompiler<object> = (route) => (value) => {
+  let serialize = serializers.get(route.schema);
+  if (!serialize) serializers.set(route.schema, (serialize = compileSerializer(route as never)));
+  return serialize(value);
+};
+
+const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
+  new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
+
+/**
+ * Returns the schemas of the error responses that a route can send, by HTTP status. The statuses depend on the route's
+ * access rule, parameters, body and options.
+ */
+function commonErrors(route: RouteOptions): Record<number, unknown> {
+  const access: Access | undefined = route.config?.access;
+  const guarded = access !== undefined && !('public' in access);
+  const withBody = route.schema?.body !== undefined;
+  return {
+    ...(withBody || route.schema?.params ? { 400: ErrorBody } : {}),
+    ...(guarded ? { 401: Refusal, 403: Refusal, 429: ErrorBody } : {}),
+    ...(route.schema?.params && !route.config?.nullForUnknown ? { 404: ErrorBody } : {}),
+    ...(route.config?.mayNeedApproval ? { 202: ApprovalNeeded } : {}),
+    ...(route.config?.idempotent ? { 409: ErrorBody, 422: ErrorBody } : {}),
+    ...(withBody ? { 413: ErrorBody, 415: ErrorBody } : {}),
+    500: ErrorBody,
+    503: ErrorBody,
+  };
+}
+
+interface StreamedFile {
+  /** Starts to read the file. An error becomes an error response. Not called for a HEAD request. */
+  read: () => Promise<AsyncIterable<string | Buffer>>;
+  type: string;
+  name: string;
+  /** The word for this kind of file in log lines, such as `export`. */
+  noun: string;
+}
+
+/**
+ * Streams a file as the response. If reading fails or the request times out, the connection is closed before the
+ * end of the response. So the caller can detect that the file is incomplete.
+ */
+export async function sendFile(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { read, type, name, noun }: StreamedFile,
+): Promise<FastifyReply> {
+  // Fastify would read the whole file of a HEAD request, to drop it. An empty stream gets no `Content-Length`.
+  const pieces = request.method === 'HEAD' ? [] : await read();
+  const file = Readable.from(pieces, { signal: request.requester.signal! });
+  file.once('close', () => logCut(request, file, noun));
+  return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);
+}
+
+/**
+ * Writes a log line if a file was not sent completely. The status of the response was already sent, so it does not show
+ * the failure.
+ */
+function logCut(
+  { log, caller: { customerId: customer }, requester: { signal } }: FastifyRequest,
+  file: Readable,
+  noun: string,
+): void {
+  if (file.readableEnded) return;
+  const error: unknown = signal!.aborted ? signal!.reason : file.errored;
+  if (error instanceof CallerHungUp) log.info({ customer }, `${noun} cut: the caller has hung up`);
+  else log.warn({ customer, err: (error as Error | null)?.cause ?? error }, `${noun} cut: it failed half-way`);
+}
+
+/**
+ * Streams records as a file while they are read from the database. If reading fails or the request times out, the
+ * connection is closed before the end of the response. So the caller can detect that the file is incomplete.
+ */
+export async function sendExport(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  records: ExportedRecords,
+  asked: { format: ExportFormat; fields?: GivenFields },
+): Promise<FastifyReply> {
+  const { format } = asked;
+  return sendFile(request, reply, {
+    read: () => openExport(records, asked),
+    type: contentTypes[format],
+    name: `${records.title.toLowerCase()}.${format}`,
+    noun: 'export',
+  });
+}

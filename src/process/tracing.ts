@@ -1,0 +1,48 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { FastifyBaseLogger } from 'fastify';
+import type { Config } from './config.ts';
+import type { NewSpan, RequestSpan, Statement, TraceContext, Tracing } from './spans.ts';
+
+/** Undefined while tracing is off: OpenTelemetry is loaded only if it is on. */
+let tracing: Tracing | undefined;
+
+/**
+ * Starts tracing if a collector is configured. Call it before the database is opened and the app is built.
+ * @param log for warnings while the collector does not accept spans
+ */
+export async function startTracing(config: Config, log: FastifyBaseLogger): Promise<void> {
+  if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined && config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT === undefined)
+    return;
+  const { openTracing } = await import('./opentelemetry.ts');
+  tracing = await openTracing(config, log);
+}
+
+/** Sends the remaining spans, waiting a few seconds at most. */
+export async function stopTracing(): Promise<void> {
+  const stopping = tracing;
+  tracing = undefined;
+  await stopping?.stop();
+}
+
+export const isTracing = (): boolean => tracing !== undefined;
+
+/** Runs `work` as a span. If it fails, the error code is recorded, but not the message. */
+export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
+  tracing ? tracing.inSpan(span, work) : work();
+
+export const inLane = <T>(lane: string, work: () => Promise<T>): Promise<T> =>
+  tracing ? tracing.inLane(lane, work) : work();
+
+export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): RequestSpan | undefined =>
+  tracing?.startRequest(name, headers);
+
+export const watchStatements = (statements: { prototype: Statement }): void => tracing?.watchStatements(statements);
+
+/** Can be stored with work that another process does later. Empty if no span is active. */
+export const currentTrace = (): TraceContext => tracing?.current() ?? {};
+
+/** For log lines. Empty if no trace is active. */
+export function traceFields(): { trace_id?: string } {
+  const trace_id = tracing?.currentTraceId();
+  return trace_id === undefined ? {} : { trace_id };
+}

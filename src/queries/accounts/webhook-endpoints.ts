@@ -1,0 +1,456 @@
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
+import { conflict, notFound } from '../../errors.ts';
+import type { Actor, AuditEventName } from '../../schemas/accounts.ts';
+import {
+  maxEndpoints,
+  type DisablingReason,
+  type Endpoint,
+  type EndpointChange,
+  type EndpointSettings,
+  type DeliveriesQuery,
+  type Delivery,
+} from '../../schemas/webhooks.ts';
+import { recordEvent } from './customers.ts';
+import { newestPlace, type FeedPosition } from '../records/feed.ts';
+import { highestId } from '../../database/connection.ts';
+import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
+
+export const settingsColumns = (sql: Queryable) => sql`
+  e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
+
+/** The endpoint `e` wants the row `j` of the journal, and no delivery was made of it yet. */
+export const isAhead = (sql: Queryable) => sql`
+  e.ahead @> j.position
+  and j.type = any(e.types)
+  and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
+
+/** An endpoint as a response shows it, except for the number of waiting events. */
+export interface EndpointState extends Omit<Endpoint, 'waiting'> {
+  /** Deliveries that are not done. */
+  pending: number;
+  /** First position of the feed that still has to be turned into deliveries. Null: there is none. */
+  begins_at: number | null;
+  /** The position after the last of these. Null: they go on without end. */
+  ends_at: number | null;
+}
+
+/** Newest first. */
+export const listEndpoints = (sql: Queryable, customerId: string, only?: string): Promise<EndpointState[]> =>
+  sql<EndpointState[]>`
+    select
+      ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
+      e.pending, lower(e.ahead) as begins_at, upper(e.ahead) as ends_at
+    from webhook_endpoints e
+    where e.customer_id = ${customerId}
+      ${only === undefined ? sql`` : sql`and e.id = ${only}`}
+    order by e.id desc`;
+
+/** Events are counted up to here; one more says that there are more. */
+const maxCounted = 10_000;
+
+/** Counts the events that an endpoint is to get and has not got yet, up to 10,001. */
+export async function countWaiting(
+  sql: Sql,
+  customerId: string,
+  { id, types, pending, begins_at: beginsAt, ends_at: endsAt }: EndpointState,
+): Promise<number> {
+  if (beginsAt === null) return pending;
+  const [row] = await sql<[{ waiting: number }]>`
+    select count(*) as waiting
+    from (
+      select 1
+      from journal j
+      join webhook_endpoints e on e.customer_id = j.customer_id
+      where j.customer_id = ${customerId}
+        and j.position >= ${beginsAt}
+        ${endsAt === null ? sql`` : sql`and j.position < ${endsAt}`}
+        and j.type = any(${types as string[]}::text[])
+        and e.customer_id = ${customerId}
+        and e.id = ${id}
+        and ${isAhead(sql)}
+      limit ${maxCounted + 1}
+    ) few`;
+  return Math.min(pending + row.waiting, maxCounted + 1);
+}
+
+/** @throws DomainError `not_found` */
+export async function requireEndpoint(sql: Queryable, customerId: string, id: string): Promise<EndpointState> {
+  const [endpoint] = await listEndpoints(sql, customerId, id);
+  if (!endpoint) throw notFound('webhook endpoint');
+  return endpoint;
+}
+
+export interface NewEndpoint {
+  url: string;
+  types: string[];
+  bulk: boolean;
+  description: string;
+  /** Encrypted. */
+  secret: Buffer;
+  /** End of the feed: nothing before it is sent. */
+  end: number;
+  /** The key that makes the endpoint; null: no key does. */
+  apiKeyId: string | null;
+}
+
+/**
+ * Creates an endpoint and its audit event.
+ * @throws DomainError `conflict` if the customer has as many endpoints as it can have
+ */
+export async function createEndpoint(
+  sql: Transaction,
+  customerId: string,
+  given: NewEndpoint,
+  by: Actor,
+): Promise<EndpointSettings> {
+  await lockEndpoints(sql, customerId);
+  const [{ count }] = await sql<[{ count: number }]>`
+    select count(*) as count
+    from webhook_endpoints
+    where customer_id = ${customerId}`;
+  if (count >= maxEndpoints) throw conflict(`A customer can have at most ${maxEndpoints} webhook endpoints`);
+  const [row] = await sql<[EndpointSettings]>`
+    insert into webhook_endpoints as e (
+      customer_id, url, types, bulk, description, secret, first_position, ahead, api_key_id
+    )
+    values (
+      ${customerId}, ${given.url}, ${given.types}::text[], ${given.bulk}, ${given.description}, ${given.secret},
+      ${given.end}, ${rangeBehind(sql, given.end)}, ${given.apiKeyId}
+    )
+    returning ${settingsColumns(sql)}`;
+  await record(sql, 'webhook.created', customerId, row, by);
+  return row;
+}
+
+/** Calls for one customer wait in turn. */
+const lockEndpoints = (sql: Transaction, customerId: string) =>
+  sql`select pg_advisory_xact_lock(hashtextextended(${`webhooks:${customerId}`}, 0))`;
+
+/** The positions behind `after`, up to `end`. Null: all that will be. */
+export const rangeBehind = (sql: Queryable, after: number, end: number | null = null) => sql`
+  int8multirange(int8range(${after}::bigint + 1, ${end}::bigint + 1))`;
+
+/** The positions up to `end`. */
+export const rangeUpTo = (sql: Queryable, end: number) => sql`int8multirange(int8range(null, ${end}::bigint + 1))`;
+
+/**
+ * Changes an endpoint. A new URL, or activating it, makes the deliveries that wait due at once. Those that it does not want
+ * any more are removed.
+ * @param end end of the feed: an inactive endpoint gets nothing of what is recorded from here on
+ * @throws DomainError `not_found`
+ */
+export async function changeEndpoint(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { change, end, apiKeyId }: { change: EndpointChange; end: number; apiKeyId: string | null },
+  by: Actor,
+): Promise<EndpointSettings> {
+  const [before] = await sql<{ url: string; active: boolean }[]>`
+    select url, active
+    from webhook_endpoints
+    where customer_id = ${customerId}
+      and id = ${id}
+    for no key update`;
+  if (!before) throw notFound('webhook endpoint');
+  const active = change.active ?? before.active;
+  const isFresh = (active && !before.active) || (change.url ?? before.url) !== before.url;
+  const ahead =
+    active === before.active
+      ? sql`ahead`
+      : active
+        ? sql`ahead + ${rangeBehind(sql, end)}`
+        : sql`ahead * ${rangeUpTo(sql, end)}`;
+  const [row] = await sql<[EndpointSettings]>`
+    update webhook_endpoints e
+    set
+      url = coalesce(${change.url ?? null}, url),
+      api_key_id = coalesce(${change.url === undefined ? null : apiKeyId}, api_key_id),
+      types = coalesce(${change.types ?? null}::text[], types),
+      bulk = coalesce(${change.bulk ?? null}::boolean, bulk),
+      description = coalesce(${change.description ?? null}, description),
+      active = ${active},
+      disabled_reason = case when ${active} then null else disabled_reason end,
+      ahead = ${ahead},
+      failures_in_row = case when ${isFresh} then 0 else failures_in_row end,
+      failing_since = case when ${isFresh} then null else failing_since end
+    where customer_id = ${customerId}
+      and id = ${id}
+    returning ${settingsColumns(sql)}`;
+  if (change.types)
+    await sql`
+      delete from webhook_deliveries
+      where customer_id = ${customerId}
+        and endpoint_id = ${id}
+        and due_at is not null
+        and type <> all(${change.types}::text[])`;
+  if (change.bulk === false)
+    await sql`
+      delete from webhook_deliveries d
+      using journal j
+      where d.customer_id = ${customerId}
+        and d.endpoint_id = ${id}
+        and d.due_at is not null
+        and d.type not like '%.ended'
+        and j.customer_id = ${customerId}
+        and j.position = d.position
+        and j.source in ('import', 'job')`;
+  if (isFresh)
+    await sql`
+      update webhook_deliveries
+      set due_at = now()
+      where customer_id = ${customerId}
+        and endpoint_id = ${id}
+        and due_at > now()`;
+  if (isFresh || change.types || change.bulk === false)
+    await sql`
+      update webhook_endpoints
+      set next_at = now()
+      where customer_id = ${customerId}
+        and id = ${id}
+        and pending > 0`;
+  if (Object.keys(change).length > 0) await record(sql, 'webhook.changed', customerId, row, by);
+  return row;
+}
+
+/** How long the previous secret signs deliveries too. */
+const previousSecretTime = '24 hours';
+
+/**
+ * Replaces the secret. For 24 hours deliveries are signed with both.
+ * @param given `secret`: encrypted; `apiKeyId`: the key that rotates it, whose revocation then disables the endpoint
+ * @throws DomainError `not_found`
+ */
+export async function rotateEndpoint(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { secret, apiKeyId }: { secret: Buffer; apiKeyId: string | null },
+  by: Actor,
+): Promise<EndpointSettings> {
+  const [row] = await sql<EndpointSettings[]>`
+    update webhook_endpoints e
+    set
+      previous_secret = secret,
+      previous_until = now() + ${previousSecretTime}::interval,
+      secret = ${secret},
+      api_key_id = coalesce(${apiKeyId}, api_key_id)
+    where customer_id = ${customerId}
+      and id = ${id}
+    returning ${settingsColumns(sql)}`;
+  if (!row) throw notFound('webhook endpoint');
+  await record(sql, 'webhook.rotated', customerId, row, by);
+  return row;
+}
+
+/** @throws DomainError `not_found` */
+export async function deleteEndpoint(sql: Transaction, customerId: string, id: string, by: Actor): Promise<void> {
+  const [row] = await sql<EndpointSettings[]>`
+    delete from webhook_endpoints e
+    where customer_id = ${customerId}
+      and id = ${id}
+    returning ${settingsColumns(sql)}`;
+  if (!row) throw notFound('webhook endpoint');
+  await sql`
+    delete from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${id}
+      and due_at is not null`;
+  await record(sql, 'webhook.deleted', customerId, row, by);
+}
+
+/**
+ * Begins to send again what the feed has behind `from`. What comes later is sent after it.
+ * @param end end of the feed
+ * @throws DomainError `not_found`; `conflict` if a replay is under way
+ */
+export async function startReplay(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { from, end }: { from: number; end: number },
+): Promise<void> {
+  const [row] = await sql<{ first_position: number; replay_end: number | null; begins_at: number | null }[]>`
+    select first_position, replay_end, lower(ahead) as begins_at
+    from webhook_endpoints
+    where customer_id = ${customerId}
+      and id = ${id}
+    for no key update`;
+  if (!row) throw notFound('webhook endpoint');
+  const [untried] = await sql`
+    select 1
+    from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${id}
+      and due_at is not null
+      and attempt = 1
+      and position <= ${row.replay_end}::bigint
+    limit 1`;
+  if (untried || (row.begins_at ?? Infinity) <= (row.replay_end ?? 0))
+    throw conflict('A replay of this endpoint is under way');
+  const begin = Math.max(from, row.first_position);
+  if (begin >= end) return;
+  await sql`
+    update webhook_endpoints
+    set ahead = ahead + ${rangeBehind(sql, begin, end)}, replay_end = ${end}
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Disables the active endpoints that a key has made, because it is revoked. */
+export async function disableEndpointsOf(sql: Transaction, customerId: string, apiKeyId: string): Promise<void> {
+  const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
+  const rows = await sql<Pick<EndpointSettings, 'id' | 'url'>[]>`
+    update webhook_endpoints
+    set active = false, disabled_reason = 'revoked', ahead = ahead * ${rangeUpTo(sql, end.position)}
+    where customer_id = ${customerId}
+      and api_key_id = ${apiKeyId}
+      and active
+    returning id, url`;
+  for (const endpoint of rows) await recordDisabled(sql, customerId, endpoint, 'revoked');
+}
+
+/** What is needed to send to an endpoint. */
+export interface EndpointAddress {
+  url: string;
+  /** Encrypted. First the current secret; for a while after a rotation also the one before, which signs too. */
+  secrets: Buffer[];
+}
+
+/**
+ * Returns with it the time, and an id for an event.
+ * @throws DomainError `not_found`
+ */
+export async function requireAddress(
+  sql: Queryable,
+  customerId: string,
+  id: string,
+): Promise<EndpointAddress & { now: string; event_id: string }> {
+  const [row] = await sql<(EndpointAddress & { now: string; event_id: string })[]>`
+    select e.url, ${secretsOf(sql)} as secrets, (select clock_timestamp()) as now, (select uuidv7()) as event_id
+    from webhook_endpoints e
+    where e.customer_id = ${customerId}
+      and e.id = ${id}`;
+  if (!row) throw notFound('webhook endpoint');
+  return row;
+}
+
+/** The secrets with which the endpoint `e` has its deliveries signed now. */
+export const secretsOf = (sql: Queryable) => sql`
+  case when e.previous_until > now() then array[e.secret, e.previous_secret] else array[e.secret] end`;
+
+/** Records that the service has disabled an endpoint. */
+export const recordDisabled = (
+  sql: Transaction,
+  customerId: string,
+  endpoint: Pick<EndpointSettings, 'id' | 'url'>,
+  reason: DisablingReason,
+): Promise<void> =>
+  record(sql, 'webhook.disabled', customerId, endpoint, { actor: 'service', address: null }, { reason });
+
+/** The path and the query of a URL can contain a secret, so only its host is kept. */
+const record = (
+  sql: Transaction,
+  event: Extract<AuditEventName, `webhook.${string}`>,
+  customerId: string,
+  { id, url }: Pick<EndpointSettings, 'id' | 'url'>,
+  by: Actor,
+  more: Record<string, string> = {},
+): Promise<void> =>
+  recordEvent(sql, { event, customerId, by, details: { webhook: id, host: new URL(url).host, ...more } });
+
+/** The tries that ended, newest first. */
+export const listDeliveries = (
+  sql: Sql,
+  customerId: string,
+  endpointId: string,
+  { filters, paginate }: { filters?: DeliveriesQuery['filters']; paginate?: PageById },
+): Promise<(Delivery & { id: string })[]> =>
+  sql<(Delivery & { id: string })[]>`
+    select id, event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
+    from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${endpointId}
+      and due_at is null
+      and ${isAfter(sql, 'id', paginate)}
+      ${filters?.ok === undefined ? sql`` : filters.ok ? sql`and ok` : sql`and not ok`}
+    order by id desc
+    ${limitAndOffset(sql, paginate)}`;
+
+/** How long deliveries are kept. */
+const retention = '30 days';
+/** Rows that one transaction deletes. */
+const batchSize = 5_000;
+
+/**
+ * Deletes a batch of deliveries that are older than 30 days, of one endpoint.
+ * @returns false if there was nothing to delete
+ */
+export async function purgeOldDeliveries(sql: Transaction): Promise<boolean> {
+  const [old] = await sql<{ customer_id: string; endpoint_id: string }[]>`
+    select customer_id, endpoint_id
+    from webhook_deliveries
+    where sent_at < (select clock_timestamp()) - ${retention}::interval
+    order by sent_at
+    limit 1`;
+  if (!old) return false;
+  const { customer_id: customerId, endpoint_id: endpointId } = old;
+  await sql`
+    delete from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${endpointId}
+      and sent_at < (select clock_timestamp()) - ${retention}::interval
+      and id <= coalesce(
+        (
+          select d.id
+          from webhook_deliveries d
+          where d.customer_id = ${customerId}
+            and d.endpoint_id = ${endpointId}
+          order by d.id
+          offset ${batchSize - 1}
+          limit 1
+        ),
+        ${highestId}
+      )`;
+  return true;
+}
+
+/** What endpoints that are active have not got yet. */
+export interface WebhookBacklog {
+  /** Whether the last delivery failed. */
+  standing: 'working' | 'failing';
+  /** Pending deliveries, and the events that the endpoints are to get, among the next 1,000. */
+  waiting: number;
+  /** Age of the oldest of them (seconds); of a failing endpoint, at least since when it fails. 0: there is none. */
+  oldest_seconds: number;
+}
+
+export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
+  sql<WebhookBacklog[]>`
+    with endpoints as (
+      select
+        e.customer_id,
+        e.id,
+        e.failing_since,
+        e.pending + count(j.position) as waiting,
+        least(min(j.occurred_at), e.failing_since, e.next_at) as since
+      from webhook_endpoints e
+      join customers c on c.id = e.customer_id
+      left join journal j
+        on j.customer_id = e.customer_id
+        and j.position >= lower(e.ahead)
+        and j.position < lower(e.ahead) + ${maxLookedAt}
+        and ${isAhead(sql)}
+      where e.active
+        and c.status = 'OK'
+      group by e.customer_id, e.id
+    )
+    select
+      case when failing_since is null then 'working' else 'failing' end as standing,
+      sum(waiting)::bigint as waiting,
+      greatest(0, extract(epoch from now() - min(since))::float8) as oldest_seconds
+    from endpoints
+    group by 1`;
+
+/** So many positions ahead of an endpoint are looked at. */
+const maxLookedAt = 1_000;

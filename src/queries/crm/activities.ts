@@ -1,0 +1,287 @@
+import { type Locked, type Transaction, originOf } from '../../database/db.ts';
+import { missingReferences, validationFailed, type Fault } from '../../errors.ts';
+import { activitySource, foldRecord, canonicalInstant } from '../../filters/columns.ts';
+import { constant, type FragmentMaker } from '../../filters/sql.ts';
+import { activityFields, type Activity, type ActivityCreate, type ActivityPatch } from '../../schemas/activities.ts';
+import type { EventActor } from '../../schemas/events.ts';
+import { activityFileFields } from '../../schemas/files.ts';
+import { recordReads } from './record-pages.ts';
+import {
+  assignExternalIds,
+  isExternalIdTaken,
+  lockReferences,
+  lockReferencesOf,
+  withReferredIds,
+  type Reference,
+} from '../records/references.ts';
+import {
+  activityTable,
+  canonicalOf,
+  lockMatching,
+  readBatch,
+  addEvents,
+  setColumns,
+  setDeleted,
+  setUnchanged,
+  writeItems,
+} from '../records/batch-rows.ts';
+import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  fail,
+  openItems,
+  outcomesOf,
+  requireSingleMatch,
+  singleWrites,
+  withRepeats,
+} from '../records/batches.ts';
+import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
+import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
+import { type LastWrites, lockBulk } from '../records/last-writes.ts';
+
+/** The columns of an activity that callers can set. */
+type ActivityColumns = Pick<Activity, (typeof activityFields)[number]>;
+type ActivityItem = Item<ActivityColumns>;
+
+const shown = `
+  a.id,
+  ${activityFields.map((column) => `a.${column}`).join(', ')},
+  a.created_by,
+  a.created_at,
+  a.updated_at`;
+const projection = (sql: FragmentMaker) => constant(sql, shown);
+
+export const {
+  list: listActivities,
+  count: countActivities,
+  export: exportActivities,
+} = recordReads<Activity>({ source: activitySource, projection, fields: activityFileFields, title: 'Activities' });
+
+/** Returns the customer's activities with these ids, in any order. Leaves out unknown ids. */
+export const findActivities: FindRecords<Activity> = (sql, customerId, ids) =>
+  findByIds(
+    sql,
+    ids,
+    sql`
+      select ${projection(sql)}
+      from activities a
+      where a.customer_id = ${customerId}
+        and a.id = wanted.id
+        and a.hidden_at is null`,
+  );
+
+/**
+ * Write one activity. A new one is by default a note, and happens now. With a type other than `task`, the times that only
+ * tasks have are cleared.
+ * @throws DomainError `validation_failed` if it has no text, refers to no record, or has a time that only tasks have;
+ *   `not_found`, `precondition_failed`
+ */
+export const {
+  create: createActivity,
+  update: updateActivity,
+  remove: deleteActivity,
+} = singleWrites<ActivityCreate, ActivityPatch>('activity', (...given) => writeActivityBatch(...given));
+
+const activities: BatchRecords<ActivityColumns, Activity> = {
+  ...activityTable,
+  lock: (sql, customerId, ids) => sql<Locked<ActivityColumns>[]>`
+    select id, ${sql(activityFields)}
+    from activities
+    where customer_id = ${customerId}
+      and id = any(${ids}::uuid[])
+      and hidden_at is null
+    order by id
+    for update`,
+  find: findActivities,
+};
+
+/** Writes a batch of activities, as `writeContactBatch` does contacts. */
+export async function writeActivityBatch(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  last: LastWrites,
+): Promise<Outcome[]> {
+  const { actor } = originOf(sql);
+  if (!batch.single) await lockBulk(sql, customerId);
+  return withRepeats(sql, last, async (attempt, own) => {
+    const bodies = await withReferredIds(attempt, customerId, batch);
+    const items = openItems<ActivityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
+    const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
+    await lockMatching(attempt, customerId, activities, batch, items);
+    const requireMatching = () => requireSingleMatch(batch, items, (ids) => findActivities(attempt, customerId, ids));
+    if (batch.operation === 'delete') {
+      await requireMatching();
+      await remove(attempt, customerId, batch, items, own);
+    } else {
+      for (const item of alive(items)) setColumns(activities, batch, item, patched);
+      for (const [item, unknown] of missing) if (unknown.length > 0) fail(item, missingReferences(unknown));
+      await requireMatching();
+      await assignExternalIds(attempt, customerId, activities, batch, items);
+      endIfAtomic(batch, items);
+      await write(attempt, customerId, items, actor, own);
+    }
+    return outcomesOf(items);
+  });
+}
+
+export const readActivityBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<Activity>[]> => readBatch(sql, customerId, activities, batch);
+
+const nouns = {
+  contact_id: 'contact',
+  company_id: 'company',
+  opportunity_id: 'opportunity',
+  assigned_to: 'user',
+} as const;
+
+function referencesOf(body: Readonly<Record<string, unknown>>): Reference[] {
+  return Object.entries(nouns).flatMap(([member, noun]) =>
+    typeof body[member] === 'string' ? [{ noun, id: body[member], path: `/${member}` }] : [],
+  );
+}
+
+/** Of a new activity. The time of its insertion replaces the empty `occurred_at`. */
+const blank: ActivityColumns = {
+  type: 'note',
+  title: '',
+  body: '',
+  contact_id: null,
+  company_id: null,
+  opportunity_id: null,
+  assigned_to: null,
+  due_at: null,
+  done_at: null,
+  occurred_at: '',
+  external_id: null,
+};
+
+const instants = ['due_at', 'done_at', 'occurred_at'] as const;
+
+/**
+ * Returns the columns of an activity after a PATCH.
+ * @throws DomainError `validation_failed` if it then has no text, refers to no record, or has a time that only tasks have
+ */
+function patched(body: ActivityPatch, stored: ActivityColumns = blank): ActivityColumns {
+  const columns = { ...stored, ...body };
+  for (const name of instants) if (body[name]) columns[name] = canonicalInstant(body[name]);
+  const faults: Fault[] = [];
+  if (columns.title.trim() === '' && columns.body.trim() === '')
+    faults.push({ path: givenOf(body, ['title', 'body']), message: 'must not be empty if the body is' });
+  if (columns.contact_id === null && columns.company_id === null && columns.opportunity_id === null)
+    faults.push({ path: givenOf(body, holders), message: 'must not be null without a company and an opportunity' });
+  if (columns.type !== 'task')
+    for (const name of ['due_at', 'done_at'] as const) {
+      if (body[name]) faults.push({ path: `/${name}`, message: 'only a task has such a time' });
+      columns[name] = null;
+    }
+  if (faults.length > 0) throw validationFailed(faults);
+  return columns;
+}
+
+const holders = ['contact_id', 'company_id', 'opportunity_id'] as const;
+
+/** Returns the pointer of the first of these members that the body has. */
+const givenOf = (body: object, names: readonly string[]): string =>
+  `/${names.find((name) => name in body) ?? names[0]}`;
+
+interface ActivityRow extends ActivityColumns {
+  created_by: EventActor | null;
+  folded: object;
+}
+
+/** If a reference is given anew, the deleted record that was there is forgotten. */
+const written: WrittenTable<ActivityRow> = {
+  name: 'activities',
+  columns: [...activityFields, 'created_by', 'folded'],
+  setApart: ['created_by'],
+  alsoSet: (sql) =>
+    constant(
+      sql,
+      holders.map((name) => `deleted_${name} = case when given.${name} is null then r.deleted_${name} end`).join(', '),
+    ),
+};
+
+async function write(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ActivityItem[],
+  actor: EventActor,
+  last: LastWrites,
+): Promise<void> {
+  setUnchanged(items);
+  const undated = alive(items).filter(({ columns }) => columns!.occurred_at === '');
+  if (undated.length > 0) {
+    const [{ now }] = await sql<[{ now: string }]>`select statement_timestamp() as now`;
+    for (const { columns } of undated) columns!.occurred_at = now;
+  }
+  const changes = await writeItems(sql, customerId, written, items, (columns) => ({
+    ...columns,
+    created_by: actor,
+    folded: foldRecord(activitySource, columns),
+  }));
+  addEvents(last, 'activity', changes);
+}
+
+async function remove(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  items: readonly ActivityItem[],
+  last: LastWrites,
+): Promise<void> {
+  endIfAtomic(batch, items);
+  const ids = setDeleted(items);
+  const removed = await sql<(ActivityColumns & { id: string; created_by: EventActor })[]>`
+    delete from activities
+    where customer_id = ${customerId}
+      and id = any(${ids}::uuid[])
+    returning id, ${sql(activityFields)}, created_by`;
+  for (const { id, ...values } of inOrderOf(ids, removed))
+    last.deleted('activity', { id, external_id: values.external_id }, values);
+}
+
+/** Locks an activity, and before it that to which `before` refers. Returns the activity, or undefined if there is none. */
+export async function lockActivity(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  before: Readonly<Record<string, unknown>>,
+): Promise<Activity | undefined> {
+  await lockReferences(sql, customerId, referencesOf(before));
+  await sql`select id from activities where customer_id = ${customerId} and id = ${id} for update`;
+  const [activity] = await findActivities(sql, customerId, [id]);
+  return activity;
+}
+
+/**
+ * Lets a deleted activity stand again. A reference to a record that is gone is empty, until that record stands again too.
+ * @param values its columns that are not empty
+ * @returns why it cannot stand again (`gone`), or stands without its external id (`taken`)
+ */
+export async function restoreActivity(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { created_by, ...values }: Partial<ActivityColumns> & { created_by?: EventActor },
+): Promise<'gone' | 'taken' | undefined> {
+  const missing = await lockReferences(sql, customerId, referencesOf(values));
+  const columns = { ...blank, ...values };
+  const left: Record<string, string> = {};
+  for (const { path, id: gone } of missing) {
+    const name = path.slice(1) as (typeof holders)[number];
+    columns[name] = null;
+    if (holders.includes(name)) left[`deleted_${name}`] = gone;
+  }
+  if (holders.every((name) => columns[name] === null)) return 'gone';
+  const isTaken = await isExternalIdTaken(sql, customerId, activityTable, columns.external_id);
+  if (isTaken) columns.external_id = null;
+  const folded = sql.json(foldRecord(activitySource, columns));
+  const row = { customer_id: customerId, id, ...columns, ...left, created_by: sql.json(created_by as never), folded };
+  await sql`insert into activities ${sql(row)}`;
+  return isTaken ? 'taken' : undefined;
+}

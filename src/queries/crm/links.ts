@@ -1,0 +1,328 @@
+import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
+import { constant, type Fragment } from '../../filters/sql.ts';
+import { maxMovedRecords } from '../../schemas/clean-data.ts';
+import { clearValues } from '../records/journal.ts';
+import { countUpTo } from '../records/finders.ts';
+import type { LastWrites } from '../records/last-writes.ts';
+
+/** The kinds of records that have activities, with the column that names them. */
+const columns = { contact: 'contact_id', company: 'company_id', opportunity: 'opportunity_id' } as const;
+type ActivityHolder = keyof typeof columns;
+
+/** Locks the activities of records in the order of their ids, as part of a `with`. */
+const heldBy = (sql: Transaction, customerId: string, column: string, ids: readonly string[]) => sql`
+  held as (
+    select id, ${constant(sql, column)} as holder, now()
+    from activities
+    where customer_id = ${customerId}
+      and ${constant(sql, column)} = any(${ids as string[]}::uuid[])
+    order by id
+    for no key update
+  )`;
+
+/**
+ * Takes records that are being deleted from their activities. Those that have no other reference are hidden. They are
+ * not told: readers know it from the deletion of the record.
+ * @param ids locked ones
+ */
+export async function detachActivities(
+  sql: Transaction,
+  customerId: string,
+  noun: ActivityHolder,
+  ids: readonly string[],
+): Promise<void> {
+  const column = columns[noun];
+  const others = Object.values(columns).filter((other) => other !== column);
+  await sql`
+    with ${heldBy(sql, customerId, column, ids)}
+    update activities a
+    set
+      ${constant(sql, `deleted_${column}`)} = held.holder,
+      ${constant(sql, column)} = null,
+      hidden_at = case
+        when num_nonnulls(${constant(sql, others.map((other) => `a.${other}`).join(', '))}) = 0
+        then held.now
+      end
+    from held
+    where a.customer_id = ${customerId}
+      and a.id = held.id`;
+}
+
+/**
+ * Gives restored records their activities back, unless these have another one by now. An external id that another activity
+ * has by now is left out.
+ */
+export async function reattachActivities(
+  sql: Transaction,
+  customerId: string,
+  noun: ActivityHolder,
+  ids: readonly string[],
+): Promise<void> {
+  const column = columns[noun];
+  const isOfThese = (alias: string) =>
+    sql`${constant(sql, `${alias}.deleted_${column}`)} = any(${ids as string[]}::uuid[])`;
+  await sql`
+    update activities a
+    set external_id = null
+    where a.customer_id = ${customerId}
+      and ${isOfThese('a')}
+      and a.hidden_at is not null
+      and a.external_id is not null
+      and exists (
+        select 1
+        from activities other
+        where other.customer_id = ${customerId}
+          and other.external_id = a.external_id
+          and (other.hidden_at is null or (${isOfThese('other')} and other.id > a.id))
+      )`;
+  await sql`
+    with held as (
+      select a.id, ${constant(sql, `a.deleted_${column}`)} as holder
+      from activities a
+      where a.customer_id = ${customerId}
+        and ${isOfThese('a')}
+        and ${constant(sql, `a.${column}`)} is null
+      order by a.id
+      for no key update
+    )
+    update activities a
+    set ${constant(sql, column)} = held.holder, ${constant(sql, `deleted_${column}`)} = null, hidden_at = null
+    from held
+    where a.customer_id = ${customerId}
+      and a.id = held.id`;
+}
+
+/** Returns how many activities some records have. Stops counting one past `maxMovedRecords`. */
+export async function countActivitiesOf(
+  sql: Transaction,
+  customerId: string,
+  noun: ActivityHolder,
+  ids: readonly string[],
+): Promise<number> {
+  const rows = sql`
+    from activities
+    where customer_id = ${customerId}
+      and ${constant(sql, columns[noun])} = any(${ids as string[]}::uuid[])`;
+  const [row] = await sql<[{ count: number }]>`select ${countUpTo(sql, rows, maxMovedRecords)} as count`;
+  return row.count;
+}
+
+/** Gives the activities of the records `from` to the record `to`, in a merge. */
+export async function moveActivities(
+  sql: Transaction,
+  customerId: string,
+  noun: ActivityHolder,
+  { to, from }: { to: LockedId; from: readonly LockedId[] },
+  last: LastWrites,
+): Promise<void> {
+  const column = columns[noun];
+  const moved = await sql<{ id: string; external_id: string | null; holder: string }[]>`
+    with ${heldBy(sql, customerId, column, from)}
+    update activities a
+    set ${constant(sql, column)} = ${to}, updated_at = (select clock_timestamp())
+    from held
+    where a.customer_id = ${customerId}
+      and a.id = held.id
+    returning a.id, a.external_id, held.holder`;
+  for (const { holder, ...activity } of moved.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
+    last.updated('activity', activity, { [column]: holder }, { [column]: to });
+}
+
+/**
+ * Removes the activities of deleted contacts for good, and their values in the journal, also of those that were deleted
+ * before. Those that another record shows are told as deleted.
+ */
+export async function purgeActivitiesOf(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly string[],
+  last: LastWrites,
+): Promise<void> {
+  const purged = await sql<{ id: string; external_id: string | null; is_shown: boolean }[]>`
+    delete from activities
+    where customer_id = ${customerId}
+      and deleted_contact_id = any(${contactIds as string[]}::uuid[])
+    returning id, external_id, hidden_at is null as is_shown`;
+  const deleted = await sql<{ id: string }[]>`
+    select record_id as id
+    from journal
+    where customer_id = ${customerId}
+      and type = 'activity.deleted'
+      and before ->> 'contact_id' = any(${contactIds as string[]}::text[])`;
+  await clearValues(
+    sql,
+    customerId,
+    [...purged, ...deleted].map(({ id }) => id),
+  );
+  for (const { is_shown, ...activity } of purged) if (is_shown) last.deleted('activity', activity, undefined);
+}
+
+/**
+ * SQL expression: when the last activity of a record was, without those in the future.
+ * @param id SQL expression: the id of the record
+ */
+export const lastActivityAt = (sql: Queryable, customerId: string, noun: ActivityHolder, id: string): Fragment => sql`(
+  select max(a.occurred_at)
+  from activities a
+  where a.customer_id = ${customerId}::uuid
+    and a.${constant(sql, columns[noun])} = ${constant(sql, id)}
+    and a.occurred_at <= now()
+)`;
+
+/** Where a contact stands in an opportunity. */
+export interface PlaceInOpportunity {
+  id: string;
+  /** Among its contacts. */
+  position: number;
+}
+
+/** Removes contacts from all opportunities before they are deleted. Returns their places, by contact. */
+export async function removeFromOpportunities(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly LockedId[],
+): Promise<Map<string, PlaceInOpportunity[]>> {
+  const opportunities = sql`
+    select m.opportunity_id
+    from opportunity_contacts m
+    where m.customer_id = ${customerId}
+      and m.contact_id = any(${contactIds as LockedId[]}::uuid[])`;
+  // The opportunities are locked in order, so that two transactions that remove rows of the same ones do not deadlock.
+  await sql`
+    select o.id
+    from opportunities o
+    where o.customer_id = ${customerId}
+      and o.id = any(array(${opportunities}))
+    order by o.id
+    for no key update`;
+  const removed = await sql<{ contact_id: string; opportunity_id: string; position: number }[]>`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and contact_id = any(${contactIds as LockedId[]}::uuid[])
+    returning contact_id, opportunity_id, position`;
+  return placesOf(removed);
+}
+
+/** Returns the places of contacts in opportunities, by contact. */
+const placesOf = (
+  rows: readonly { contact_id: string; opportunity_id: string; position: number }[],
+): Map<string, PlaceInOpportunity[]> =>
+  new Map(
+    Array.from(
+      Map.groupBy(rows, ({ contact_id }) => contact_id),
+      ([contact, places]) => [contact, places.map(({ opportunity_id: id, position }) => ({ id, position }))],
+    ),
+  );
+
+const countMoved = async (sql: Transaction, rows: Fragment): Promise<number> => {
+  const [row] = await sql<[{ count: number }]>`select ${countUpTo(sql, rows, maxMovedRecords)} as count`;
+  return row.count;
+};
+
+/** Returns in how many opportunities some of these contacts are. Stops counting one past `maxMovedRecords`. */
+export const countOpportunitiesOfContacts = (
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly string[],
+): Promise<number> =>
+  countMoved(
+    sql,
+    sql`from opportunity_contacts where customer_id = ${customerId} and contact_id = any(${contactIds as string[]}::uuid[])`,
+  );
+
+/** Returns how many contacts, or opportunities, these companies have. Stops counting one past `maxMovedRecords`. */
+export const countOfCompanies = (
+  sql: Transaction,
+  customerId: string,
+  table: 'contacts' | 'opportunities',
+  companyIds: readonly string[],
+): Promise<number> =>
+  countMoved(
+    sql,
+    sql`from ${sql(table)} where customer_id = ${customerId} and company_id = any(${companyIds as string[]}::uuid[])`,
+  );
+
+/**
+ * Replaces the contacts `from` by the contact `to` in all their opportunities, at the first position that one of them
+ * has. Returns the places that they had, by contact.
+ */
+export async function moveOpportunityContacts(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: LockedId; from: readonly LockedId[] },
+): Promise<Map<string, PlaceInOpportunity[]>> {
+  const opportunities = await sql<{ id: LockedId }[]>`
+    select o.id
+    from opportunities o
+    where o.customer_id = ${customerId}
+      and o.id = any(array(
+        select m.opportunity_id
+        from opportunity_contacts m
+        where m.customer_id = ${customerId}
+          and m.contact_id = any(${from as LockedId[]}::uuid[])
+      ))
+    order by o.id
+    for no key update`;
+  if (opportunities.length === 0) return new Map();
+  const ids = opportunities.map(({ id }) => id);
+  const gone = await sql<{ contact_id: string; opportunity_id: string; position: number }[]>`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and opportunity_id = any(${ids}::uuid[])
+      and contact_id = any(${[to, ...from]}::uuid[])
+    returning contact_id, opportunity_id, position`;
+  const positions = new Map<string, number>();
+  for (const { opportunity_id: id, position } of gone)
+    positions.set(id, Math.min(position, positions.get(id) ?? Infinity));
+  await sql`
+    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
+    select ${customerId}, id, ${to}, position
+    from unnest(${[...positions.keys()]}::uuid[], ${[...positions.values()]}::integer[]) as given (id, position)`;
+  await touch(sql, customerId, ids);
+  return placesOf(gone);
+}
+
+const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`
+  update opportunities
+  set updated_at = greatest(updated_at, (select clock_timestamp()))
+  where customer_id = ${customerId}
+    and id = any(${ids}::uuid[])`;
+
+/** A record, and the company that it had. */
+export interface MovedRecord {
+  id: string;
+  company_id: string;
+}
+
+export const byCompany = (moved: readonly MovedRecord[]): Map<string, string[]> =>
+  new Map(
+    Array.from(
+      Map.groupBy(moved, ({ company_id }) => company_id),
+      ([company, records]) => [company, records.map(({ id }) => id)],
+    ),
+  );
+
+/** Gives the opportunities of companies to another company. Returns their ids, by company. */
+export async function moveOpportunities(
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+  to: LockedId,
+): Promise<Map<string, string[]>> {
+  const moved = await sql<MovedRecord[]>`
+    with held as (
+      select id, company_id
+      from opportunities
+      where customer_id = ${customerId}
+        and company_id = any(${companyIds as string[]}::uuid[])
+      order by id
+      for no key update
+    )
+    update opportunities o
+    set company_id = ${to}, updated_at = (select clock_timestamp())
+    from held
+    where o.customer_id = ${customerId}
+      and o.id = held.id
+    returning o.id, held.company_id`;
+  return byCompany(moved);
+}

@@ -1,0 +1,454 @@
+import type { LockedId, Transaction, Database, Queryable } from '../../database/db.ts';
+import { conflict, missingReferences, validationFailed } from '../../errors.ts';
+import { contactSource, fromOf, any, not, type Filter } from '../../filters/columns.ts';
+import { liveLists, record, recorder, type Fragment, type FragmentMaker, run, join } from '../../filters/sql.ts';
+import { rulesFilter } from '../../filters/rules.ts';
+import { toSql } from '../../filters/to-sql.ts';
+import { type Rule, ruleLimits } from '../../schemas/lists.ts';
+import { lockContacts } from '../records/last-writes.ts';
+import { countUpTo } from '../records/finders.ts';
+import type { RecordQuery } from '../../filters/parse.ts';
+
+/*
+ * The table `list_members` has the contacts that were added to a list by hand. The rules of a list are evaluated on read:
+ * see list-members.ts. All locks are taken in the order that last-writes.ts describes.
+ */
+
+/** Maximum number of memberships that one transaction of a worker writes. */
+const membersAtOnce = 10_000;
+
+/**
+ * Returns how many contacts one transaction may add to `lists` lists: at most `max`, at least 1.
+ */
+export const contactsAtOnce = (max: number, lists: number): number =>
+  Math.min(max, Math.ceil(membersAtOnce / Math.max(1, lists)));
+
+interface ManualMembers {
+  list_id: string;
+  contact_ids: readonly string[];
+}
+
+/**
+ * Adds contacts to a list by hand. They stay members even if they do not match the list's rules.
+ * @returns `added`: number of contacts that became members; `already_members`: number of contacts that were members
+ *   before
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
+ */
+export async function addMembers(
+  sql: Transaction,
+  customerId: string,
+  body: ManualMembers,
+): Promise<{ added: number; already_members: number }> {
+  const { rules, contactIds } = await lockListAndContacts(sql, customerId, body);
+  const matching = await findMatching(sql, customerId, rules, contactIds);
+  const added = await addToLists(sql, customerId, { list_ids: [body.list_id], contact_ids: contactIds });
+  const members = added.filter((id) => !matching.has(id)).length;
+  return { added: members, already_members: contactIds.length - members };
+}
+
+/** Returns those of the contacts that match the rules. */
+async function findMatching(
+  sql: Transaction,
+  customerId: string,
+  rules: readonly Rule[],
+  contactIds: readonly LockedId[],
+): Promise<Set<string>> {
+  if (rules.length === 0) return new Set();
+  const { text, parameters } = record(recorder`
+    select c.id
+    from ${fromOf(recorder, contactSource, customerId)}
+    where c.customer_id = ${customerId}::uuid
+      and c.id = any(${contactIds as LockedId[]}::uuid[])
+      and ${toSql(recorder, contactSource, customerId, rulesFilter(contactSource.fields, rules))}`);
+  const rows = await sql.unsafe<{ id: string }[]>(text, parameters as string[]);
+  return new Set(rows.map(({ id }) => id));
+}
+
+/**
+ * Adds contacts to lists by hand, in one statement. Ignores lists that do not exist.
+ * @returns the contact of each new membership
+ */
+export async function addToLists(
+  sql: Transaction,
+  customerId: string,
+  { list_ids, contact_ids }: { list_ids: readonly string[]; contact_ids: readonly LockedId[] },
+): Promise<string[]> {
+  // From the tables rather than from the arrays: Citus then sends one statement to the worker of the customer.
+  const rows = await sql<{ contact_id: string }[]>`
+    insert into list_members (customer_id, list_id, contact_id)
+    select c.customer_id, listed.id, c.id
+    from (
+      select l.id
+      from ${liveLists(sql, customerId)}
+        and l.id = any(${list_ids as string[]}::uuid[])
+    ) listed
+    cross join contacts c
+    where c.customer_id = ${customerId}
+      and c.id = any(${contact_ids as LockedId[]}::uuid[])
+    on conflict (customer_id, list_id, contact_id) do nothing
+    returning contact_id`;
+  return rows.map(({ contact_id }) => contact_id);
+}
+
+/**
+ * Removes contacts from a list to which they were added by hand. Contacts that match the list's rules stay members.
+ * @returns `removed`: number of contacts that had been added by hand
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
+ */
+export async function removeMembers(
+  sql: Transaction,
+  customerId: string,
+  body: ManualMembers,
+): Promise<{ removed: number }> {
+  const { contactIds } = await lockListAndContacts(sql, customerId, body);
+  const { count } = await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and list_id = ${body.list_id}
+      and contact_id = any(${contactIds}::uuid[])`;
+  return { removed: count };
+}
+
+/**
+ * Locks a list and contacts that will be added to it or removed from it.
+ * @returns the list's rules, and the contacts' ids without duplicates
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id
+ */
+async function lockListAndContacts(
+  sql: Transaction,
+  customerId: string,
+  { list_id, contact_ids }: ManualMembers,
+): Promise<{ rules: Rule[]; contactIds: LockedId[] }> {
+  const [list] = await lockLists(sql, customerId, [list_id]);
+  const contactIds = await lockContacts(sql, customerId, [...new Set(contact_ids)]);
+  const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, contactIds)];
+  if (!list || missing.length > 0) throw missingReferences(missing);
+  return { rules: list.rules, contactIds };
+}
+
+function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
+  const known = new Set(found);
+  return given.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));
+}
+
+interface LockedList {
+  id: string;
+  description: string;
+  rules: Rule[];
+}
+
+/**
+ * Locks lists, so that none of them is deleted until the transaction ends. Leaves out unknown ids.
+ * @param ids in lower case
+ */
+export const lockLists = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<LockedList[]> =>
+  ids.length === 0
+    ? Promise.resolve([])
+    : sql<LockedList[]>`
+        select l.id, l.description, l.rules
+        from ${liveLists(sql, customerId)}
+          and l.id = any(${ids as string[]}::uuid[])
+        order by l.id
+        for key share`;
+
+/**
+ * Returns a request's `list_ids` without duplicates. None of these lists is deleted until the transaction ends.
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
+ */
+export async function requireLists(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[] = [],
+): Promise<string[]> {
+  const known = new Set((await lockLists(sql, customerId, ids)).map(({ id }) => id));
+  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
+  if (missing.length > 0) throw missingReferences(missing);
+  return [...new Set(ids)];
+}
+
+/**
+ * Adds each contact to its given lists by hand, and removes it from others. The lists are locked.
+ * @param wanted a map from contact id to list ids (in lower case)
+ */
+export async function setManualLists(
+  sql: Transaction,
+  customerId: string,
+  wanted: ReadonlyMap<LockedId, readonly string[]>,
+): Promise<void> {
+  const contacts = [...wanted.keys()];
+  if (contacts.length === 0) return;
+  const pairs = [...wanted].flatMap(([contact, lists]) => [...new Set(lists)].map((list) => ({ list, contact })));
+  const [lists, members] = [pairs.map(({ list }) => list), pairs.map(({ contact }) => contact)];
+  await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and contact_id = any(${contacts}::uuid[])
+      and (list_id, contact_id) not in (select * from unnest(${lists}::uuid[], ${members}::uuid[]))
+      and list_id = any(array(select l.id from ${liveLists(sql, customerId)}))`;
+  if (pairs.length === 0) return;
+  await sql`
+    insert into list_members (customer_id, list_id, contact_id)
+    select ${customerId}, given.list_id, given.contact_id
+    from unnest(${lists}::uuid[], ${members}::uuid[]) as given (list_id, contact_id)
+    on conflict (customer_id, list_id, contact_id) do nothing`;
+}
+
+/** Returns the lists to which contacts were added by hand, as a map from contact id to list ids. */
+export async function findManualLists(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly LockedId[],
+): Promise<Map<string, string[]>> {
+  if (contactIds.length === 0) return new Map();
+  const members = await sql<{ contact_id: string; list_ids: string[] }[]>`
+    select m.contact_id, array_agg(m.list_id) as list_ids
+    from list_members m
+    where m.customer_id = ${customerId}
+      and m.contact_id = any(${contactIds as LockedId[]}::uuid[])
+      and m.list_id = any(array(select l.id from ${liveLists(sql, customerId)}))
+    group by m.contact_id`;
+  return new Map(members.map(({ contact_id, list_ids }) => [contact_id, list_ids]));
+}
+
+/**
+ * Deletes all memberships of contacts. Call it before the contacts are deleted. Returns the lists by contact, also
+ * those that are deleted.
+ */
+export async function removeFromAllLists(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly LockedId[],
+): Promise<Map<string, string[]>> {
+  const removed = await sql<{ contact_id: string; list_id: string }[]>`
+    delete from list_members
+    where customer_id = ${customerId}
+      and contact_id = any(${contactIds as LockedId[]}::uuid[])
+    returning contact_id, list_id`;
+  const byContact = Map.groupBy(removed, ({ contact_id }) => contact_id);
+  return new Map(Array.from(byContact, ([id, rows]) => [id, rows.map(({ list_id }) => list_id)]));
+}
+
+/** Maximum number of members that were added by hand to a list that is duplicated. Copying them takes about a second. */
+const maxCopied = 100_000;
+
+/**
+ * Copies the members that were added by hand to the list `from` to the list `to`.
+ * @throws DomainError `conflict` if they are more than `maxCopied`
+ */
+export async function copyMembers(
+  sql: Transaction,
+  customerId: string,
+  { from, to }: { from: string; to: string },
+): Promise<void> {
+  const members = () => sql`from list_members m where m.customer_id = ${customerId} and m.list_id = ${from}`;
+  const [row] = await sql<[{ members: number }]>`select ${countUpTo(sql, members(), maxCopied)} as members`;
+  if (row.members > maxCopied) {
+    const message = `has more than ${maxCopied} members that were added by hand`;
+    throw conflict(`The list ${message}: it cannot be duplicated`, [{ path: '/list_id', message }]);
+  }
+  // The contacts are locked, because the foreign key would refuse one that is deleted meanwhile.
+  await sql`
+    insert into list_members (customer_id, list_id, contact_id)
+    select ${customerId}, ${to}, present.id
+    from (
+      select c.id
+      from contacts c
+      where c.customer_id = ${customerId}
+        and c.id = any(array(select m.contact_id ${members()}))
+      order by c.id
+      for key share
+    ) present`;
+}
+
+/** Maximum number of lists with rules whose members one filter selects. */
+const maxListsWithRules = 10;
+
+/** Maximum number of rules that one filter evaluates. Those of a list count for each condition that names the list. */
+const maxRules = maxListsWithRules * ruleLimits.rules;
+
+/** A list as a filter needs it. */
+export interface ListedRules {
+  id: string;
+  rules: Rule[];
+  /** Contacts were added to the list by hand. */
+  has_members: boolean;
+}
+
+type ListTest = Extract<Filter, { kind: 'in' | 'empty' }>;
+
+const isListTest = (filter: Filter): filter is ListTest =>
+  (filter.kind === 'in' || filter.kind === 'empty') && filter.field === 'list_id';
+
+/**
+ * Replaces each condition on `list_id` in the filter of a query: a member of a list was added by hand, or matches the
+ * list's rules.
+ * @throws DomainError `validation_failed` if the filter names more than `maxListsWithRules` lists with rules, or would
+ *   evaluate more than `maxRules` rules
+ */
+export async function resolveLists(db: Pick<Database, 'lookup'>, query: RecordQuery): Promise<RecordQuery> {
+  const { customerId, filter } = query;
+  const tests = listTestsIn(filter);
+  if (tests.length === 0) return query;
+  const ids = new Set(tests.flatMap((test) => (test.kind === 'in' ? test.values.map(String) : [])));
+  // A contact is in no list if it matches the rules of none, whichever lists there are.
+  const areAllNamed = tests.every(({ kind }) => kind === 'in');
+  const lists = await db.lookup((sql) => findLists(sql, customerId, [...ids], areAllNamed));
+  const byId = new Map(lists.map((list) => [list.id, list]));
+  requireFewRules(
+    lists,
+    tests.map((test) => listsOf(test, byId)),
+  );
+  return { ...query, filter: replaceIn(filter, byId) };
+}
+
+type NamedList = ListedRules & {
+  /** How many of the lists that were found have rules. */
+  with_rules: number;
+};
+
+/** Returns these lists, and if not `areAllNamed` all with rules. They have no rules if they are too many for a filter. */
+const findLists = (sql: Queryable, customerId: string, ids: string[], areAllNamed: boolean): Promise<NamedList[]> =>
+  // The rules of all lists of a customer can be hundreds of MiB.
+  sql<NamedList[]>`
+    select
+      found.id,
+      case when found.with_rules <= ${maxListsWithRules} then found.rules else '[]' end as rules,
+      found.has_members,
+      found.with_rules
+    from (
+      select ${listedRules(sql, customerId)}, count(*) filter (where l.rule_count > 0) over () as with_rules
+      from ${liveLists(sql, customerId)}
+        and (l.id = any(${ids}::uuid[]) or (l.rule_count > 0 and not ${areAllNamed}::boolean))
+    ) found`;
+
+/** SQL columns of a list `l` that `membersOf` needs. */
+export const listedRules = (sql: FragmentMaker, customerId: string): Fragment => sql`
+  l.id,
+  l.rules,
+  exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.list_id = l.id) as has_members`;
+
+function listTestsIn(filter: Filter): ListTest[] {
+  if (filter.kind === 'all' || filter.kind === 'any') return filter.of.flatMap(listTestsIn);
+  if (filter.kind === 'not') return listTestsIn(filter.of);
+  return isListTest(filter) ? [filter] : [];
+}
+
+/** Returns the lists whose members a condition selects. */
+const listsOf = (test: ListTest, lists: ReadonlyMap<string, ListedRules>): ListedRules[] =>
+  test.kind === 'empty' ? [...lists.values()] : test.values.flatMap((id) => lists.get(String(id)) ?? []);
+
+/** @param tested for each condition, its lists */
+function requireFewRules(lists: readonly NamedList[], tested: readonly ListedRules[][]): void {
+  if ((lists[0]?.with_rules ?? 0) > maxListsWithRules) {
+    const message = `can select by at most ${maxListsWithRules} lists with rules; \`null\` selects by all lists`;
+    throw validationFailed([{ path: '/filters', message }]);
+  }
+  const rules = tested.flat().reduce((sum, list) => sum + list.rules.length, 0);
+  if (rules <= maxRules) return;
+  const message = `can select by at most ${maxRules} rules of lists, has ${rules}: those of a list count in each condition`;
+  throw validationFailed([{ path: '/filters', message }]);
+}
+
+function replaceIn(filter: Filter, lists: ReadonlyMap<string, ListedRules>): Filter {
+  const replace = (one: Filter): Filter => replaceIn(one, lists);
+  if (filter.kind === 'all' || filter.kind === 'any') return { ...filter, of: filter.of.map(replace) };
+  if (filter.kind === 'not') return not(replace(filter.of));
+  if (!isListTest(filter)) return filter;
+  const tested = listsOf(filter, lists);
+  return filter.kind === 'empty' ? not(any([{ kind: 'member', lists: 'any' }, ...rulesOf(tested)])) : membersOf(tested);
+}
+
+/** Returns the filter of the contacts that are members of at least one of these lists. */
+export function membersOf(lists: readonly ListedRules[]): Filter {
+  const byHand = lists.filter(({ has_members }) => has_members).map(({ id }) => id);
+  return any([...(byHand.length > 0 ? [{ kind: 'member' as const, lists: byHand }] : []), ...rulesOf(lists)]);
+}
+
+const rulesOf = (lists: readonly Pick<ListedRules, 'rules'>[]): Filter[] =>
+  lists.flatMap(({ rules }) => (rules.length > 0 ? [rulesFilter(contactSource.fields, rules)] : []));
+
+export interface ListOfContact {
+  id: string;
+  name: string;
+  /** False if it is in the list only because of the list's rules. */
+  by_hand: boolean;
+}
+
+interface ContactListRow {
+  id: string;
+  name: string;
+  rule_count: number;
+}
+
+/**
+ * Returns the lists that a contact is in, by name.
+ * @param manual ids of the lists to which the contact was added by hand
+ */
+export const findListsOfContact = (
+  db: Database,
+  customerId: string,
+  contactId: string,
+  manual: readonly string[],
+): Promise<ListOfContact[]> =>
+  db.search(async (sql) => {
+    const lists = await sql<ContactListRow[]>`
+      select l.id, l.name, l.rule_count
+      from ${liveLists(sql, customerId)}
+        and (l.rule_count > 0 or l.id = any(${manual as string[]}::uuid[]))
+      order by l.name, l.id`;
+    const byHand = new Set(manual);
+    const others = lists.filter(({ id }) => !byHand.has(id));
+    const matching = new Set<string>();
+    for (const group of groupsOf(others))
+      for (const id of await findMatchingLists(sql, customerId, contactId, group)) matching.add(id);
+    return lists.flatMap(({ id, name }) =>
+      byHand.has(id) || matching.has(id) ? [{ id, name, by_hand: byHand.has(id) }] : [],
+    );
+  });
+
+/**
+ * Number of rules from which on one statement evaluates no further list: many rules take long to plan, and those of all
+ * lists can be hundreds of MiB.
+ */
+const rulesTogether = 500;
+
+/** Divides lists into groups whose rules one statement can evaluate together. Returns the ids of the lists of each group. */
+function groupsOf(lists: readonly ContactListRow[]): string[][] {
+  const groups: string[][] = [];
+  let rules = rulesTogether;
+  for (const list of lists) {
+    if (rules >= rulesTogether) {
+      groups.push([]);
+      rules = 0;
+    }
+    groups.at(-1)!.push(list.id);
+    rules += list.rule_count;
+  }
+  return groups;
+}
+
+/** Returns the lists whose rules the contact matches. Evaluates all of them on its row. */
+async function findMatchingLists(
+  sql: Queryable,
+  customerId: string,
+  contactId: string,
+  ids: readonly string[],
+): Promise<string[]> {
+  const lists = await sql<{ id: string; rules: Rule[] }[]>`
+    select l.id, l.rules
+    from ${liveLists(sql, customerId)}
+      and l.id = any(${ids as string[]}::uuid[])`;
+  const tests = lists.map(({ id, rules }) => {
+    const matches = toSql(recorder, contactSource, customerId, rulesFilter(contactSource.fields, rules));
+    return recorder`case when ${matches} then ${id}::uuid end`;
+  });
+  const [row] = await run<{ lists: string[] }>(
+    sql,
+    recorder`
+    select array_remove(array[${join(recorder, tests, ',', '')}], null) as lists
+    from ${fromOf(recorder, contactSource, customerId)}
+    where c.customer_id = ${customerId}::uuid
+      and c.id = ${contactId}::uuid`,
+  );
+  return row?.lists ?? [];
+}

@@ -1,0 +1,215 @@
+import { conflict, missingReferences, validationFailed } from '../../errors.ts';
+import { customFieldsLimits } from '../../schemas/wire.ts';
+import type { Contact } from '../../schemas/contacts.ts';
+import { customKey } from '../../schemas/filters.ts';
+import { fold } from '../../text/fold.ts';
+import { maxMovedRecords, type Merge } from '../../schemas/clean-data.ts';
+import { escapePointer } from '../../text/json.ts';
+import type { PlaceInOpportunity } from './links.ts';
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** The record whose value a merge takes, by field name. Fields that are missing follow the usual rule. */
+type Choices<R> = ReadonlyMap<string, R>;
+
+/** Fields that are not taken from one record, unless the request chooses one: see `unitedEmails`, `unitedPhones` and `mergedCustomFields`. */
+const united = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
+
+export const isEmpty = (value: unknown): boolean =>
+  value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0);
+
+/**
+ * Returns the fields of the merged record: the chosen values; else the first value that is not empty, in the order of
+ * the records. The first record is the one that stays.
+ */
+export function mergedFields<R extends object>(
+  records: readonly [R, ...R[]],
+  names: readonly (keyof R & string)[],
+  choices: Choices<R>,
+): R {
+  const [kept] = records;
+  const values = names.map((name) => {
+    const chosen = choices.get(name);
+    if (chosen) return [name, chosen[name]];
+    if (united.has(name)) return [name, kept[name]];
+    return [name, (records.find((record) => !isEmpty(record[name])) ?? kept)[name]];
+  });
+  return { ...kept, ...Object.fromEntries(values) } as R;
+}
+
+type CustomFields = Contact['custom_fields'];
+
+/**
+ * Returns the custom fields of the merged record: each key from the record that the request chose for it or for all
+ * keys, else from the first record that has a value for it.
+ * @throws DomainError `conflict` if they exceed the limits of one record
+ */
+export function mergedCustomFields<R extends { custom_fields: CustomFields }>(
+  records: readonly R[],
+  choices: Choices<R>,
+): CustomFields {
+  const fields: CustomFields = {};
+  const whole = choices.get('custom_fields');
+  for (const [key, value] of (whole ? [whole] : records).flatMap(({ custom_fields }) => Object.entries(custom_fields)))
+    if (!Object.hasOwn(fields, key) || (isEmpty(fields[key]) && !isEmpty(value))) define(fields, key, value);
+  for (const [name, { custom_fields }] of choices) {
+    const key = customKey(name);
+    if (key === undefined) continue;
+    if (Object.hasOwn(custom_fields, key)) define(fields, key, custom_fields[key]!);
+    else delete fields[key];
+  }
+  const { keys, bytes } = customFieldsLimits;
+  if (Object.keys(fields).length > keys || Buffer.byteLength(JSON.stringify(fields)) > bytes)
+    throw tooMany('custom_fields', `${keys} custom fields or ${bytes} bytes of them`);
+  return fields;
+}
+
+/** Sets a key that may be called `__proto__`. */
+const define = (fields: CustomFields, key: string, value: CustomFields[string]): void =>
+  void Object.defineProperty(fields, key, { value, enumerable: true, configurable: true, writable: true });
+
+const tooMany = (field: string, what: string) =>
+  conflict(`The merged record would have more than ${what}: choose a record for ${field} in \`fields\``, [
+    { path: '/fields', message: `must choose a record for ${field}` },
+  ]);
+
+/** Maximum length of the arrays `other_emails` and `phone_numbers`. */
+const maxEntries = 20;
+
+type Emails = Pick<Contact, 'work_email' | 'personal_email' | 'other_emails'>;
+
+/**
+ * Returns `other_emails` of a merged contact: its own, and all other addresses of the records.
+ * @throws DomainError `conflict` if there are too many
+ */
+export function unitedEmails(shown: Emails, records: readonly Emails[]): Contact['other_emails'] {
+  const emails = [...(shown.other_emails ?? [])];
+  const known = new Set([shown.work_email, shown.personal_email ?? '', '', ...emails].map(fold));
+  for (const { work_email, personal_email, other_emails } of records)
+    for (const email of [work_email, personal_email ?? '', ...(other_emails ?? [])]) {
+      if (known.has(fold(email))) continue;
+      known.add(fold(email));
+      emails.push(email);
+    }
+  if (emails.length > maxEntries) throw tooMany('other_emails', `${maxEntries} other e-mail addresses`);
+  return emails.length === 0 ? shown.other_emails : emails;
+}
+
+type Phones = Pick<Contact, 'phone_numbers' | 'mobile_phone'>;
+
+/**
+ * Returns `phone_numbers` of a merged contact: its own, those of the other records, and their mobile phones if the
+ * contact has another one.
+ * @throws DomainError `conflict` if there are too many
+ */
+export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact['phone_numbers'] {
+  const phones = [...shown.phone_numbers];
+  const known = new Set(phones.map(digitsOf));
+  const mobile = { country_code: '', number: shown.mobile_phone ?? '' };
+  for (const { phone_numbers, mobile_phone } of records) {
+    const mobiles = isEmpty(mobile_phone) ? [] : [{ country_code: '', number: mobile_phone! }];
+    const others = mobiles.filter((phone) => digitsOf(phone) !== digitsOf(mobile));
+    for (const phone of [...phone_numbers, ...others]) {
+      if (known.has(digitsOf(phone))) continue;
+      known.add(digitsOf(phone));
+      phones.push(phone);
+    }
+  }
+  if (phones.length > maxEntries) throw tooMany('phone_numbers', `${maxEntries} phone numbers`);
+  return phones;
+}
+
+/** Two ways to write a number count as the same number. One without digits is compared as it is. */
+function digitsOf({ country_code, number }: Contact['phone_numbers'][number]): string {
+  const text = `${country_code}${number}`;
+  return text.replaceAll(/\D/g, '') || text;
+}
+
+interface Verified {
+  verification_status: string;
+  last_verified: string | null;
+}
+
+/** Returns the verification of the merged record: that of the first of the records that was verified. */
+export function mergedVerification<V extends Verified>(records: readonly V[]): Pick<V, keyof Verified> {
+  const verified = records.find(({ verification_status }) => verification_status !== 'unverified');
+  const { verification_status, last_verified } = verified ?? { verification_status: 'unverified', last_verified: null };
+  return { verification_status, last_verified };
+}
+
+/** Returns the verification of the address that a merged contact keeps: see `mergedVerification`. */
+export const verificationOf = <V extends Verified & { work_email: string }>(email: string, records: readonly V[]) =>
+  mergedVerification(records.filter(({ work_email }) => fold(work_email) === fold(email)));
+
+/** Returns the first value that is not empty, or null. */
+export const firstOf = <R extends Row, K extends keyof R>(records: readonly R[], name: K): R[K] | null =>
+  records.find((record) => !isEmpty(record[name]))?.[name] ?? null;
+
+/** A merge, and the fields in which its records must be equal. */
+export type SafeMerge = Merge & { equal?: readonly string[] };
+
+/** What a merge has moved from a record to the one that stays. The journal keeps it with the record's deletion. */
+export interface Moved {
+  /** The lists and opportunities in which a contact that stays is because of merges alone. */
+  lists?: string[];
+  opportunities?: string[];
+  /** Where the contact that stays was in opportunities. */
+  places?: PlaceInOpportunity[];
+  /** The contacts of a company. Its opportunities are above. */
+  contacts?: string[];
+  /** Ids of what had been merged into the record before. */
+  merged?: string[];
+}
+
+/** Returns the ids of all records of a merge. The first is the one that stays. */
+export const idsOf = ({ id, merge_ids }: Merge): string[] => [id, ...merge_ids];
+
+/** @throws DomainError `validation_failed` if the ids of a merge contradict each other */
+export function requireDistinct({ id, merge_ids, fields = {} }: Merge): void {
+  const given = new Set([id, ...merge_ids]);
+  const faults = [
+    ...merge_ids.flatMap((one, i) =>
+      one === id ? [{ path: `/merge_ids/${i}`, message: 'is the record that stays' }] : [],
+    ),
+    ...Object.entries(fields).flatMap(([name, one]) =>
+      given.has(one)
+        ? []
+        : [{ path: `/fields/${escapePointer(name)}`, message: 'must be one of the records of this merge' }],
+    ),
+  ];
+  if (faults.length > 0) throw validationFailed(faults);
+}
+
+/**
+ * Returns the records of a merge in its order.
+ * @throws DomainError `not_found` with the JSON pointer of every id that belongs to no record
+ */
+export function inOrder<R extends { id: string }>(noun: string, merge: Merge, found: readonly R[]): [R, ...R[]] {
+  const byId = new Map(found.map((record) => [record.id, record]));
+  const missing = idsOf(merge).flatMap((id, i) => (byId.has(id) ? [] : [i === 0 ? '/id' : `/merge_ids/${i - 1}`]));
+  if (missing.length > 0) throw missingReferences(missing.map((path) => ({ noun, path })));
+  return idsOf(merge).map((id) => byId.get(id)!) as [R, ...R[]];
+}
+
+/** Returns the record that the request chose for each field. */
+export const choicesOf = <R extends { id: string }>({ fields = {} }: Merge, records: readonly R[]): Choices<R> =>
+  new Map(Object.entries(fields).map(([name, id]) => [name, records.find((record) => record.id === id)!]));
+
+/** Returns the column that holds a field of a merge. */
+export const columnOf = (field: string): string => (field === 'company' ? 'company_id' : field);
+
+/** @throws DomainError `conflict` if the records differ in a field in which they must be equal */
+export function requireEqual({ equal = [] }: SafeMerge, records: readonly object[]): void {
+  const columns = equal.map(columnOf);
+  const valuesOf = (record: object) => JSON.stringify(columns.map((name) => record[name as keyof object]));
+  if (new Set(records.map(valuesOf)).size > 1) throw conflict('These records are not equal any more');
+}
+
+/** @throws DomainError `conflict` if more records would move than one transaction may write */
+export function requireFew(noun: string, counted: Record<string, number>): void {
+  for (const [moved, count] of Object.entries(counted))
+    if (count > maxMovedRecords)
+      throw conflict(`More than ${maxMovedRecords} ${moved} would move: keep the ${noun} that has the most of them`, [
+        { path: '/merge_ids', message: `have more than ${maxMovedRecords} ${moved}` },
+      ]);
+}

@@ -1,0 +1,466 @@
+import type { LockedId, Transaction, Queryable } from '../../database/db.ts';
+import { conflict, validationFailed, type Fault, DomainError, missingReferences } from '../../errors.ts';
+import {
+  type Detail,
+  type Line,
+  type LinesPatch,
+  opportunityFields,
+  type Opportunity,
+  type OpportunityCreate,
+  type OpportunityPatch,
+} from '../../schemas/opportunities.ts';
+import { fromOf, opportunitySource, lookUp, canonicalInstant } from '../../filters/columns.ts';
+import { countClauses } from '../../filters/page-clauses.ts';
+import { parseRecordQuery } from '../../filters/parse.ts';
+import { recorder, run, constant, type FragmentMaker } from '../../filters/sql.ts';
+import { opportunityFileFields } from '../../schemas/files.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
+import { normalise } from '../../text/fold.ts';
+import { companyAfter } from './contacts.ts';
+import { countMatches, recordReads } from './record-pages.ts';
+import { isSame } from '../records/journal.ts';
+import { assignExternalIds, lockReferences, lockReferencesOf, withReferredIds } from '../records/references.ts';
+import type { Reference } from '../records/references.ts';
+import {
+  canonicalOf,
+  lockMatching,
+  opportunityTable,
+  readBatch,
+  addEvents,
+  setColumns,
+  setDeleted,
+  setUnchanged,
+  toldOf,
+  writeItems,
+} from '../records/batch-rows.ts';
+import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  fail,
+  openItems,
+  outcomesOf,
+  requireSingleMatch,
+  singleWrites,
+  withRepeats,
+} from '../records/batches.ts';
+import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
+import { lockBulk, type LastWrites } from '../records/last-writes.ts';
+import { findByIds, type FindRecords } from '../records/finders.ts';
+import { detachActivities } from './links.ts';
+import { findProducts } from './products.ts';
+
+/** What a body can have as `products`: changes, or all lines. */
+type GivenLines = LinesPatch | Line[] | undefined;
+
+/** Returns the lines that a body adds or gives anew, with their JSON pointers. */
+function newLines(given: GivenLines): { line: Line; path: string }[] {
+  const [lines, path] = Array.isArray(given) ? [given, '/products'] : [given?.add ?? [], '/products/add'];
+  return lines.map((line, index) => ({ line, path: `${path}/${index}/id` }));
+}
+
+/** Returns JSON pointers to products that a patch removes or updates, but that have no line. */
+function findAbsentLines(details: readonly Detail[], given: GivenLines): { noun: string; path: string }[] {
+  if (!given || Array.isArray(given)) return [];
+  const { remove = [], update = [] } = given;
+  const present = new Set(details.map(({ product_id }) => product_id));
+  const named = [
+    ...remove.map((id, index) => ({ id, path: `/products/remove/${index}` })),
+    ...update.map(({ id }, index) => ({ id, path: `/products/update/${index}/id` })),
+  ];
+  return named.filter(({ id }) => !present.has(id)).map(({ path }) => ({ noun: 'product in this opportunity', path }));
+}
+
+const alreadyThere = 'is already in this opportunity: use products.update to change its line';
+
+/**
+ * Returns the lines that an opportunity has after a write. New ones have no name yet.
+ * @param given changes that `findAbsentLines` finds nothing wrong with, or all lines
+ * @throws DomainError `conflict` with the JSON pointer of every added product that has a line; `validation_failed` if a
+ *   product is there twice
+ */
+function linesAfter(details: readonly Detail[], given: GivenLines): Detail[] {
+  if (!given) return [...details];
+  const present = new Map(details.map((detail) => [detail.product_id, detail]));
+  const { remove = [], update = [] } = Array.isArray(given) ? { remove: [...present.keys()] } : given;
+  const changes = new Map(update.map(({ id, ...change }) => [id, change]));
+  const removed = new Set(remove);
+  const kept = details.filter(({ product_id }) => !removed.has(product_id));
+  const added = newLines(given);
+  const taken = new Set(kept.map(({ product_id }) => product_id));
+  const faultsOf = (message: string, isFault: (id: string) => boolean): Fault[] =>
+    added.flatMap(({ line, path }) => (isFault(line.id) ? [{ path, message }] : []));
+  const there = faultsOf(alreadyThere, (id) => taken.has(id));
+  if (there.length > 0) throw conflict('A product to add is already in this opportunity', there);
+  // Ids are compared by the schema, but two external ids can be of one product after a merge of theirs.
+  const twice = faultsOf('is named twice', (id) => taken.size === taken.add(id).size);
+  if (twice.length > 0) throw validationFailed(twice);
+  return [
+    ...kept.map((detail) => withTotal({ ...detail, ...changes.get(detail.product_id) })),
+    ...added.map(({ line: { id: product_id, price, quantity } }) =>
+      withTotal({ product_id, name: present.get(product_id)?.name ?? '', price, quantity }),
+    ),
+  ];
+}
+
+const withTotal = (line: Omit<Detail, 'total'>): Detail => ({ ...line, total: sumOf([line]) });
+
+const maxSum = 10n ** 15n;
+
+/**
+ * Returns the sum of price × quantity, exact.
+ * @throws DomainError `validation_failed` if it is 10^11 or more
+ */
+export function sumOf(lines: readonly Pick<Detail, 'price' | 'quantity'>[]): number {
+  // In ten-thousandths. A price has at most 4 decimals.
+  const sum = lines.reduce((all, { price, quantity }) => all + BigInt(Math.round(price * 1e4)) * BigInt(quantity), 0n);
+  if (sum >= maxSum)
+    throw validationFailed([{ path: '/products', message: 'must have a total of less than 100000000000' }]);
+  return Number(`${sum / 10_000n}.${String(sum % 10_000n).padStart(4, '0')}`);
+}
+
+/** Lines and contacts of an opportunity that is locked. */
+export interface Parts {
+  id: LockedId;
+  stage_id: string;
+  contacts_ids: readonly string[];
+  details: readonly Pick<Detail, 'product_id' | 'price' | 'quantity'>[];
+}
+
+/** Replaces the contacts and lines of opportunities. */
+export async function setParts(sql: Transaction, customerId: string, all: readonly Parts[]): Promise<void> {
+  if (all.length === 0) return;
+  await removeParts(
+    sql,
+    customerId,
+    all.map(({ id }) => id),
+  );
+  const contacts = all.flatMap(({ id, contacts_ids }) => contacts_ids.map((contact, i) => ({ id, contact, i: i + 1 })));
+  await sql`
+    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
+    select ${customerId}, given.opportunity_id, given.contact_id, given.position
+    from unnest(
+      ${contacts.map(({ id }) => id)}::uuid[],
+      ${contacts.map(({ contact }) => contact)}::uuid[],
+      ${contacts.map(({ i }) => i)}::integer[]
+    ) as given (opportunity_id, contact_id, position)`;
+  const lines = all.flatMap(({ id, stage_id, details }) =>
+    details.map((line, i) => ({ ...line, id, stage_id, i: i + 1 })),
+  );
+  await sql`
+    insert into opportunity_lines (customer_id, opportunity_id, product_id, pipeline_id, position, price, quantity)
+    select s.customer_id, line.opportunity_id, line.product_id, s.pipeline_id, line.position, line.price, line.quantity
+    from stages s
+    join unnest(
+      ${lines.map(({ id }) => id)}::uuid[],
+      ${lines.map(({ stage_id }) => stage_id)}::uuid[],
+      ${lines.map(({ product_id }) => product_id)}::uuid[],
+      ${lines.map(({ i }) => i)}::integer[],
+      ${lines.map(({ price }) => price)}::numeric[],
+      ${lines.map(({ quantity }) => quantity)}::integer[]
+    ) as line (opportunity_id, stage_id, product_id, position, price, quantity)
+      on line.stage_id = s.id
+    where s.customer_id = ${customerId}
+    order by line.product_id`; // in the order in which a deletion locks products
+}
+
+async function removeParts(sql: Transaction, customerId: string, ids: readonly LockedId[]): Promise<void> {
+  await sql`
+    delete from opportunity_lines
+    where customer_id = ${customerId}
+      and opportunity_id = any(${ids as LockedId[]}::uuid[])`;
+  await sql`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and opportunity_id = any(${ids as LockedId[]}::uuid[])`;
+}
+
+/** What callers can set of an opportunity, and what follows from it. */
+type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number] | 'price' | 'contacts_ids' | 'details'>;
+type OpportunityItem = Item<OpportunityColumns>;
+
+/** As the API returns it. A line has the name of its product, even if that is deleted. A deleted company is null. */
+const projection = (sql: FragmentMaker, customerId: string) => sql`
+  ${constant(sql, `o.id, ${opportunityFields.map((name) => (name === 'company_id' ? 'co.id as company_id' : `o.${name}`)).join(', ')}`)},
+  o.price,
+  array(
+    select m.contact_id
+    from opportunity_contacts m
+    where m.customer_id = ${customerId}::uuid
+      and m.opportunity_id = o.id
+    order by m.position
+  ) as contacts_ids,
+  (
+    select coalesce(json_agg(json_build_object(
+      'product_id', l.product_id,
+      'name', p.name,
+      'price', l.price,
+      'quantity', l.quantity,
+      'total', l.price * l.quantity
+    ) order by l.position), '[]')
+    from opportunity_lines l
+    ${lookUp(sql, sql`select p.name from products p where p.customer_id = ${customerId}::uuid and p.id = l.product_id`, 'p')}
+    where l.customer_id = ${customerId}::uuid
+      and l.opportunity_id = o.id
+  ) as details,
+  o.created_at,
+  o.updated_at`;
+
+export const { list: listOpportunities, export: exportOpportunities } = recordReads<Opportunity>({
+  source: opportunitySource,
+  projection,
+  // With the lines as requests have them.
+  exported: (sql, customerId) => sql`
+    ${projection(sql, customerId)},
+    (
+      select coalesce(json_agg(json_build_object(
+        'id', l.product_id, 'price', l.price, 'quantity', l.quantity
+      ) order by l.position), '[]')
+      from opportunity_lines l
+      where l.customer_id = ${customerId}::uuid
+        and l.opportunity_id = o.id
+    ) as products`,
+  fields: opportunityFileFields,
+  title: 'Opportunities',
+});
+
+/** Returns the number of opportunities that match. */
+export const countOpportunities = (sql: Queryable, customerId: string, filters: GivenFilters): Promise<number> =>
+  countMatches(sql, parseRecordQuery(opportunitySource, customerId, { filters }));
+
+/** Returns the number of the opportunities that match and the sum of their prices, by stage. */
+export function sumByStage(
+  sql: Queryable,
+  customerId: string,
+  filters: GivenFilters,
+): Promise<{ stage_id: string; total: number; price: number }[]> {
+  const { from, where } = countClauses(recorder, parseRecordQuery(opportunitySource, customerId, { filters }));
+  return run(
+    sql,
+    recorder`select o.stage_id, count(*) as total, sum(o.price) as price from ${from} where ${where} group by o.stage_id`,
+  );
+}
+
+/** In any order, without unknown ids. */
+export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids) =>
+  findByIds(
+    sql,
+    ids,
+    sql`
+      select ${projection(sql, customerId)}
+      from ${fromOf(sql, opportunitySource, customerId)}
+      where o.customer_id = ${customerId}
+        and o.id = wanted.id`,
+  );
+
+/**
+ * Write one opportunity with its contacts and lines.
+ * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in the body that is not the
+ * customer's; `conflict` if a product to add already has a line; `precondition_failed`
+ */
+export const {
+  create: createOpportunity,
+  update: updateOpportunity,
+  remove: deleteOpportunity,
+} = singleWrites<OpportunityCreate, OpportunityPatch>('opportunity', (...given) => writeOpportunityBatch(...given));
+
+const opportunities: BatchRecords<OpportunityColumns, Opportunity> = {
+  ...opportunityTable,
+  lock: async (sql, customerId, ids, operation) => {
+    const rows = await lockOpportunities(sql, customerId, ids);
+    const found = new Map((await findOpportunities(sql, customerId, ids)).map((one) => [one.id, one]));
+    return rows.map(({ id, company_id }) => {
+      const { created_at: _created, updated_at: _updated, ...columns } = found.get(id)!;
+      // The journal keeps the id of a deleted company, too: its deletion may be undone before that of the opportunity.
+      return { ...columns, id, ...(operation === 'delete' && { company_id }) };
+    });
+  },
+  find: findOpportunities,
+};
+
+export const lockOpportunities = (
+  sql: Transaction,
+  customerId: string,
+  ids: string[],
+): Promise<{ id: LockedId; company_id: string | null }[]> => sql<{ id: LockedId; company_id: string | null }[]>`
+  select id, company_id
+  from opportunities
+  where customer_id = ${customerId}
+    and id = any(${ids}::uuid[])
+  order by id
+  for update`;
+
+/** Locks what the bodies of opportunities refer to. */
+export async function lockReferred(sql: Transaction, customerId: string, bodies: Batch['items']): Promise<void> {
+  const known = await withReferredIds(sql, customerId, { items: bodies });
+  const references = known.flatMap((body) => (body instanceof DomainError ? [] : referencesOf(body)));
+  await lockReferences(sql, customerId, references);
+}
+
+/** Writes a batch of opportunities, as `writeContactBatch` does contacts. */
+export async function writeOpportunityBatch(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  last: LastWrites,
+): Promise<Outcome[]> {
+  if (!batch.single) await lockBulk(sql, customerId);
+  return withRepeats(sql, last, async (attempt, own) => {
+    const bodies = await withReferredIds(attempt, customerId, batch);
+    const items = openItems<OpportunityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
+    const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
+    await lockMatching(attempt, customerId, opportunities, batch, items);
+    for (const [item, unknown] of missing) failUnknown(item, unknown);
+    await requireSingleMatch(batch, items, (ids) => findOpportunities(attempt, customerId, ids));
+    if (batch.operation === 'delete') await remove(attempt, customerId, batch, items, own);
+    else {
+      for (const item of alive(items)) setColumns(opportunities, batch, item, patched);
+      await assignExternalIds(attempt, customerId, opportunities, batch, items);
+      endIfAtomic(batch, items);
+      await write(attempt, customerId, items, own);
+    }
+    return outcomesOf(items);
+  });
+}
+
+export const readOpportunityBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<Opportunity>[]> => readBatch(sql, customerId, opportunities, batch);
+
+/** Fails an item that refers to records that do not exist. A deleted product may stay where it has a line. */
+function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void {
+  const details = item.stored?.details ?? [];
+  const present = new Set(details.map(({ product_id }) => product_id));
+  const given = item.body['products'] as GivenLines;
+  const isKept = ({ noun, id }: Reference) => noun === 'product' && Array.isArray(given) && present.has(id);
+  const unknown = [...missing.filter((one) => !isKept(one)), ...findAbsentLines(details, given)];
+  if (unknown.length > 0) fail(item, missingReferences(unknown));
+}
+
+/** Of a new opportunity. What is empty here and must not be, its body has. */
+const blank: OpportunityColumns = {
+  name: '',
+  description: '',
+  price: 0,
+  priority: 'NONE',
+  stage_id: '',
+  company_id: null,
+  user_id_assigned: '',
+  source_id: null,
+  estimated_closing_date: '',
+  close_date: '',
+  external_id: null,
+  contacts_ids: [],
+  details: [],
+};
+
+/**
+ * Returns the columns of an opportunity after a PATCH.
+ * @throws DomainError `conflict`, `validation_failed`: see `linesAfter` and `sumOf`
+ */
+function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored = blank): OpportunityColumns {
+  const details = linesAfter(stored.details, products);
+  return {
+    ...stored,
+    ...asKept(fields),
+    ...(contacts_ids && { contacts_ids: [...new Set(contacts_ids)] }),
+    details,
+    price: sumOf(details),
+  };
+}
+
+const rowColumns = [...opportunityFields, 'price'] as const;
+
+/** If an opportunity gets no company, the id of a deleted one stays: see `companyAfter`. */
+const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {
+  name: 'opportunities',
+  columns: rowColumns,
+  setApart: ['company_id'],
+  alsoSet: (sql, customerId) => sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
+};
+
+async function write(
+  sql: Transaction,
+  customerId: string,
+  items: readonly OpportunityItem[],
+  last: LastWrites,
+): Promise<void> {
+  setUnchanged(items);
+  const { created, changed } = await writeItems(
+    sql,
+    customerId,
+    written,
+    items,
+    ({ contacts_ids: _contacts, details: _details, ...columns }) => columns,
+  );
+  const parts = [...created, ...changed.filter(({ stored, columns }) => !hasSameParts(stored!, columns!))].map(
+    (item) => ({
+      ...item.columns!,
+      id: toldOf(item).id,
+    }),
+  );
+  await setParts(sql, customerId, parts);
+  await setNames(sql, customerId, changed);
+  addEvents(last, 'opportunity', { created, changed });
+}
+
+const hasSameParts = (stored: OpportunityColumns, columns: OpportunityColumns): boolean =>
+  (['stage_id', 'contacts_ids', 'details'] as const).every((name) => isSame(stored[name], columns[name]));
+
+/** Gives new lines the names of their products, as the journal tells them. */
+async function setNames(sql: Transaction, customerId: string, items: readonly OpportunityItem[]): Promise<void> {
+  const unnamed = items.flatMap(({ columns }) => columns!.details.filter(({ name }) => name === ''));
+  const found = await findProducts(
+    sql,
+    customerId,
+    unnamed.map(({ product_id }) => product_id),
+  );
+  const names = new Map(found.map(({ id, name }) => [id, name]));
+  for (const detail of unnamed) detail.name = names.get(detail.product_id)!;
+}
+
+/** Deletes opportunities with their lines. */
+async function remove(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  items: readonly OpportunityItem[],
+  last: LastWrites,
+): Promise<void> {
+  endIfAtomic(batch, items);
+  const removed = alive(items).map(({ stored }) => stored!);
+  const ids = setDeleted(items);
+  if (ids.length === 0) return;
+  await detachActivities(sql, customerId, 'opportunity', ids);
+  await removeParts(sql, customerId, ids);
+  await sql`
+    delete from opportunities
+    where customer_id = ${customerId}
+      and id = any(${ids}::uuid[])`;
+  for (const { id, ...values } of removed) last.deleted('opportunity', { id, external_id: values.external_id }, values);
+}
+
+/** Returns the records to which a body refers. */
+export function referencesOf(body: OpportunityPatch): Reference[] {
+  const { company_id, contacts_ids = [], user_id_assigned, stage_id, products } = body;
+  return [
+    ...(company_id ? [{ noun: 'company' as const, id: company_id, path: '/company_id' }] : []),
+    ...contacts_ids.map((id, index) => ({ noun: 'contact' as const, id, path: `/contacts_ids/${index}` })),
+    ...(user_id_assigned ? [{ noun: 'user' as const, id: user_id_assigned, path: '/user_id_assigned' }] : []),
+    ...(stage_id ? [{ noun: 'stage' as const, id: stage_id, path: '/stage_id' }] : []),
+    ...newLines(products).map(({ line: { id }, path }) => ({ noun: 'product' as const, id, path })),
+  ];
+}
+
+function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
+  const { estimated_closing_date, close_date } = fields;
+  return {
+    ...normalise(fields),
+    ...(estimated_closing_date === undefined
+      ? {}
+      : { estimated_closing_date: canonicalInstant(estimated_closing_date) }),
+    ...(close_date === undefined ? {} : { close_date: canonicalInstant(close_date) }),
+  };
+}

@@ -1,0 +1,399 @@
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { liveCompanies, constant } from '../../filters/sql.ts';
+import { companyFields, type Company } from '../../schemas/companies.ts';
+import type { Merge } from '../../schemas/clean-data.ts';
+import { withRepeats, RecordsChanged } from '../records/batches.ts';
+import { lockContactsOfCompanies, withLastWrites, type LastWrites, lockBulk } from '../records/last-writes.ts';
+import { rememberMerge } from '../records/merged-records.ts';
+import {
+  countActivitiesOf,
+  moveActivities,
+  byCompany,
+  countOfCompanies,
+  moveOpportunities,
+  countOpportunitiesOfContacts,
+  moveOpportunityContacts,
+} from './links.ts';
+import type { MovedRecord, PlaceInOpportunity } from './links.ts';
+import { encodedCompany, lockCompanyRows, removeCompanies, type CompanyColumns, lockCompanies } from './companies.ts';
+import {
+  mergedCustomFields,
+  mergedFields,
+  mergedVerification,
+  choicesOf,
+  idsOf,
+  inOrder,
+  requireDistinct,
+  requireEqual,
+  requireFew,
+  firstOf,
+  unitedEmails,
+  unitedPhones,
+  verificationOf,
+} from './merges.ts';
+import type { SafeMerge, Moved } from './merges.ts';
+import { contactFields, type Contact } from '../../schemas/contacts.ts';
+import { addToLists, findManualLists } from './list-members.ts';
+import { companyAfter, encodedContact, lockContactRows, removeContacts, serviceColumns } from './contacts.ts';
+import type { ContactColumns } from './contacts.ts';
+
+type StoredCompany = CompanyColumns &
+  Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
+
+/**
+ * Merges companies: the first one gets the values that it lacks, and the contacts, opportunities and activities of the others, which
+ * are deleted.
+ * @throws DomainError `validation_failed` if the ids of the request contradict each other
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
+ * @throws DomainError `conflict` if the records are not equal, the merged company would exceed a limit, or too many records would move
+ */
+export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
+  requireDistinct(merge);
+  return withLastWrites(sql, customerId, async (last) => {
+    await lockBulk(sql, customerId);
+    return withRepeats(sql, last, (attempt, own) => mergeAllCompanies(attempt, customerId, merge, own));
+  });
+}
+
+async function mergeAllCompanies(
+  sql: Transaction,
+  customerId: string,
+  merge: SafeMerge,
+  last: LastWrites,
+): Promise<void> {
+  const records = await lockMergedCompanies(sql, customerId, merge);
+  requireEqual(merge, records);
+  const [kept, ...others] = records;
+  const merged = mergedCompany(records, merge);
+  const gone = others.map(({ id }) => id);
+  requireFew('company', {
+    contacts: await countOfCompanies(sql, customerId, 'contacts', gone),
+    opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
+    activities: await countActivitiesOf(sql, customerId, 'company', gone),
+  });
+  const contacts = await moveContacts(sql, customerId, { to: kept.id, from: gone });
+  const opportunities = await moveOpportunities(sql, customerId, gone, kept.id);
+  // Told before the records: an undo takes these back together, and first. Locked after contacts and opportunities.
+  await moveActivities(sql, customerId, 'company', { to: kept.id, from: gone }, last);
+  const isTold = last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  const earlier = await rememberMerge(
+    sql,
+    customerId,
+    'company',
+    { id: kept.id, before: kept.external_id, after: merged.external_id },
+    others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
+  );
+  const moved = new Map(
+    gone.map((id) => [
+      id,
+      { moved: { contacts: contacts.get(id), opportunities: opportunities.get(id), merged: earlier.get(id) } },
+    ]),
+  );
+  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id, moved });
+  await updateMergedCompany(sql, customerId, kept.id, merged, isTold);
+}
+
+const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
+  StoredCompany[]
+>`
+  select co.id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified
+  from ${liveCompanies(sql, customerId)}
+    and co.id = any(${ids as string[]}::uuid[])`;
+
+/**
+ * Locks the companies and returns their current values, in the order of the request. Other transactions cannot add
+ * contacts or opportunities to them until this one ends.
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
+ */
+async function lockMergedCompanies(
+  sql: Transaction,
+  customerId: string,
+  merge: Merge,
+): Promise<[Locked<StoredCompany>, ...Locked<StoredCompany>[]]> {
+  const ids = idsOf(merge);
+  await lockCompanyRows(sql, customerId, ids, 'update');
+  return inOrder('company', merge, await readCompanies(sql, customerId, ids)) as [
+    Locked<StoredCompany>,
+    ...Locked<StoredCompany>[],
+  ];
+}
+
+/** @throws DomainError `conflict` if the company would exceed a limit */
+function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], merge: Merge): StoredCompany {
+  const choices = choicesOf(merge, records);
+  const columns = mergedFields(records, companyFields, choices);
+  return {
+    ...columns,
+    custom_fields: mergedCustomFields(records, choices),
+    score: records.find(({ score }) => score > 0)?.score ?? 0,
+    ...mergedVerification(records),
+  };
+}
+
+/** Gives the contacts of the companies `from` to the company `to`. Returns their ids, by company. */
+async function moveContacts(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: LockedId; from: LockedId[] },
+): Promise<Map<string, string[]>> {
+  await lockContactsOfCompanies(sql, customerId, from);
+  const moved = await sql<MovedRecord[]>`
+    with held as (
+      select id, company_id
+      from contacts
+      where customer_id = ${customerId}
+        and company_id = any(${from}::uuid[])
+    )
+    update contacts c
+    set company_id = ${to}, updated_at = (select clock_timestamp())
+    from held
+    where c.customer_id = ${customerId}
+      and c.id = held.id
+    returning c.id, held.company_id`;
+  return byCompany(moved);
+}
+
+/** @param isTold the journal gets a row of the record: else its `updated_at` stays */
+async function updateMergedCompany(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { id: _id, score, verification_status, last_verified, ...columns }: StoredCompany,
+  isTold: boolean,
+): Promise<void> {
+  await sql`
+    update companies
+    set
+      ${sql(encodedCompany(sql, customerId, columns))},
+      score = ${score},
+      verification_status = ${verification_status},
+      last_verified = ${last_verified},
+      updated_at = ${isTold ? sql`(select clock_timestamp())` : sql`updated_at`}
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Columns of a contact that only the service writes. */
+type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
+  last_verified: string | null;
+  prospect_id: string | null;
+};
+
+type StoredContact = ContactColumns & OwnColumns & { id: string };
+
+/**
+ * Merges contacts: the first one gets the values that it lacks, the lists to which the others were added by hand, and
+ * their opportunities and activities. The others are deleted.
+ * @throws DomainError `validation_failed` if the ids of the request contradict each other
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer
+ * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many opportunities or activities would move
+ */
+export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
+  requireDistinct(merge);
+  return withLastWrites(sql, customerId, async (last) => {
+    await lockBulk(sql, customerId);
+    return withRepeats(sql, last, (attempt, own) => mergeAllContacts(attempt, customerId, merge, own));
+  });
+}
+
+// Companies are locked before contacts. Which ones is known only when the contacts are read, so they are read before they
+// are locked, and compared afterwards.
+async function mergeAllContacts(
+  sql: Transaction,
+  customerId: string,
+  merge: SafeMerge,
+  last: LastWrites,
+): Promise<void> {
+  const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
+  const { byId: companies } = await lockCompanies(sql, customerId, {
+    keys: [],
+    ids: [...new Set(seen.flatMap(({ company_id }) => company_id ?? []))],
+  });
+  const records = await lockMergedContacts(sql, customerId, merge, seen, companies);
+  requireEqual(merge, records);
+  const [kept, ...others] = records;
+  const merged = mergedContact(records, merge);
+  const gone = others.map(({ id }) => id);
+  requireFew('contact', {
+    opportunities: await countOpportunitiesOfContacts(sql, customerId, gone),
+    activities: await countActivitiesOf(sql, customerId, 'contact', gone),
+  });
+  const lists = await moveManualLists(sql, customerId, { to: kept.id, from: gone });
+  const places = await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
+  // Told before the records: an undo takes these back together, and first. Locked after the opportunities.
+  await moveActivities(sql, customerId, 'contact', { to: kept.id, from: gone }, last);
+  const isTold = last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  const ownMerges = await findMergesInto(sql, customerId, kept.id);
+  const earlier = await rememberMerge(
+    sql,
+    customerId,
+    'contact',
+    { id: kept.id, before: kept.external_id, after: merged.external_id },
+    others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
+  );
+  const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
+  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id, moved });
+  await updateMergedContact(sql, customerId, kept.id, merged, isTold);
+}
+
+const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
+  StoredContact[]
+>`
+  select id, ${constant(sql, [...contactFields, ...serviceColumns].join(', '))}, company_id
+  from contacts
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])`;
+
+/**
+ * Locks the contacts and returns their current values, in the order of the request. A deleted company counts as none.
+ * @throws RecordsChanged if a contact now has another company, or was deleted
+ */
+async function lockMergedContacts(
+  sql: Transaction,
+  customerId: string,
+  merge: Merge,
+  seen: readonly StoredContact[],
+  companies: ReadonlySet<string>,
+): Promise<[Locked<StoredContact>, ...Locked<StoredContact>[]]> {
+  const ids = idsOf(merge);
+  const locked = await lockContactRows(sql, customerId, ids);
+  if (locked.length < ids.length) throw new RecordsChanged();
+  // A new statement, because the columns that are read with the lock may be older than the lock.
+  const records = inOrder('contact', merge, await readContacts(sql, customerId, ids));
+  if (records.some(({ company_id }, i) => company_id !== seen[i]!.company_id)) throw new RecordsChanged();
+  return records.map((record) => ({
+    ...record,
+    company_id: record.company_id !== null && companies.has(record.company_id) ? record.company_id : null,
+  })) as [Locked<StoredContact>, ...Locked<StoredContact>[]];
+}
+
+/** @throws DomainError `conflict` if the contact would exceed a limit */
+function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: Merge): StoredContact {
+  const choices = choicesOf(merge, records);
+  const columns = mergedFields(records, contactFields, choices);
+  const [kept] = records;
+  return {
+    ...columns,
+    company_id: (choices.get('company') ?? records.find(({ company_id }) => company_id !== null) ?? kept).company_id,
+    custom_fields: mergedCustomFields(records, choices),
+    other_emails: choices.has('other_emails') ? columns.other_emails : unitedEmails(columns, records),
+    phone_numbers: choices.has('phone_numbers') ? columns.phone_numbers : unitedPhones(columns, records),
+    prospect_id: firstOf(records, 'prospect_id'),
+    score: records.find(({ score }) => score > 0)?.score ?? 0,
+    ...verificationOf(columns.work_email, records),
+    crm_synced_at: firstOf(records, 'crm_synced_at'),
+    removal_requested_at: earliestRequest(records),
+  };
+}
+
+/** The person whose removal was requested is the same whichever contact stays. */
+const earliestRequest = (records: readonly StoredContact[]): string | null =>
+  records.flatMap(({ removal_requested_at: at }) => at ?? []).toSorted()[0] ?? null;
+
+/**
+ * Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. Returns the lists that each
+ * of them had.
+ */
+async function moveManualLists(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: LockedId; from: readonly LockedId[] },
+): Promise<Map<string, string[]>> {
+  const lists = await findManualLists(sql, customerId, [to, ...from]);
+  const ids = [...new Set(from.flatMap((id) => lists.get(id) ?? []))];
+  if (ids.length > 0) await addToLists(sql, customerId, { list_ids: ids, contact_ids: [to] });
+  return lists;
+}
+
+/** A contact that was merged into another one, with its places in opportunities. */
+interface MergedContact {
+  id: string;
+  opportunities: PlaceInOpportunity[];
+  moved: Moved;
+}
+
+/** Returns the contacts that merges have merged into this one, as far as the journal has them. */
+export const findMergesInto = (sql: Transaction, customerId: string, id: string): Promise<MergedContact[]> => sql<
+  MergedContact[]
+>`
+  select distinct on (m.id)
+    m.id, coalesce(j.before -> 'opportunities', '[]') as opportunities, coalesce(j.before -> 'moved', '{}') as moved
+  from merged_records m
+  join journal j
+    on j.customer_id = ${customerId}
+    and j.record_id = m.id
+    and j.data ->> 'merged_into' = ${id}
+  where m.customer_id = ${customerId}
+    and m.merged_into = ${id}
+  order by m.id, j.position desc`;
+
+interface BeforeMerge {
+  lists: ReadonlyMap<string, string[]>;
+  places: ReadonlyMap<string, PlaceInOpportunity[]>;
+  /** The ids of what was merged into a contact before. */
+  earlier: ReadonlyMap<string, string[]>;
+  /** The merges into the contact that stays. */
+  ownMerges: readonly { moved: Moved }[];
+}
+
+/**
+ * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and what the merge has moved.
+ * Where the contact that stays is only because of an earlier merge, it is because of this one, too.
+ */
+function movedOf(
+  keptId: string,
+  id: string,
+  { lists, places, earlier, ownMerges }: BeforeMerge,
+): { opportunities: PlaceInOpportunity[]; moved: Moved } {
+  const own = places.get(keptId) ?? [];
+  const ownOf = (name: 'lists' | 'opportunities', ids: readonly string[] = []): Set<string> =>
+    new Set(ids).difference(new Set(ownMerges.flatMap(({ moved }) => moved[name] ?? [])));
+  const ownLists = ownOf('lists', lists.get(keptId));
+  const ownOpportunities = ownOf(
+    'opportunities',
+    own.map((place) => place.id),
+  );
+  const opportunities = places.get(id) ?? [];
+  const merged = earlier.get(id);
+  const moved = {
+    lists: lists.get(id)?.filter((list) => !ownLists.has(list)) ?? [],
+    opportunities: opportunities.map((place) => place.id).filter((one) => !ownOpportunities.has(one)),
+    places: own,
+    ...(merged && { merged }),
+  };
+  return { opportunities, moved };
+}
+
+/** @param isTold the journal gets a row of the record: else its `updated_at` stays */
+async function updateMergedContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  {
+    id: _id,
+    prospect_id,
+    score,
+    verification_status,
+    last_verified,
+    crm_synced_at,
+    removal_requested_at,
+    ...columns
+  }: StoredContact,
+  isTold: boolean,
+): Promise<void> {
+  const { company_id, ...encoded } = encodedContact(sql, customerId, columns);
+  await sql`
+    update contacts r
+    set
+      ${sql(encoded)},
+      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
+      prospect_id = ${prospect_id},
+      score = ${score},
+      verification_status = ${verification_status},
+      last_verified = ${last_verified},
+      crm_synced_at = ${crm_synced_at},
+      removal_requested_at = ${removal_requested_at},
+      updated_at = ${isTold ? sql`(select clock_timestamp())` : sql`r.updated_at`}
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}

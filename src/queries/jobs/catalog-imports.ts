@@ -1,0 +1,205 @@
+import type { Prospect } from '../../schemas/prospects.ts';
+import { withUnicodeDomain, formerProfileKey, profileKey } from '../../text/domains.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { emailKey } from '../../text/fold.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
+
+/** What identifies a person in the catalog. */
+export const identifierKinds = ['email', 'profnet_url', 'id'] as const;
+export type IdentifierKind = (typeof identifierKinds)[number];
+
+export interface Identifier {
+  kind: IdentifierKind;
+  /** In the form in which identifiers are compared. */
+  value: string;
+  /** The form in which earlier releases compared it, if it differs: digests that they stored are of this form. */
+  former?: string;
+}
+
+/** What the identifiers of a person are read from. */
+export type Identified = Pick<Prospect, '_id' | 'work_email' | 'emails' | 'profnet_url'>;
+
+/** Converts a value to the form in which identifiers are compared. Undefined if it identifies nobody. */
+export function toIdentifier(kind: IdentifierKind, text: string): Identifier | undefined {
+  const value = keys[kind](text);
+  if (value === undefined) return undefined;
+  const former = kind === 'email' ? withUnicodeDomain(value) : kind === 'profnet_url' ? formerProfileKey(text) : value;
+  return former === value ? { kind, value } : { kind, value, former };
+}
+
+const keys: Record<IdentifierKind, (text: string) => string | undefined> = {
+  email: (text) => (text.includes('@') ? emailKey(text) : undefined),
+  profnet_url: profileKey,
+  id: canonicalId,
+};
+
+/** Returns the forms of an identifier of which digests can be stored. */
+export const formsOf = ({ value, former }: Identifier): string[] => (former === undefined ? [value] : [value, former]);
+
+/** Returns how an identifier is usually written, in lower case: texts that contain none of these do not contain it. */
+export const spellingsOf = (identifier: Identifier): string[] => [
+  ...new Set([
+    ...formsOf(identifier),
+    ...(identifier.kind === 'profnet_url' ? [encodeURI(identifier.value.toWellFormed()).toLowerCase()] : []),
+  ]),
+];
+
+/** All identifiers of a person, each once: the id, the profile and every e-mail address. */
+export function identifiersOf({ _id, work_email, emails, profnet_url }: Identified): Identifier[] {
+  const addresses = [work_email, ...emails].flatMap((email) => toIdentifier('email', email) ?? []);
+  const profile = profnet_url === null ? undefined : toIdentifier('profnet_url', profnet_url);
+  return [
+    { kind: 'id', value: _id },
+    ...(profile ? [profile] : []),
+    ...new Map(addresses.map((address) => [address.value, address])).values(),
+  ];
+}
+
+/** Returns the values of the identifiers of one kind, each once. */
+export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKind): string[] => [
+  ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
+];
+
+/** Progress of an import of people. All records before `position` are stored in the catalog. */
+export interface ImportState {
+  /** Offset in the uncompressed file (bytes). */
+  position: number;
+  /** Line at `position`, from 1, for messages. Too small if the last record before has line breaks in its text. */
+  line: number;
+  loaded: number;
+  bad: number;
+  /** Not imported, because the person is suppressed. */
+  suppressed: number;
+  /** Records without `date_verified` get this time. */
+  started_at: string;
+}
+
+/**
+ * Starts an import, or resumes it if the catalog's incarnation has not changed.
+ * @param source path, size and change time of the file
+ * @returns the progress. `dropped_at_line` is the line that an interrupted import had reached which starts again,
+ * otherwise null
+ */
+export async function beginImport(
+  sql: Transaction,
+  source: string,
+  incarnation: string,
+): Promise<ImportState & { dropped_at_line: number | null }> {
+  const [dropped] = await sql<{ line: number }[]>`
+    delete from catalog_imports
+    where source = ${source} and incarnation <> ${incarnation}
+    returning line`;
+  const [state] = await sql<[ImportState]>`
+    insert into catalog_imports (source, incarnation)
+    values (${source}, ${incarnation})
+    on conflict (source) do update set updated_at = (select clock_timestamp())
+    returning position, line, loaded, bad, suppressed, started_at`;
+  return { ...state, dropped_at_line: dropped && dropped.line > 0 ? dropped.line : null };
+}
+
+/**
+ * Initial progress of an import that cannot resume, because its input (such as standard input) cannot be read twice.
+ * Saves nothing.
+ */
+export async function unsavedImport(sql: Queryable): Promise<ImportState> {
+  const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
+  return { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
+}
+
+/** Lets the import resume here after an interruption. */
+export async function saveImport(
+  sql: Queryable,
+  source: string,
+  state: Omit<ImportState, 'started_at'>,
+): Promise<void> {
+  const { position, line, loaded, bad, suppressed } = state;
+  await sql`
+    update catalog_imports
+    set
+      position = ${position},
+      line = ${line},
+      loaded = ${loaded},
+      bad = ${bad},
+      suppressed = ${suppressed},
+      updated_at = (select clock_timestamp())
+    where source = ${source}`;
+}
+
+/** Deletes the saved progress of an import that is done or must start over. */
+export async function endImport(sql: Queryable, source: string): Promise<void> {
+  await sql`delete from catalog_imports where source = ${source}`;
+}
+
+/**
+ * Deletes the saved progress of earlier versions of a file, which cannot resume.
+ * @param source path, size and change time of the current version, whose progress is kept
+ */
+export async function dropStaleImports(sql: Queryable, path: string, source: string): Promise<void> {
+  await sql`
+    delete from catalog_imports
+    where starts_with(source, ${`${path}:`}) and source <> ${source}`;
+}
+
+export interface CatalogState {
+  /** Of the table or search index that imports write to. `''` means that none was saved. */
+  incarnation: string;
+  /** Searches use this incarnation. */
+  is_searched: boolean;
+  /** When the last import finished. */
+  imported_at: string | null;
+}
+
+/** Name of old catalogs, which were imported into a search cluster before catalogs had names (see migration 0019). */
+const unnamed = '';
+
+/** Returns undefined if nothing was ever written to this catalog. */
+export async function findCatalogState(sql: Queryable, name: string): Promise<CatalogState | undefined> {
+  const [known] = await sql<CatalogState[]>`
+    select incarnation, is_searched, imported_at
+    from catalogs
+    where name in (${name}, ${unnamed})
+    order by name desc
+    limit 1`;
+  return known;
+}
+
+/** Saves the id of the index or table to which imports of the catalog write, and whether searches read that one. */
+export async function saveIncarnation(
+  sql: Queryable,
+  name: string,
+  { incarnation, is_searched }: Pick<CatalogState, 'incarnation' | 'is_searched'>,
+): Promise<void> {
+  await sql`
+    insert into catalogs (name, incarnation, is_searched, imported_at)
+    values (
+      ${name}, ${incarnation}, ${is_searched},
+      (select imported_at from catalogs where name = ${unnamed} and ${name}::text <> 'postgres')
+    )
+    on conflict (name) do update set incarnation = excluded.incarnation, is_searched = excluded.is_searched`;
+}
+
+/** An import has finished. Searches use `incarnation` from now on. */
+export async function saveImportEnd(sql: Transaction, name: string, incarnation: string): Promise<void> {
+  await sql`
+    insert into catalogs (name, incarnation, is_searched, imported_at)
+    values (${name}, ${incarnation}, true, (select clock_timestamp()))
+    on conflict (name) do update set
+      incarnation = excluded.incarnation,
+      is_searched = true,
+      imported_at = excluded.imported_at`;
+  await sql`delete from catalogs where name = ${unnamed} and ${name}::text <> 'postgres'`;
+}
+
+/** The installation's secret from which ids of imported people are computed. */
+export async function findPersonIdSecret(sql: Queryable): Promise<Buffer> {
+  const [state] = await sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`;
+  return state.person_id_secret;
+}
+
+/** The latest first. */
+export const listUnfinishedImports = (
+  sql: Queryable,
+): Promise<{ source: string; line: number; updated_at: string }[]> => sql`
+  select source, line, updated_at
+  from catalog_imports
+  order by updated_at desc`;

@@ -1,0 +1,152 @@
+import type { Sql, Transaction, LockedId } from '../../database/db.ts';
+import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows } from './import-rows.ts';
+import { allImports, endImport, lockImport, lockNewImports } from './imports.ts';
+
+/**
+ * How long failed records are stored after the import's end. They can be read for 30 days. A download that begins
+ * before that takes at most an hour, and must not lose records that it has not read yet.
+ */
+const retention = '30 days 2 hours';
+/** How long an import waits for its file, or for its start, before it is cancelled. */
+const patience = '24 hours';
+
+/** Records that one transaction deletes. */
+const batchSize = 10_000;
+
+interface OwnedImport {
+  customer_id: string;
+  id: string;
+}
+
+export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
+  select customer_id, id
+  from imports
+  where finished_at is null
+    and status in ('UPLOADING', 'UPLOADED')
+    and created_at < now() - ${patience}::interval
+    and not ${isAwaited(sql)}
+  limit ${limit}`;
+
+/**
+ * Cancels an import and deletes its file, if it still waits for its file or its start.
+ * @returns true if it was cancelled
+ */
+export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const { id: locked, status } = await lockImport(sql, customerId, id, allImports);
+  const isWaiting = status === 'UPLOADING' || status === 'UPLOADED';
+  if (isWaiting) await endImport(sql, customerId, locked, { status: 'CANCELLED' });
+  return isWaiting;
+}
+
+/**
+ * Deletes a batch of failed records of one import that can no longer be read. The import is kept.
+ * @returns false if there was nothing to delete
+ */
+export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
+  const [ended] = await sql<OwnedImport[]>`
+    select customer_id, id
+    from imports
+    where finished_at <= (select clock_timestamp()) - ${retention}::interval
+      and purged_at is null
+    order by finished_at
+    limit 1`;
+  if (!ended) return false;
+  const count = await deleteRows(sql, ended.customer_id, ended.id, { limit: batchSize });
+  if (count === batchSize) return true;
+  await sql`
+    update imports
+    set purged_at = (select clock_timestamp()), changes = '[]'
+    where customer_id = ${ended.customer_id}
+      and id = ${ended.id}`;
+  return true;
+}
+
+const keptFor = '24 hours';
+/** Of one customer; the oldest go. */
+const maxKept = 3;
+
+/** Keeps the records of a dry run that ends now, and counts which values several of them have. */
+export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+  await sql`
+    update imports
+    set
+      rows_kept_until = (select clock_timestamp()) + ${keptFor}::interval,
+      repeated = ${await countRepeated(sql, customerId, id)}
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  await lockNewImports(sql, customerId);
+  for (const other of await findSurplus(sql, customerId)) await dropRows(sql, customerId, other);
+}
+
+/** Skips imports that are locked: one of these may be starting again. */
+async function findSurplus(sql: Transaction, customerId: string): Promise<LockedId[]> {
+  const kept = await sql<{ id: string }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and rows_kept_until is not null
+      and not ${isAwaited(sql, undefined, customerId)}
+    order by rows_kept_until desc, id desc`;
+  const surplus = kept.slice(maxKept).map(({ id }) => id);
+  if (surplus.length === 0) return [];
+  const locked = await sql<{ id: LockedId }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and id = any(${surplus}::uuid[])
+      and rows_kept_until is not null
+    for no key update skip locked`;
+  return locked.map(({ id }) => id);
+}
+
+export const findOverdueRows = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
+  select customer_id, id
+  from imports
+  where rows_kept_until < now()
+    and not ${isAwaited(sql)}
+  limit ${limit}`;
+
+/**
+ * Deletes records of an import that are overdue, unless it was started again meanwhile.
+ * @returns true if some are left
+ */
+export async function dropOverdueRows(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const [overdue] = await sql<{ id: LockedId }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and id = ${id}
+      and rows_kept_until < now()
+    for no key update`;
+  return overdue !== undefined && dropRows(sql, customerId, overdue.id);
+}
+
+/**
+ * Makes a dry run whose records are kept an import that waits for a worker, for real. What the first reading has learned of
+ * the file stays. The caller enqueues a message.
+ */
+export async function restartForReal(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+  await clearMessages(sql, customerId, id);
+  await sql`
+    update imports
+    set
+      status = 'PENDING',
+      dry_run = false,
+      rows_kept_until = null,
+      done_line = 0,
+      created = 0,
+      updated = 0,
+      unchanged = 0,
+      failed = 0,
+      warnings = 0,
+      failures = 0,
+      attempt = attempt + 1,
+      due_at = (select clock_timestamp()),
+      started_at = null,
+      finished_at = null,
+      purged_at = null,
+      changes = '[]',
+      repeated = null
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}

@@ -1,0 +1,405 @@
+import { createHash } from 'node:crypto';
+import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
+import type { FoundFile } from '../../files/encodings.ts';
+import type { ImportObject, Mapping } from '../../schemas/imports.ts';
+import { approvalHours } from '../../schemas/accounts.ts';
+
+/** Bytes. Only the last chunk of a file can be smaller. */
+export const chunkBytes = 1024 * 1024;
+
+export interface StoredFile {
+  importId: string;
+  upload: string;
+  bytes: number;
+}
+
+/**
+ * Starts an upload, and deletes what earlier ones have stored: they cannot store chunks any more.
+ * @returns the id of the upload
+ */
+export async function beginUpload(sql: Transaction, customerId: string, importId: LockedId): Promise<string> {
+  const [row] = await sql<[{ upload: string }]>`
+    update imports
+    set upload = (select gen_random_uuid())
+    where customer_id = ${customerId}
+      and id = ${importId}
+    returning upload`;
+  await deleteFile(sql, customerId, importId);
+  return row.upload;
+}
+
+/** @returns false, with nothing stored, if a newer upload has started or the import accepts no file any more */
+export async function insertChunk(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+  number: number,
+  data: Buffer,
+): Promise<boolean> {
+  // The import is locked first, so that no piece is stored after another upload has removed the pieces.
+  const [locked] = await sql<{ id: LockedId }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and id = ${importId}
+      and upload = ${upload}
+      and status = 'UPLOADING'
+    for share`;
+  if (!locked) return false;
+  await sql`
+    insert into import_chunks (customer_id, import_id, upload, number, data)
+    values (${customerId}, ${locked.id}, ${upload}, ${number}, ${data})`;
+  return true;
+}
+
+/** The file is complete, and no newer upload has started. */
+export async function endUpload(
+  sql: Transaction,
+  customerId: string,
+  { importId, bytes }: { importId: LockedId; bytes: number },
+  { format, encoding, hasMark }: FoundFile,
+): Promise<void> {
+  await sql`
+    update imports
+    set
+      status = 'UPLOADED',
+      file_bytes = ${bytes},
+      format = case when format = 'auto' then ${format ?? 'auto'} else format end,
+      found_encoding = ${encoding ?? null},
+      has_mark = ${hasMark}
+    where customer_id = ${customerId}
+      and id = ${importId}`;
+}
+
+/**
+ * Deletes an interrupted upload's chunks. Its transactions may still be running, but none of them can store a chunk or
+ * complete the file any more. Does nothing if the file is complete, or a newer upload has started.
+ * @returns true if this upload is complete
+ */
+export async function discardUpload(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+): Promise<boolean> {
+  const { count } = await sql`
+    update imports
+    set upload = null
+    where customer_id = ${customerId}
+      and id = ${importId}
+      and upload = ${upload}
+      and status = 'UPLOADING'`;
+  if (count === 1) await deleteFile(sql, customerId, importId);
+  const complete = await sql`
+    select
+    from imports
+    where customer_id = ${customerId}
+      and id = ${importId}
+      and upload = ${upload}
+      and file_bytes is not null`;
+  return complete.count === 1;
+}
+
+export async function deleteFile(sql: Transaction, customerId: string, importId: string): Promise<void> {
+  await sql`
+    delete from import_chunks
+    where customer_id = ${customerId}
+      and import_id = ${importId}`;
+}
+
+/**
+ * Returns the chunk of a file that has the byte at an offset. Undefined if the file was deleted, because the import has
+ * ended or its records are read.
+ */
+export async function readChunk(
+  sql: Queryable,
+  customerId: string,
+  { importId, upload }: StoredFile,
+  offset: number,
+): Promise<Buffer | undefined> {
+  const [chunk] = await sql<{ data: Buffer }[]>`
+    select data
+    from import_chunks
+    where customer_id = ${customerId}
+      and import_id = ${importId}
+      and upload = ${upload}
+      and number = ${Math.floor(offset / chunkBytes)}`;
+  return chunk?.data;
+}
+
+/** A record of an import's file. */
+export interface ImportRecord {
+  line: number;
+  /** As `toStored` writes them. */
+  cells: string;
+  error: string | null;
+  warning: string | null;
+}
+
+/**
+ * Stores records of a file. Those that are stored already keep what is said of them.
+ * @param records with their cells as `toStored` writes them
+ */
+export async function insertRows(
+  sql: Transaction,
+  customerId: string,
+  importId: LockedId,
+  records: readonly Pick<ImportRecord, 'line' | 'cells'>[],
+): Promise<void> {
+  const cells = records.map((record) => record.cells).join('\n'); // JSON has no line breaks of its own
+  await sql`
+    insert into import_rows (customer_id, import_id, line, cells)
+    select ${customerId}, ${importId}, line, cells::json
+    from unnest(${records.map(({ line }) => line)}::integer[], string_to_array(${cells}, E'\\n')) as given (line, cells)
+    on conflict (customer_id, import_id, line) do update set cells = excluded.cells`;
+}
+
+/** Size of the records that `readRows` returns (bytes). A single one can be larger. */
+const maxBytes = 4 * 1024 * 1024;
+
+/**
+ * Returns the next records in the order of the file.
+ * @param part `after`: line after which to begin; `limit`: most records; `failed`: only those with an error or a warning
+ */
+export const readRows = (
+  sql: Queryable,
+  customerId: string,
+  importId: string,
+  {
+    after,
+    limit,
+    failed = false,
+    bytes = maxBytes,
+  }: { after: number; limit: number; failed?: boolean; bytes?: number },
+): Promise<ImportRecord[]> => sql<ImportRecord[]>`
+  select line, cells, error, warning
+  from (
+    select line, cells, error, warning, sum(octet_length(cells)) over (order by line) - octet_length(cells) as before
+    from (
+      select line, cells::text as cells, error, warning
+      from import_rows
+      where customer_id = ${customerId}
+        and import_id = ${importId}
+        and line > ${after}
+        ${failed ? sql`and (error is not null or warning is not null)` : sql``}
+      order by line
+      limit ${limit}
+    ) next
+  ) measured
+  where before < ${bytes}
+  order by line`;
+
+/** What is to be said of a record, and of a dry run the value that names the stored record. */
+export interface RowNotes {
+  line: number;
+  error?: string | undefined;
+  warning?: string | undefined;
+  match?: string | undefined;
+}
+
+/** Stores what became of records. The others have neither an error nor a warning. */
+export async function saveNotes(
+  sql: Transaction,
+  customerId: string,
+  importId: LockedId,
+  notes: readonly RowNotes[],
+): Promise<void> {
+  if (notes.length === 0) return;
+  await sql`
+    update import_rows r
+    set error = given.error, warning = given.warning, match_hash = hashtextextended(given.match, 0)
+    from unnest(
+      ${notes.map(({ line }) => line)}::integer[],
+      ${notes.map(({ error }) => error ?? null)}::text[],
+      ${notes.map(({ warning }) => warning ?? null)}::text[],
+      ${notes.map(({ match }) => match ?? null)}::text[]
+    ) as given (line, error, warning, match)
+    where r.customer_id = ${customerId}
+      and r.import_id = ${importId}
+      and r.line = given.line`;
+}
+
+/** Records that one statement deletes at most. A million in one would take longer than a statement may. */
+export const maxDeleted = 100_000;
+
+/**
+ * Deletes the first records of an import.
+ * @param part `after`, `upTo`: only those behind one line, up to another; `isDone`: only those of which nothing is to be
+ *   said; `limit`: at most so many
+ * @returns how many
+ */
+export async function deleteRows(
+  sql: Transaction,
+  customerId: string,
+  importId: string,
+  {
+    after = 0,
+    upTo = lastLine,
+    isDone = false,
+    limit = maxDeleted,
+  }: { after?: number; upTo?: number; isDone?: boolean; limit?: number } = {},
+): Promise<number> {
+  const chosen = sql`
+    from import_rows
+    where customer_id = ${customerId}
+      and import_id = ${importId}
+      and line > ${after}
+      and line <= ${upTo}
+      ${isDone ? sql`and error is null and warning is null` : sql``}`;
+  const { count } = await sql`
+    delete ${chosen}
+      and line <= coalesce((select line ${chosen} order by line offset ${limit - 1} limit 1), ${lastLine})`;
+  return count;
+}
+
+const lastLine = 2_147_483_647;
+
+/**
+ * Deletes the records of an import that has ended, but for those of which something is to be said. What is left of very
+ * many is overdue then.
+ * @returns true if some are left
+ */
+export async function dropRows(sql: Transaction, customerId: string, id: LockedId): Promise<boolean> {
+  const isMore = (await deleteRows(sql, customerId, id, { isDone: true })) === maxDeleted;
+  await sql`
+    update imports
+    set rows_kept_until = ${isMore ? sql`(select clock_timestamp())` : null}
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  return isMore;
+}
+
+/** Returns how many values name the stored record of several records. */
+export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
+  const [row] = await sql<[{ repeated: number }]>`
+    select count(*) as repeated
+    from (
+      select match_hash
+      from import_rows
+      where customer_id = ${customerId}
+        and import_id = ${importId}
+        and match_hash is not null
+      group by match_hash
+      having count(*) > 1
+    ) values`;
+  return row.repeated;
+}
+
+/** Forgets what a dry run has found. */
+export async function clearMessages(sql: Transaction, customerId: string, importId: string): Promise<void> {
+  await sql`
+    update import_rows
+    set error = null, warning = null
+    where customer_id = ${customerId}
+      and import_id = ${importId}
+      and (error is not null or warning is not null)`;
+}
+
+/** Of one customer. */
+const maxRemembered = 100;
+
+/** Returns the hash of a set of headers, without the columns of errors files. */
+function hashOf(headers: readonly string[]): Buffer {
+  const named = new Set(headers.filter((header) => header !== '' && !header.startsWith('_')));
+  return createHash('sha256')
+    .update(JSON.stringify([...named].toSorted()))
+    .digest();
+}
+
+/** What was remembered for a set of headers when an import was previewed. */
+export interface SeenMapping {
+  /** Hash, hexadecimal. */
+  headers: string;
+  mapping: Mapping | null;
+}
+
+/** Returns the mapping that the customer's last import with these headers has used, or the one that this import's preview saw. */
+export async function findRememberedMapping(
+  sql: Queryable,
+  customerId: string,
+  { object, remembered: seen }: { object: ImportObject; remembered: SeenMapping | null },
+  headers: readonly string[],
+): Promise<Mapping | undefined> {
+  if (seen?.headers === hashOf(headers).toString('hex')) return seen.mapping ?? undefined;
+  const [found] = await sql<{ mapping: Mapping }[]>`
+    select mapping
+    from import_mappings
+    where customer_id = ${customerId}
+      and object = ${object}
+      and headers = ${hashOf(headers)}`;
+  return found?.mapping;
+}
+
+/** Returns the same, and stores it with the import, so that the import uses what its preview shows. */
+export async function keepRememberedMapping(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  headers: readonly string[],
+): Promise<Mapping | undefined> {
+  const [found] = await sql<{ object: ImportObject; remembered: SeenMapping | null }[]>`
+    select object, remembered
+    from imports
+    where customer_id = ${customerId}
+      and id = ${id}
+    for no key update`;
+  if (!found) return undefined;
+  const mapping = await findRememberedMapping(sql, customerId, found, headers);
+  const seen = { headers: hashOf(headers).toString('hex'), mapping: mapping ?? null };
+  if (found.remembered?.headers !== seen.headers)
+    await sql`
+      update imports
+      set remembered = ${sql.json(seen)}
+      where customer_id = ${customerId}
+        and id = ${id}`;
+  return mapping;
+}
+
+export async function rememberMapping(
+  sql: Transaction,
+  customerId: string,
+  object: ImportObject,
+  { headers, mapping }: { headers: readonly string[]; mapping: Mapping },
+): Promise<void> {
+  await sql`
+    insert into import_mappings (customer_id, object, headers, mapping, used_at)
+    values (${customerId}, ${object}, ${hashOf(headers)}, ${sql.json(mapping)}, now())
+    on conflict (customer_id, object, headers) do update
+    set mapping = excluded.mapping, used_at = excluded.used_at`;
+  await forgetOldest(sql, customerId);
+}
+
+async function forgetOldest(sql: Transaction, customerId: string): Promise<void> {
+  // Skips rows that another transaction is using: to wait for them could be a deadlock.
+  const surplus = await sql<{ object: string; headers: Buffer }[]>`
+    select object, headers
+    from import_mappings
+    where customer_id = ${customerId}
+    order by used_at desc
+    offset ${maxRemembered}
+    for update skip locked`;
+  for (const { object, headers } of surplus)
+    await sql`
+      delete from import_mappings
+      where customer_id = ${customerId}
+        and object = ${object}
+        and headers = ${headers}`;
+}
+
+/** A condition on a row of `approvals`: an admin can still decide the call. */
+export const isWaiting = (sql: Queryable) => sql`
+  (approvals.status = 'pending' and approvals.created_at >= now() - make_interval(hours => ${approvalHours}::int))`;
+
+/**
+ * A condition on an import: its start waits for an admin, or was approved just now.
+ * @param imports the table or alias whose row is meant
+ * @param customerId of the import; undefined in a statement about all customers. A distributed database locks rows only in
+ *   statements that name one customer for each table
+ */
+export const isAwaited = (sql: Queryable, imports = sql`imports`, customerId?: string) => sql`
+  exists (
+    select 1
+    from approvals
+    where approvals.customer_id = ${customerId ? sql`${customerId}::uuid` : sql`${imports}.customer_id`}
+      and (${isWaiting(sql)} or approvals.status = 'approved' and approvals.decided_at > now() - interval '1 minute')
+      and replace(lower(approvals.url), '%2d', '-') like '/api/ext/imports/' || ${imports}.id || '/start%'
+  )`;

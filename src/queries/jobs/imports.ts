@@ -1,0 +1,480 @@
+import { afterCommit, originOf } from '../../database/db.ts';
+import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
+import { conflict, notFound } from '../../errors.ts';
+import type { Fragment } from '../../filters/sql.ts';
+import { addToJournal } from '../records/journal.ts';
+import type { DeclaredField } from '../../schemas/wire.ts';
+import type { EventActor } from '../../schemas/events.ts';
+import type { LastWrites } from '../records/last-writes.ts';
+import { finishedJobs } from '../../process/metrics.ts';
+import type { MatchField } from '../../schemas/batches.ts';
+import {
+  importModes,
+  importObjects,
+  importScopes,
+  maxRunningImports,
+  maxWaitingImports,
+  type Import,
+  type ImportCreate,
+  type ImportObject,
+  type ImportPatch,
+  type ImportStatus,
+  type InvalidValues,
+  type Mapping,
+  type ImportChange,
+} from '../../schemas/imports.ts';
+import type { Scope } from '../../schemas/scopes.ts';
+import { isAwaited, deleteFile, dropRows, type SeenMapping } from './import-rows.ts';
+import { requireLists } from '../crm/list-members.ts';
+import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
+
+/**
+ * Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. Also
+ * `contacts read` for a caller who may see what contacts hold.
+ */
+export type VisibleImports = readonly string[];
+
+/** Returns whether the caller may see what stored records of this kind hold. */
+export const seesRecords = (visible: VisibleImports, object: ImportObject): boolean =>
+  visible.includes(`${object} read`);
+
+/** The kinds that a caller with these scopes may see, and start. */
+export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
+  importObjects.flatMap((object) => [
+    ...importModes
+      .filter((mode) => importScopes(object, mode).every((scope) => scopes.includes(scope)))
+      .map((mode) => `${object} ${mode}`),
+    ...(scopes.includes(`${object}:read`) ? [`${object} read`] : []),
+  ]);
+
+/** For operators. */
+export const allImports: VisibleImports = importObjects.flatMap((object) =>
+  [...importModes, 'read'].map((action) => `${object} ${action}`),
+);
+
+export const findVisibleImports = (
+  sql: Queryable,
+  customerId: string,
+  ids: string[],
+  visible: VisibleImports,
+): Promise<Import[]> => sql<Import[]>`
+  select
+    ${projection(sql)},
+    case
+      when i.repeated is not null and i.object || ' read' = any(${visible as string[]}) then i.changes
+    end as changes,
+    i.repeated
+  from imports i
+  where i.customer_id = ${customerId}
+    and i.id = any(${ids}::uuid[])
+    and ${isVisible(sql, visible)}`;
+
+const isVisible = (sql: Queryable, visible: VisibleImports) =>
+  sql`i.object || ' ' || i.mode = any(${visible as string[]})`;
+
+/** By which the file is read. */
+const shownEncoding = (sql: Queryable) => sql`
+  case
+    when i.format = 'xlsx' then null
+    when i.encoding <> 'auto' and i.format <> 'ndjson' then i.encoding
+    else coalesce(i.found_encoding, 'auto')
+  end`;
+
+const shownInvalidValues = (sql: Queryable) => sql`
+  coalesce(i.invalid_values, case when i.format = 'ndjson' then 'fail' else 'skip' end)`;
+
+const projection = (sql: Queryable) => sql`
+  i.id,
+  i.name,
+  i.object,
+  i.mode,
+  i.match,
+  i.format,
+  ${shownEncoding(sql)} as encoding,
+  ${shownInvalidValues(sql)} as invalid_values,
+  i.dry_run,
+  i.status,
+  i.total,
+  i.created + i.updated + i.unchanged + i.failed as processed,
+  i.created,
+  i.updated,
+  i.unchanged,
+  i.failed,
+  i.warnings,
+  i.error,
+  i.created_at,
+  i.started_at,
+  i.finished_at`;
+
+export interface NewImport extends Omit<ImportCreate, 'match'> {
+  match: MatchField | null;
+  /** Hash of settings and file. Only imports from the command line have it. */
+  fingerprint?: Buffer;
+}
+
+/**
+ * Creates an import, which waits for its file.
+ * @returns its id
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if too many imports of the
+ * customer wait
+ */
+export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
+  const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
+  const { format = 'auto', encoding = 'auto', sheet = null } = settings;
+  const listIds = await requireLists(sql, customerId, settings.list_ids);
+  const { waiting } = await countUnfinished(sql, customerId);
+  if (waiting >= maxWaitingImports)
+    throw conflict(`${maxWaitingImports} imports wait for their file or their start: start one, or cancel it`);
+  const { actor, requestId = null } = originOf(sql);
+  const [row] = await sql<[{ id: string }]>`
+    insert into imports (
+      customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
+      list_ids, dry_run, is_automatic, fingerprint, actor, request_id
+    )
+    values (
+      ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
+      ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
+      ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${settings.header ?? true}, ${listIds}::uuid[],
+      ${settings.dry_run ?? false}, ${start}, ${fingerprint},
+      ${sql.json({ ...actor })}, ${requestId}
+    )
+    returning id`;
+  return row.id;
+}
+
+/** Other transactions that create an import for this customer wait until this one ends. */
+export async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
+}
+
+/**
+ * Returns the unfinished import that an earlier, interrupted run of the same command has started. Locks the creation of
+ * imports.
+ * @param fingerprint hash of the command's settings and file
+ */
+export async function findInterruptedImport(
+  sql: Transaction,
+  customerId: string,
+  fingerprint: Buffer,
+): Promise<string | undefined> {
+  await lockNewImports(sql, customerId);
+  const [found] = await sql<{ id: string }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and fingerprint = ${fingerprint}
+      and finished_at is null
+    order by id desc
+    limit 1`;
+  return found?.id;
+}
+
+interface Unfinished {
+  /** For their file, or for somebody who starts them. */
+  waiting: number;
+  running: number;
+}
+
+/** Locks the creation and the start of imports. */
+async function countUnfinished(sql: Transaction, customerId: string): Promise<Unfinished> {
+  await lockNewImports(sql, customerId);
+  const [row] = await sql<[Unfinished]>`
+    select
+      count(*) filter (where status in ('UPLOADING', 'UPLOADED')) as waiting,
+      count(*) filter (where status in ('PENDING', 'PROCESSING')) as running
+    from imports
+    where customer_id = ${customerId}
+      and finished_at is null`;
+  return row;
+}
+
+/**
+ * Locks the creation and the start of imports.
+ * @throws DomainError `conflict` if the customer has `maxRunningImports`
+ */
+export async function requireFewRunning(sql: Transaction, customerId: string): Promise<void> {
+  if (!(await canStart(sql, customerId)))
+    throw conflict(`The customer has ${maxRunningImports} imports under way: wait for one, or cancel it`);
+}
+
+/** Returns whether a further import can start. Locks the creation and the start of imports. */
+export const canStart = async (sql: Transaction, customerId: string): Promise<boolean> =>
+  (await countUnfinished(sql, customerId)).running < maxRunningImports;
+
+/**
+ * Returns an import as the API shows it.
+ * @throws DomainError `not_found`, also if its kind is not in `visible`
+ */
+export async function requireImport(
+  sql: Queryable,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+): Promise<Import> {
+  const [found] = await findVisibleImports(sql, customerId, [id], visible);
+  if (!found) throw notFound('import');
+  return found;
+}
+
+/** Newest first, without kinds that are not in `visible`. */
+export const listImports = (
+  sql: Sql,
+  customerId: string,
+  paginate: PageById | undefined,
+  visible: VisibleImports,
+): Promise<Import[]> => sql<Import[]>`
+  select ${projection(sql)}
+  from imports i
+  where i.customer_id = ${customerId}
+    and ${isVisible(sql, visible)}
+    and ${isAfter(sql, 'i.id', paginate)}
+  order by i.id desc
+  ${limitAndOffset(sql, paginate)}`;
+
+export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
+  /** As given: `auto`, or the name of an encoding. */
+  encoding: string;
+  sheet: string | null;
+  /** The encoding that the bytes of the file show. Null for XLSX, and until the file is complete. */
+  found_encoding: string | null;
+  has_mark: boolean;
+  mapping: Mapping | null;
+  guess: boolean;
+  /** The mapping that the latest preview with `guess` read: an earlier import of a file with these headers had it. */
+  remembered: SeenMapping | null;
+  /** Null: as the format has it. */
+  invalid_values: InvalidValues | null;
+  ignore_unknown: boolean;
+  has_header: boolean;
+  list_ids: string[];
+  /** What the customer has declared of custom fields. Read apart from the row. */
+  declared?: readonly DeclaredField[];
+}
+
+const settingColumns = (sql: Queryable) => sql`
+  object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
+  remembered, invalid_values, ignore_unknown, has_header, list_ids`;
+
+export interface ImportState extends ImportSettings {
+  id: string;
+  status: ImportStatus;
+  failed: number;
+  warnings: number;
+  /** The records of a dry run that has ended are still there. */
+  is_kept: boolean;
+  /** Its start waits for an approval. */
+  is_awaited: boolean;
+  /** Processing starts when the file is complete. */
+  is_automatic: boolean;
+  /** Of the latest upload, whose chunks are the file. Null before the first starts. */
+  upload: string | null;
+  file_bytes: number | null;
+  layout: object | null;
+  /** The failed records can no longer be read. They are deleted later (see `dry-runs.ts`). */
+  is_expired: boolean;
+}
+
+const readable = '30 days';
+
+const stateColumns = (sql: Queryable, customerId: string) => sql`
+  i.id, i.status, i.failed, i.warnings,
+  coalesce(i.rows_kept_until > now() or (i.rows_kept_until is not null and ${isAwaited(sql, sql`i`, customerId)}), false) as is_kept,
+  ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.layout,
+  coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
+  ${settingColumns(sql)}`;
+
+/** @throws DomainError `not_found`, also if the import's kind is not in `visible` */
+export const requireImportState = (
+  sql: Queryable,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+): Promise<ImportState> => readState(sql, customerId, id, visible, sql``);
+
+/**
+ * Locks an import until the transaction ends, so that workers cannot write its records.
+ * @throws DomainError `not_found`, also if its kind is not in `visible`
+ */
+export const lockImport = (
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+): Promise<Locked<ImportState>> =>
+  readState(sql, customerId, id, visible, sql`for no key update`) as Promise<Locked<ImportState>>;
+
+async function readState(
+  sql: Queryable,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+  lock: Fragment,
+): Promise<ImportState> {
+  const [found] = await sql<ImportState[]>`
+    select ${stateColumns(sql, customerId)}
+    from imports i
+    where i.customer_id = ${customerId}
+      and i.id = ${id}
+      and ${isVisible(sql, visible)}
+    ${lock}`;
+  if (!found) throw notFound('import');
+  return found;
+}
+
+/** @throws DomainError `not_found` with the JSON pointer of every unknown list */
+export async function updateImport(
+  sql: Transaction,
+  customerId: string,
+  { id, ...stored }: Locked<ImportState>,
+  patch: ImportPatch,
+): Promise<void> {
+  const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
+  const { mapping, encoding, sheet, guess, ...rest } = { ...stored, ...patch };
+  const hasHeader = patch.header ?? stored.has_header;
+  await sql`
+    update imports
+    set
+      mapping = ${mapping ? sql.json(mapping) : null},
+      encoding = ${encoding},
+      sheet = ${sheet},
+      guess = ${guess},
+      invalid_values = ${rest.invalid_values},
+      ignore_unknown = ${rest.ignore_unknown},
+      has_header = ${hasHeader},
+      dry_run = ${rest.dry_run},
+      list_ids = ${listIds}::uuid[]
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Lets workers process an import. The caller enqueues a message. */
+export async function startImport(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+  await sql`
+    update imports
+    set status = 'PENDING', due_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
+
+/**
+ * Also deletes the import's file and its records of which nothing is to be said, and records the event.
+ * @param ending `keepsRows`: the caller keeps the records
+ * @param last given if the transaction also writes records: the event then comes after theirs
+ */
+export async function endImport(
+  sql: Transaction,
+  customerId: string,
+  id: LockedId,
+  { status, error = null as never, keepsRows = false }: ImportEnding & { keepsRows?: boolean },
+  last?: LastWrites,
+): Promise<void> {
+  const [{ actor, ...ended }] = await sql<[{ actor: EventActor | null }]>`
+    update imports
+    set
+      status = ${status},
+      error = ${error},
+      turn = null,
+      finished_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}
+    returning id, status, dry_run, created, updated, failed, warnings, actor`;
+  const origin = { source: 'import' as const, changeId: id, ...(actor && { actor }) };
+  const event = { type: 'import.ended', data: ended, origin } as const;
+  if (last) last.event(event);
+  else addToJournal(sql, customerId, [event]);
+  await deleteFile(sql, customerId, id);
+  if (!keepsRows) await dropRows(sql, customerId, id);
+  afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
+}
+
+export interface ImportRow extends ImportSettings {
+  type: 'import';
+  customer_id: string;
+  id: string;
+  upload: string;
+  file_bytes: number;
+  /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
+  layout: object | null;
+  /** Where the last record that was written starts; 0 at the beginning. */
+  done_line: number;
+  /** Records in the file. Null until all of them are rows, which can be written. */
+  total: number | null;
+  warnings: number;
+  /** Of a dry run: how many records are in `changes`. */
+  told: number;
+  /** Unexpected errors in a row. */
+  failures: number;
+  /** Who made the import. Null for imports from before 1.1.0. */
+  actor: EventActor | null;
+  /** The request that created the import, for the log. */
+  request_id: string | null;
+}
+
+export const importColumns = (sql: Queryable) => sql`
+  'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
+  request_id, jsonb_array_length(changes) as told,
+  ${settingColumns(sql)}`;
+
+/** All records of the file are stored as rows, so they can be written. Deletes the file. */
+export async function endReading(
+  sql: Transaction,
+  customerId: string,
+  { id, layout, total }: Locked<Pick<ImportRow, 'layout' | 'total'>>,
+): Promise<void> {
+  await sql`
+    update imports
+    set layout = ${layout ? sql.json(layout as never) : null}, total = ${total}, failures = 0
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  await deleteFile(sql, customerId, id);
+}
+
+export interface ImportCounts {
+  created: number;
+  updated: number;
+  unchanged: number;
+  failed: number;
+  /** Of those that did not fail, how many have warnings. */
+  warnings: number;
+}
+
+/**
+ * Adds newly processed records, and saves the line of the last one.
+ * @returns how many were processed so far
+ */
+export async function saveWritten(
+  sql: Transaction,
+  customerId: string,
+  id: LockedId,
+  {
+    line,
+    created,
+    updated,
+    unchanged,
+    failed,
+    warnings,
+    changes = [],
+  }: ImportCounts & {
+    line: number;
+    /** What a dry run would change. */
+    changes?: readonly ImportChange[] | undefined;
+  },
+): Promise<number> {
+  const [row] = await sql<[{ processed: number }]>`
+    update imports
+    set
+      done_line = ${line},
+      created = created + ${created},
+      updated = updated + ${updated},
+      unchanged = unchanged + ${unchanged},
+      failed = failed + ${failed},
+      warnings = warnings + ${warnings},
+      ${changes.length > 0 ? sql`changes = changes || ${sql.json(changes as never)},` : sql``}
+      failures = 0
+    where customer_id = ${customerId}
+      and id = ${id}
+    returning created + updated + unchanged + failed as processed`;
+  return row.processed;
+}

@@ -1,0 +1,306 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { Database, Queryable, Sql, SharedDatabase } from '../../database/db.ts';
+import { DomainError } from '../../errors.ts';
+import type { EventActor, EventSource, EventType } from '../../schemas/events.ts';
+import { allCustomers } from '../../access/credentials.ts';
+
+/**
+ * A place in a customer's feed: behind the event with this position and id. At the beginning of a feed the position is 0
+ * and the id null. Positions have no gap, but a restored database gives those it lost again, to other events. So whoever
+ * stores a place stores both.
+ */
+export interface FeedPosition {
+  position: number;
+  id: string | null;
+}
+
+/** Without an id: before the oldest event behind this position that is kept. */
+export type Place = FeedPosition | { position: number };
+
+/** Before the oldest event that is kept. */
+export const oldest: Place = { position: 0 };
+
+/** An event as readers get it, and its place. */
+export interface FeedEvent {
+  position: number;
+  /** A UUID, the same for every reader. */
+  id: string;
+  type: EventType;
+  occurred_at: string;
+  data: { source: EventSource; actor?: EventActor; id?: string; changed?: string[] } & Record<string, unknown>;
+}
+
+export interface FeedPage {
+  /** In the order of their positions. */
+  events: FeedEvent[];
+  /** Where the reader stands after this page. */
+  next: FeedPosition;
+  /** Whether more can be read at once. A page can be shorter than asked, even empty, although there is more. */
+  isMore: boolean;
+}
+
+export interface FeedRequest {
+  /** Where the reader stands. */
+  after: Place;
+  /** Types of events to return. Default: all. */
+  types?: readonly EventType[] | undefined;
+  /** Maximum number of events. */
+  limit: number;
+}
+
+/** Number of positions that one statement looks at for a reader of some types. */
+const filteredSpan = 10_000;
+
+/** Where a page begins and could end, and what is known of these places. */
+interface Bounds {
+  begins_at: number;
+  /** The event at the place where the page begins; null: it is not kept, or there is none. */
+  id_here: string | null;
+  ends_at: number;
+  id_at_end: string | null;
+  newest_position: number;
+}
+
+/** A row of the journal. */
+export interface EventRow {
+  position: number;
+  id: string;
+  occurred_at: string;
+  type: EventType;
+  source: EventSource;
+  actor: EventActor | null;
+  change_id: string | null;
+  data: Record<string, unknown>;
+}
+
+/**
+ * Reads events of a customer. A reader that continues at `next` each time gets each event exactly once, in the order of
+ * their commits. An event can be read as soon as its transaction is committed. Locks nothing.
+ * @throws DomainError `cursor_expired` if an event after `after` is not kept any more, or the database was restored to a
+ * time before it
+ */
+export async function readEvents(
+  db: Database,
+  customerId: string,
+  { after, types, limit }: FeedRequest,
+): Promise<FeedPage> {
+  const span = types ? filteredSpan : limit;
+  const { bounds, rows } = await db.lookup((sql) => readPage(sql, customerId, { after, types, limit, span }));
+  if ('id' in after && (bounds.begins_at !== after.position || bounds.id_here !== after.id)) throw expired();
+  const events = rows.map(toEvent);
+  const last = events.length === limit ? events.at(-1) : undefined;
+  const next = last ? { position: last.position, id: last.id } : { position: bounds.ends_at, id: bounds.id_at_end };
+  return { events, next, isMore: bounds.newest_position > next.position };
+}
+
+// One statement, so that the page, its bounds and the end of the journal are of one snapshot, and no partition is
+// truncated in between.
+async function readPage(
+  sql: Sql,
+  customerId: string,
+  {
+    after,
+    types = null,
+    limit,
+    span,
+  }: { after: Place; types?: readonly EventType[] | null | undefined; limit: number; span: number },
+): Promise<{ bounds: Bounds; rows: EventRow[] }> {
+  const found = await sql<(Bounds & { [Name in keyof EventRow]: EventRow[Name] | null })[]>`
+    with kept as materialized (
+      select position, id
+      from (
+        (select position, id from journal_ends where customer_id = ${customerId})
+        union all
+        (select 0, null)
+      ) ends
+      order by position desc, id
+      limit 1
+    ),
+    newest as materialized (
+      ${newestPlace(sql, customerId)}
+    ),
+    bounds as materialized (
+      select
+        greatest(kept.position, ${after.position}::bigint) as begins_at,
+        greatest(kept.position, least(newest.position, greatest(kept.position, ${after.position}::bigint) + ${span}))
+          as ends_at,
+        newest.position as newest_position
+      from kept
+      cross join newest
+    ),
+    page as materialized (
+      select position, id, occurred_at, type, source, actor, change_id, data
+      from journal
+      where customer_id = ${customerId}
+        and position > (select begins_at from bounds)
+        and position <= (select ends_at from bounds)
+        and (${types as string[] | null}::text[] is null or type = any(${types as string[] | null}::text[]))
+      order by position
+      limit ${limit}
+    )
+    select
+      bounds.*,
+      case
+        when begins_at = (select position from kept) then (select id from kept)
+        else (select id from journal where customer_id = ${customerId} and position = begins_at)
+      end as id_here,
+      case
+        when ends_at = (select position from newest) then (select id from newest)
+        when ends_at = (select position from kept) then (select id from kept)
+        else (select id from journal where customer_id = ${customerId} and position = ends_at)
+      end as id_at_end,
+      page.position, page.id, page.occurred_at, page.type, page.source, page.actor, page.change_id, page.data
+    from bounds
+    left join page on true
+    order by page.position`;
+  const rows = found.filter((row): row is typeof row & EventRow => row.id !== null);
+  return { bounds: found[0]!, rows };
+}
+
+export const toEvent = ({ position, id, type, occurred_at, data, source, actor, change_id }: EventRow): FeedEvent => ({
+  position,
+  id,
+  type,
+  occurred_at,
+  // What was recorded before 1.1.0 has no actor and no change.
+  data: { ...data, source, ...(actor && { actor }), ...(change_id !== null && { change_id }) },
+});
+
+const expired = (): DomainError =>
+  new DomainError(
+    'cursor_expired',
+    'The event at this cursor is not kept any more. Export all records anew, then follow from a new cursor',
+  );
+
+/** Returns the place behind all events that are committed now. */
+export const findEnd = (db: Database, customerId: string): Promise<FeedPosition> =>
+  db.lookup((sql) => readEnd(sql, customerId));
+
+async function readEnd(sql: Sql, customerId: string): Promise<FeedPosition> {
+  const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
+  return end;
+}
+
+/** SQL that selects the end of a customer's feed as one row (`position`, `id`). */
+export const newestPlace = (sql: Queryable, customerId: string) => sql`
+  select position, id
+  from (
+    (select position, id from journal where customer_id = ${customerId} order by position desc limit 1)
+    union all
+    (select position, id from journal_ends where customer_id = ${customerId})
+    union all
+    (select 0, null)
+  ) ends
+  order by position desc, id
+  limit 1`;
+
+/** Events are looked for from this long before a given time (ms), in case the clock of the database was set. */
+const slackMs = 15 * 60_000;
+
+/**
+ * Returns a place before all events that happened at a time or later, or `behind` all that happened before it. Other
+ * events can stand between the place and that time.
+ * @param instant RFC 3339
+ */
+export async function findPlaceAt(
+  db: Database,
+  customerId: string,
+  instant: string,
+  side: 'before' | 'behind' = 'before',
+): Promise<Place> {
+  const wanted = Date.parse(instant) + (side === 'before' ? -slackMs : slackMs);
+  // Searches by halves: the journal has no index of times.
+  let [low, high] = [0, (await findEnd(db, customerId)).position];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const row = await findNext(db, customerId, middle);
+    if (row && Date.parse(row.occurred_at) < wanted) low = row.position;
+    else high = middle;
+  }
+  return { position: low };
+}
+
+/** Returns the first event behind a position. */
+async function findNext(db: Database, customerId: string, position: number) {
+  const [row] = await db.lookup(
+    (sql) => sql<Pick<EventRow, 'position' | 'occurred_at'>[]>`
+      select position, occurred_at
+      from journal
+      where customer_id = ${customerId}
+        and position > ${position}
+      order by position
+      limit 1`,
+  );
+  return row;
+}
+
+/** Signs places in feeds, so that callers cannot make up one, or use one of another customer. */
+export class FeedCursors {
+  readonly #key: Buffer;
+
+  /** @param secret a secret of the installation, which lives in its database */
+  constructor(secret: Buffer) {
+    this.#key = createHmac('sha256', secret).update('cursors of the feed of changes').digest();
+  }
+
+  /** Returns the cursor of a place in a customer's feed. */
+  encode(customerId: string, { position, id }: FeedPosition): string {
+    const place = Buffer.alloc(placeLength);
+    place.writeBigUInt64BE(BigInt(position));
+    if (id !== null) place.write(id.replaceAll('-', ''), 8, 'hex');
+    return Buffer.concat([place, this.#sign(customerId, place)]).toString('base64url');
+  }
+
+  /** Returns the place of a cursor, or undefined if it was changed or is not of this customer. */
+  decode(customerId: string, cursor: string): FeedPosition | undefined {
+    const bytes = Buffer.from(cursor, 'base64url');
+    // Several texts can be decoded to the same bytes; one is the cursor.
+    if (bytes.length !== placeLength + macLength || bytes.toString('base64url') !== cursor) return undefined;
+    const place = bytes.subarray(0, placeLength);
+    if (!timingSafeEqual(bytes.subarray(placeLength), this.#sign(customerId, place))) return undefined;
+    const position = Number(place.readBigUInt64BE());
+    const hex = place.toString('hex', 8);
+    return { position, id: position === 0 ? null : hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-') };
+  }
+
+  #sign(customerId: string, place: Buffer): Buffer {
+    return createHmac('sha256', this.#key).update(customerId).update(place).digest().subarray(0, macLength);
+  }
+}
+
+/** Length of a place: position and id (bytes). */
+const placeLength = 8 + 16;
+/** Length of a signature (bytes). */
+const macLength = 16;
+
+/** Reads the secret of the installation. It is the same after a dump and restore, so cursors stay valid. */
+export async function openCursors(db: Database): Promise<FeedCursors> {
+  const [state] = await db.lookup(
+    (sql) => sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`,
+  );
+  return new FeedCursors(state.person_id_secret);
+}
+
+/**
+ * Returns the customers that have events behind these positions.
+ * @param waiting positions by customer
+ */
+export async function findNews(
+  db: Pick<SharedDatabase, 'for'>,
+  waiting: ReadonlyMap<string, number>,
+): Promise<string[]> {
+  const all = db.for({ customerId: allCustomers }, null);
+  const rows = await all.lookup((sql) =>
+    Promise.all([...waiting].map(([id, position]) => findNextForCustomer(sql, id, position))),
+  );
+  return [...waiting.keys()].filter((_, i) => rows[i]!.length > 0);
+}
+
+// One statement for each customer: it reads one entry of the index, whatever the planner knows of the customer.
+const findNextForCustomer = (sql: Sql, customerId: string, position: number) => sql`
+  select position
+  from journal
+  where customer_id = ${customerId}
+    and position > ${position}
+  order by position
+  limit 1`;

@@ -1,0 +1,307 @@
+import { isDeepStrictEqual } from 'node:util';
+import { randomUUID } from 'node:crypto';
+import type { PendingQuery, Row } from 'postgres';
+import type { EventNoun, EventType } from '../../schemas/events.ts';
+import { sendWithCommit, originOf } from '../../database/db.ts';
+import type { Queryable, Transaction, Origin, Database } from '../../database/db.ts';
+
+/** The columns of a record, by name. */
+type Columns = Readonly<Record<string, unknown>>;
+
+/** Columns whose values responses show under another name. */
+const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: { company_id: 'company' } };
+
+/** Columns of records that are no member of their GET. They are kept, and not told. */
+export const untold: ReadonlySet<string> = new Set(['prospect_id']);
+
+/** More custom fields than this, or longer names (UTF-8 bytes in all), are told as `custom_fields`. */
+const most = { fields: 20, bytes: 2_048 };
+
+/** What a write changes of a record. */
+export interface Changes {
+  /** Names of members, as its GET shows them. Of custom fields, each is named, such as `custom_fields.plan`. */
+  changed: string[];
+  /** The changed columns. Of custom fields those that differ. */
+  before: Record<string, unknown>;
+  after: Record<string, unknown>;
+}
+
+/**
+ * Returns what a write changes of a record, or undefined if it changes nothing.
+ * @param stored the columns before; it may have further ones
+ * @param columns the columns after, named like the members of the record's GET
+ */
+export function changesOf(noun: EventNoun, stored: object, columns: object): Changes | undefined {
+  const old = stored as Columns;
+  const changes: Changes = { changed: [], before: {}, after: {} };
+  for (const [name, value] of Object.entries(columns)) {
+    if (isSame(old[name], value)) continue;
+    if (name === 'custom_fields') {
+      const fields = changedFields(old[name] as Columns, value as Columns);
+      changes.changed.push(...namesOf(fields));
+      changes.before[name] = pick(old[name] as Columns, fields);
+      changes.after[name] = pick(value as Columns, fields);
+    } else {
+      if (!untold.has(name)) changes.changed.push(shownAs[noun]?.[name] ?? name);
+      changes.before[name] = old[name];
+      changes.after[name] = value;
+    }
+  }
+  return changes.changed.length > 0 ? changes : undefined;
+}
+
+const changedFields = (before: Columns, after: Columns): string[] =>
+  [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !isSame(before[name], after[name]));
+
+const pick = (fields: Columns, names: readonly string[]): Columns =>
+  Object.fromEntries(names.filter((name) => Object.hasOwn(fields, name)).map((name) => [name, fields[name]]));
+
+function namesOf(fields: readonly string[]): string[] {
+  const names = fields.map((name) => `custom_fields.${name}`);
+  const isMuch = names.length > most.fields || Buffer.byteLength(names.join('')) > most.bytes;
+  return isMuch ? ['custom_fields'] : names;
+}
+
+/** Returns true if a new value equals the stored value of the column. */
+export const isSame = (stored: unknown, value: unknown): boolean =>
+  isDeepStrictEqual(stored, value) ||
+  // The database stores objects as JSON, which has no negative zero.
+  (typeof value === 'object' && value !== null && isDeepStrictEqual(stored, JSON.parse(JSON.stringify(value))));
+
+/** What happened, as a row of the journal. */
+export interface NewEvent {
+  type: EventType;
+  /** What readers of the feed get, without `source`, `actor` and `change_id`. */
+  data: object;
+  /** Of an update: the changed columns as they were. Of a deletion: the record's columns. */
+  before?: object;
+  /** Of an update: the changed columns. */
+  after?: object;
+  /** Members that differ from those of the transaction. */
+  origin?: Partial<Origin>;
+}
+
+/** Numbers of records of a customer. */
+export interface Totals {
+  contacts: number;
+  companies: number;
+}
+
+/** What a transaction has done with the records of one customer. */
+interface Pending extends Totals {
+  events: NewEvent[];
+}
+
+const pending = new WeakMap<object, Map<string, Pending>>();
+
+/**
+ * Adds rows to a customer's journal, and changes its totals. Both are written with the commit. All writers of contacts,
+ * companies, lists, products, opportunities and activities do so through `withLastWrites`.
+ * @param sql the transaction itself, not a savepoint of it
+ * @param changes what is added to the totals
+ */
+export function addToJournal(
+  sql: Transaction,
+  customerId: string,
+  events: readonly NewEvent[],
+  changes: Totals = { contacts: 0, companies: 0 },
+): void {
+  const origin = originOf(sql);
+  if (events.length === 0) {
+    if (changes.contacts !== 0 || changes.companies !== 0) throw new Error('A total changes without an event');
+    return;
+  }
+  let all = pending.get(sql);
+  if (!all) {
+    all = new Map();
+    pending.set(sql, all);
+    const written = all;
+    sendWithCommit(sql, () => statementsOf(sql, written, origin));
+  }
+  const own = all.get(customerId) ?? { events: [], contacts: 0, companies: 0 };
+  all.set(customerId, own);
+  own.events.push(...events);
+  own.contacts += changes.contacts;
+  own.companies += changes.companies;
+}
+
+/** Customers in the order of their ids: two transactions that lock several never wait for each other. */
+const statementsOf = (sql: Transaction, all: Map<string, Pending>, origin: Origin): PendingQuery<Row[]>[] =>
+  [...all]
+    .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    .flatMap(([customerId, { events, contacts, companies }]) => {
+      const entries = JSON.stringify(events.map((event, i) => entryOf(event, i, origin)));
+      return [
+        sql.unsafe(lock, [customerId], { prepare: true }),
+        sql.unsafe(insert, [customerId, entries, contacts, companies], { prepare: true }),
+      ];
+    });
+
+function entryOf({ type, data, before, after, origin: own }: NewEvent, i: number, origin: Origin): object {
+  const { source, actor, changeId } = { ...origin, ...own };
+  if (source === null) throw new Error('A transaction records an event, but its requester has no event source');
+  const { id } = data as { id?: string };
+  return { n: i + 1, id: randomUUID(), type, source, actor, change_id: changeId, record_id: id, data, before, after };
+}
+
+/** Held until the commit. A statement after it sees the rows of all who held it before. */
+const lock = `select pg_advisory_xact_lock(hashtextextended('journal:' || $1, 0))`;
+
+/** Seconds for which a partition is used. */
+export const partSeconds = 691_200;
+/** Number of partitions, as in the migration. */
+export const parts = 16;
+
+/** The newest row of the customer `$1`, or what is kept of those that were truncated. */
+const newest = `
+  select position, contacts, companies
+  from (
+    (select position, contacts, companies from journal where customer_id = $1::uuid order by position desc limit 1)
+    union all
+    (select position, contacts, companies from journal_ends where customer_id = $1::uuid)
+    union all
+    (select 0, 0, 0)
+  ) rows
+  order by position desc, contacts desc, companies desc
+  limit 1`;
+
+const insert = `
+  insert into journal (
+    customer_id, part, position, id, occurred_at, type, source, actor, change_id, record_id, data, before, after,
+    contacts, companies
+  )
+  select
+    $1::uuid, ((extract(epoch from clock.now)::bigint / ${partSeconds}) % ${parts})::smallint, newest.position + e.n, e.id,
+    clock.now, e.type, e.source, e.actor, e.change_id, e.record_id, e.data, e.before, e.after,
+    newest.contacts + $3::integer, newest.companies + $4::integer
+  from (select clock_timestamp() as now) clock
+  cross join (${newest}) newest
+  cross join json_to_recordset($2::text::json) as e (
+    n integer, id uuid, type text, source text, actor json, change_id uuid, record_id uuid, data json, before json,
+    after json
+  )`;
+
+/** Returns the exact numbers of a customer's contacts and companies. */
+export async function readTotals(sql: Queryable, customerId: string): Promise<Totals> {
+  const [row] = await sql.unsafe<[Totals]>(newest, [customerId], { prepare: true });
+  return { contacts: row.contacts, companies: row.companies };
+}
+
+/** Removes the values of records from the journal. What readers of the feed get stays. */
+export async function clearValues(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
+  await sql`
+    update journal
+    set before = null, after = null
+    where customer_id = ${customerId}
+      and record_id = any(${ids as string[]}::uuid[])
+      and (before is not null or after is not null)`;
+}
+
+/** Returns those of the ids of which the journal keeps a deletion, with or without values. */
+export async function findDeletedIds(
+  sql: Queryable,
+  customerId: string,
+  noun: EventNoun,
+  ids: readonly string[],
+): Promise<Set<string>> {
+  const rows = await sql<{ record_id: string }[]>`
+    select distinct record_id
+    from journal
+    where customer_id = ${customerId}
+      and record_id = any(${ids as string[]}::uuid[])
+      and type = ${`${noun}.deleted`}`;
+  return new Set(rows.map(({ record_id }) => record_id));
+}
+
+/**
+ * Returns the ids of the records of which these deletions are the last, and whose values they keep. Nobody can remove the
+ * values until the transaction ends.
+ * @param positions of the deletions
+ */
+export async function lockDeletedValues(
+  sql: Transaction,
+  customerId: string,
+  positions: readonly number[],
+): Promise<Set<string>> {
+  if (positions.length === 0) return new Set();
+  const rows = await sql<{ record_id: string }[]>`
+    select j.record_id
+    from journal j
+    where j.customer_id = ${customerId}
+      and j.position = any(${positions as number[]}::bigint[])
+      and j.before is not null
+      and j.position = (
+        select max(later.position)
+        from journal later
+        where later.customer_id = ${customerId}
+          and later.record_id = j.record_id
+          and later.type like '%.deleted'
+      )
+    for share of j`;
+  return new Set(rows.map(({ record_id }) => record_id));
+}
+
+/** A partition that is used again within this time is left alone (seconds). */
+const marginSeconds = 3_600;
+/** How long the truncation waits for readers, such as a dump, while others wait for it (ms). It is tried again later. */
+const lockMs = 100;
+
+/**
+ * Empties the partitions of the journal whose rows are all older than this. Each is emptied long before it is used again;
+ * if no worker ran in that time, its rows are kept for one more round.
+ * @param db for work on the rows of all customers
+ * @returns the number of partitions emptied
+ */
+export async function truncateJournal(db: Database, days: number): Promise<number> {
+  const [{ now }] = await db.lookup(
+    (sql) => sql<[{ now: number }]>`select extract(epoch from statement_timestamp())::bigint as now`,
+  );
+  let emptied = 0;
+  for (const part of oldParts(now, days)) if (await emptyPart(db, part)) emptied += 1;
+  return emptied;
+}
+
+/**
+ * Returns the partitions that can be emptied, the oldest first.
+ * @param now seconds since 1970
+ */
+export function oldParts(now: number, days: number): number[] {
+  const period = Math.floor(now / partSeconds);
+  return Array.from({ length: parts - 1 }, (_, i) => period - parts + 1 + i)
+    .filter((one) => (one + 1) * partSeconds + days * 86_400 < now)
+    .filter((one) => (one + parts) * partSeconds - now > marginSeconds)
+    .map((one) => one % parts);
+}
+
+/** Returns false if the partition is empty, or something else uses it. */
+async function emptyPart(db: Database, part: number): Promise<boolean> {
+  const name = `journal_${String(part).padStart(2, '0')}`;
+  try {
+    return await db.transaction(async (sql) => {
+      const [row] = await sql`select position from journal where part = ${part} limit 1`;
+      if (!row) return false;
+      await sql`select set_config('lock_timeout', ${String(lockMs)}, true)`;
+      await keepEnds(sql, part);
+      await sql`truncate ${sql(name)}`;
+      return true;
+    });
+  } catch (error) {
+    if (isLocked(error)) return false;
+    throw error;
+  }
+}
+
+/** Keeps of each customer where the journal goes on, and its totals, in case no row of it is left. */
+const keepEnds = (sql: Transaction, part: number) => sql`
+  insert into journal_ends as kept (customer_id, position, id, contacts, companies)
+  select distinct on (customer_id) customer_id, position, id, contacts, companies
+  from journal
+  where part = ${part}
+  order by customer_id, position desc
+  on conflict (customer_id) do update
+  set position = excluded.position, id = excluded.id, contacts = excluded.contacts, companies = excluded.companies
+  where kept.position < excluded.position`;
+
+/** SQLSTATE 55P03, perhaps as the cause of an error of the service. */
+const isLocked = (error: unknown): boolean =>
+  error instanceof Error && (('code' in error && error.code === '55P03') || isLocked(error.cause));

@@ -1,0 +1,470 @@
+import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
+import { maxAddressLength } from '../text/domains.ts';
+import { isInstant } from './formats.ts';
+
+export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
+  Type.Object(properties, { additionalProperties: false, ...options });
+
+/** Uses an array of types, such as `["string", "null"]`: the serialiser is much slower with a union of two schemas. */
+export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
+  Type.Unsafe({
+    ...schema,
+    type: [schema['type'], 'null'],
+    ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
+  });
+
+/** The description of a schema, or an object with the description and other options. */
+type About = string | object;
+
+const described = (about: About): object => (typeof about === 'string' ? { description: about } : about);
+
+export const Enum = <T extends string>(values: readonly T[], options: About = {}): TUnsafe<T> =>
+  Type.Unsafe({ type: 'string', enum: [...values], ...described(options) });
+
+export const Flag = (description: string, value = false) =>
+  Type.Optional(Type.Boolean({ default: value, description }));
+
+/** Validation converts an id in a request to lower case. */
+export const Uuid = (options: About = {}) =>
+  Type.String({
+    format: 'uuid',
+    'x-canonical-id': true,
+    examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
+    ...described(options),
+  });
+
+/** Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any offset. */
+export const Instant = (options: About = {}) =>
+  Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...described(options) });
+
+export const CreatedAt = () => Instant('When the record was created.');
+
+export const UpdatedAt = () => Instant('When the record was last changed.');
+
+export const LastActivityAt = () =>
+  Nullable(Instant('When its last activity was, without those in the future. Null: it has none.'));
+
+export const Score = () =>
+  Type.Integer({
+    minimum: 0,
+    maximum: 100,
+    description: 'Rating of the data in the prospect catalog, from 0 to 100. 0 if there is none.',
+  });
+
+/** 1–255 characters after trimming. The trimmed name is stored. */
+export const Name = (options: About = {}) =>
+  Type.String({
+    format: 'name',
+    minLength: 1,
+    maxLength: 1024,
+    description: '1–255 characters, not counting white space around them, which is removed.',
+    ...described(options),
+  });
+
+export const Text = (max = 255, options: About = {}) => Type.String({ maxLength: max, ...described(options) });
+
+/** An id that the client chooses, unique among the customer's records of the same kind. */
+export const ExternalId = () =>
+  Nullable(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description:
+        "The caller's own id of the record, for example from another system. Compared exactly. No other record of this " +
+        'kind may have it. Null: none.',
+      examples: ['crm-4711'],
+    }),
+  );
+
+export const Email = (options: About = {}) =>
+  Type.String({
+    format: 'email',
+    maxLength: 254,
+    description: 'An e-mail address.',
+    examples: ['ada.lovelace@example.com'],
+    ...described(options),
+  });
+
+/** Validation reduces a web address to its domain, in the form that is stored. */
+export const Domain = (description: string) =>
+  Type.String({
+    format: 'domain',
+    'x-domain': true,
+    maxLength: maxAddressLength,
+    description: `${description} A host name such as \`example.com\`; of a web address only its host is taken, in lower case, without \`www.\`.`,
+    examples: ['example.com'],
+  });
+
+/** Only the length is checked. */
+export const Url = (options: About = {}) =>
+  Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...described(options) });
+
+/** ISO 3166-1 alpha-2; `""` means unknown. Requests may use either case; responses use upper case. */
+export const Country = (options: About = {}) =>
+  Type.String({
+    format: 'country',
+    maxLength: 2,
+    description: 'ISO 3166-1 alpha-2 country code, or `""` if unknown. Requests may use any case.',
+    examples: ['GB'],
+    ...described(options),
+  });
+
+/** ISO 4217. Requests may use either case; responses use upper case. */
+export const Currency = (options: About = {}) =>
+  Type.String({
+    format: 'currency',
+    maxLength: 3,
+    description: 'ISO 4217 currency code. Requests may use any case.',
+    examples: ['EUR'],
+    ...described(options),
+  });
+
+/** At most 4 decimals. A JSON number holds each amount up to the maximum exactly. */
+export const Price = (options: About = {}) =>
+  Type.Number({
+    minimum: 0,
+    maximum: 999_999_999.9999,
+    'x-max-decimals': 4,
+    description: 'An amount of money with at most 4 decimals.',
+    examples: [1249.9],
+    ...described(options),
+  });
+
+export const Ids = (options: About = {}) => Type.Array(Uuid(), { maxItems: 1000, ...described(options) });
+
+export const CustomFields = (options: object = {}) =>
+  Type.Unsafe<Record<string, string | number | boolean>>({
+    ...customFields(['string', 'number', 'boolean']),
+    description: `${customFieldsText} A PATCH changes only the keys that it names.`,
+    ...options,
+  });
+
+/** Sets the keys in the request and removes those whose value is null. Others do not change. */
+export const CustomFieldsPatch = (options: object = {}) =>
+  Type.Unsafe<Record<string, string | number | boolean | null>>({
+    ...customFields(['string', 'number', 'boolean', 'null']),
+    description: `${customFieldsText} Keys that are not sent do not change; \`null\` removes a key.`,
+    ...options,
+  });
+
+/** Of one record: number of keys, and size as JSON (bytes). */
+export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
+
+const customFieldsText =
+  'Values of your own, by name: strings, numbers and booleans. ' +
+  `At most ${customFieldsLimits.keys} keys of 1–64 characters, together at most ${customFieldsLimits.bytes / 1024} KiB of JSON.`;
+
+/** A JSON number beyond ±(2^53 − 1) is whole, and would be stored as another one: two ids would become one. */
+const safeNumbers = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+
+const customFields = (types: string[]) => ({
+  type: 'object',
+  propertyNames: { type: 'string', minLength: 1, maxLength: 64 },
+  additionalProperties: { type: types, ...safeNumbers },
+  maxProperties: customFieldsLimits.keys,
+  'x-max-json-bytes': customFieldsLimits.bytes,
+  examples: [{ plan: 'gold', seats: 12, trial: false }],
+});
+
+export const IdParams = Strict({ id: Uuid('Id of the record.') });
+
+/** Other parameters are ignored, as where there are none. */
+export const PurgeQuery = Type.Object({
+  purge: Type.Optional(
+    Enum(['true', 'false'], {
+      default: 'false',
+      description:
+        'With `true` the record is removed for good: nothing brings it back. It may be deleted already, as long as its ' +
+        'deletion is kept in the history.',
+    }),
+  ),
+});
+export type PurgeQuery = Static<typeof PurgeQuery>;
+
+export const defaultLimit = 25;
+
+/**
+ * Without `default: 1`: some generated clients would then always send a page number, which is not allowed with a
+ * cursor.
+ */
+export const PageNumber = (options: About = {}) =>
+  Type.Integer({
+    minimum: 1,
+    maximum: 2_147_483_647,
+    description: 'Number of the page; the first, and the default, is 1. A page past the end is empty.',
+    ...described(options),
+  });
+
+const PageLimit = () =>
+  Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit, description: 'Number of records on a page.' });
+
+export const Cursor = (options: About = {}) =>
+  Type.String({
+    description:
+      'Continues a list: the value of the header `x-next-cursor` of the previous page. Replaces `page`. Filters and order ' +
+      'must be those of the previous page.',
+    ...described(options),
+  });
+
+export const Paginate = Strict(
+  { page: Type.Optional(PageNumber()), limit: Type.Optional(PageLimit()) },
+  { description: 'Which page of the result, and how long it is.' },
+);
+export type Paginate = Static<typeof Paginate>;
+
+/** A page number, or the cursor in the response with the previous page. */
+export const PaginateOrContinue = Strict(
+  { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
+  { description: Paginate.description },
+);
+
+export const PageQuery = Strict(
+  { paginate: Type.Optional(PaginateOrContinue) },
+  { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
+);
+
+export const Metadata = Type.Object(
+  {
+    pagination: Type.Object(
+      {
+        current_page: Type.Integer({ description: 'The page number of the request.' }),
+        total_records: Type.Integer({ description: 'How many records match.' }),
+        total_pages: Type.Integer({ description: 'How many pages they fill. 0 if nothing matches.' }),
+      },
+      { description: 'How many records match, and how many pages they fill.' },
+    ),
+  },
+  { title: 'Metadata' },
+);
+
+export type Metadata = Static<typeof Metadata>;
+
+export const success = {
+  success: Type.Literal(true, { description: 'Always true. Failures are error responses.' }),
+  message: Type.String({ description: 'What was done, for people. Do not parse it.' }),
+};
+
+export const Done = Type.Object(success, { title: 'DefaultResponse' });
+
+export const DoneWith = <P extends TProperties>(title: string, data: P, description: string) =>
+  Type.Object({ ...success, data: Type.Object(data, { description }) }, { title });
+
+export const DoneWithId = DoneWith(
+  'DefaultResponseWithId',
+  { id: Uuid('Id of the record.') },
+  'The record, by its id.',
+);
+
+export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
+  success: true,
+  message,
+  data: { id },
+});
+
+/** An empty body or `{}`. */
+export const NoBody = Strict({});
+
+/** The body of 401 and 403, which has no other fields in the contract. */
+export const Refusal = Type.Object(
+  {
+    statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
+    message: Type.String({
+      description: 'A fixed text. It is the same for every cause, so that nobody learns whether a key exists.',
+    }),
+  },
+  { title: 'Refusal' },
+);
+
+/** @param whole what contains the invalid values, such as `the request body`, for the description of `path` */
+export const FaultList = (whole: string, options: object = {}) =>
+  Type.Array(
+    Type.Object({
+      path: Type.String({ description: `JSON pointer (RFC 6901) to the value in ${whole}.` }),
+      message: Type.String({ description: 'What is wrong with the value.' }),
+    }),
+    options,
+  );
+
+/** The body of all errors except 401 and 403. */
+export const ErrorBody = Type.Object(
+  {
+    statusCode: Type.Integer({ description: 'The HTTP status.' }),
+    error: Type.String({ description: 'The name of the HTTP status.' }),
+    code: Type.String({ description: 'The kind of error, for programs.' }),
+    message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
+    errors: Type.Optional(
+      FaultList('the request body', {
+        description:
+          'Every invalid value of the request body, at most 100, of a batch at most 1,000. Absent if the error is about no value.',
+      }),
+    ),
+  },
+  { title: 'Error' },
+);
+
+export const ShortageBody = Type.Composite(
+  [
+    Type.Omit(ErrorBody, ['errors']),
+    Type.Object({
+      required: Type.Integer({ description: 'Credits that the call needs.' }),
+      available: Type.Integer({ description: 'Credits that can be spent.' }),
+      pool: Type.String({ description: 'The pool of credits that is too small.', examples: ['subscription'] }),
+    }),
+  ],
+  { title: 'InsufficientCredits' },
+);
+
+/**
+ * Determines operators and values of a condition. `exact`: compared with case, accents and white space. `domain`: so, too,
+ * once the values are reduced to domains. `custom`: any string, number or boolean. `search`: can only be searched for
+ * words. `of`: an id, or several of which one is enough.
+ */
+export type FieldType =
+  'text' | 'exact' | 'domain' | 'integer' | 'number' | 'boolean' | 'instant' | 'uuid' | 'custom' | 'search' | 'of';
+
+export const referenced = ['contacts', 'company', 'products', 'opportunities', 'users', 'lists', 'stages'] as const;
+
+/** What a field of a record is, as far as its schema does not tell it. */
+export interface FieldEntry {
+  /** What people call it, in forms and files. */
+  label: string;
+  /** How filters compare it. Undefined: filters do not take it. */
+  filter?: FieldType;
+  /** `filters` take it, `order_by` does not. */
+  isUnsorted?: true;
+  /** The database has an index on customer, value and id, and the value is never null. */
+  isIndexed?: true;
+  /** `search` finds its words. */
+  isSearched?: true;
+  /** For programs, such as an id: files for people leave it out. */
+  isInternal?: true;
+  /** Tools of agents can write it. */
+  isInTools?: true;
+  type?: 'email' | 'phone';
+  /** The records whose ids it holds. */
+  references?: (typeof referenced)[number];
+  /** How the form of a record shows it. Undefined: the form does not. */
+  form?: { group: string; control?: FormControl; hint?: string };
+  /**
+   * Names of its column in other programs' files, divided by `|`. Case, accents, white space and punctuation do not
+   * matter. Earlier names are preferred: of `Business City` and `Home City`, the first is taken.
+   */
+  headers?: string;
+}
+
+/** `lines`: a list of texts; `phones`: phone numbers; each on a line of its own. */
+export type FormControl = 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
+
+/**
+ * The fields of a kind of records, in the order in which people read them. Some are not members of the record: those that
+ * only filters or only imports have.
+ */
+export type FieldTable<Name extends string = string> = Readonly<Record<string, FieldEntry> & Record<Name, FieldEntry>>;
+
+/** Returns the names of the entries that a condition holds for. */
+export const namesWhere = (table: FieldTable, holds: (entry: FieldEntry) => unknown): string[] =>
+  Object.keys(table).filter((name) => holds(table[name]!));
+
+const empty: Readonly<Record<string, unknown>> = { string: '', array: [], object: {} };
+
+/** Returns the values of these fields in a record of which nothing was given. */
+export const blankOf = <Schema extends TObject, Name extends keyof Static<Schema> & string>(
+  { properties }: Schema,
+  names: readonly Name[],
+): Pick<Static<Schema>, Name> =>
+  Object.fromEntries(
+    names.map((name) => {
+      const types: unknown[] = [properties[name]?.['type']].flat();
+      return [name, types.includes('null') ? null : empty[types[0] as string]];
+    }),
+  ) as Pick<Static<Schema>, Name>;
+
+/** The types that a customer can give to a custom field. */
+export const declaredTypes = ['text', 'long_text', 'number', 'boolean', 'date', 'url', 'choice'] as const;
+export type DeclaredType = (typeof declaredTypes)[number];
+
+/** The records whose custom fields can be declared. */
+export type DeclaredObject = 'contacts' | 'companies';
+
+/** Of the contacts or the companies of a customer. */
+export const maxDeclared = 200;
+
+export interface DeclaredField {
+  key: string;
+  /** What people call it. */
+  label: string;
+  type: DeclaredType;
+  /** Empty if the type is not `choice`. */
+  choices: string[];
+}
+
+/** PostgreSQL cannot store NUL. No record can have a field called `__proto__`. */
+export const KeyParams = Strict({
+  key: Type.String({
+    minLength: 1,
+    maxLength: 64,
+    pattern: String.raw`^(?!__proto__$)[^\0]+$`,
+    description: 'The member of `custom_fields`.',
+    examples: ['plan'],
+  }),
+});
+
+export const Declaration = Strict(
+  {
+    label: Type.Optional(
+      Type.String({ format: 'key-name', maxLength: 1_000, description: 'Its name for people. By default the key.' }),
+    ),
+    type: Enum(
+      declaredTypes,
+      'What its values are. A `date` is `YYYY-MM-DD`, a `url` begins with `https://` or `http://`.',
+    ),
+    choices: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: 255, pattern: String.raw`^\S([\s\S]*\S)?$` }), {
+        minItems: 1,
+        maxItems: 200,
+        uniqueItems: true,
+        description: 'The values of a `choice`, and only of it.',
+      }),
+    ),
+  },
+  {
+    title: 'FieldDeclaration',
+    examples: [{ label: 'Plan', type: 'choice', choices: ['silver', 'gold'] }],
+  },
+);
+export type Declaration = Static<typeof Declaration>;
+
+/** Choices that a message names. */
+const maxNamed = 10;
+
+/** Returns why a value cannot be one of a field, and what would be right. Undefined if it can. */
+export function faultOfValue(
+  { type, choices }: Pick<DeclaredField, 'type' | 'choices'>,
+  value: unknown,
+): string | undefined {
+  switch (type) {
+    case 'number':
+      return typeof value === 'number' ? undefined : 'is not a number (such as 12.5)';
+    case 'boolean':
+      return typeof value === 'boolean' ? undefined : 'is neither true nor false';
+    case 'date':
+      return isDay(value) ? undefined : 'is not a date (such as 2026-12-31)';
+    case 'url':
+      return isWebAddress(value) ? undefined : 'is not a web address (such as https://example.com)';
+    case 'choice':
+      return choices.includes(value as string) ? undefined : `is not one of its choices: ${named(choices)}`;
+    default:
+      return typeof value === 'string' ? undefined : 'is not a text (such as "12")';
+  }
+}
+
+const isDay = (value: unknown): boolean =>
+  typeof value === 'string' && value.length === 10 && isInstant(`${value}T00:00:00Z`);
+
+const isWebAddress = (value: unknown): boolean =>
+  typeof value === 'string' && /^https?:\/\/\S+$/i.test(value) && URL.canParse(value);
+
+const named = (choices: readonly string[]): string =>
+  [...choices.slice(0, maxNamed), ...(choices.length > maxNamed ? [`and ${choices.length - maxNamed} more`] : [])].join(
+    ', ',
+  );
