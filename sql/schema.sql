@@ -887,7 +887,7 @@ create index opportunities_of_company on opportunities using btree (customer_id,
 create index opportunities_of_stage on opportunities using btree (customer_id, stage_id, id);
 create index opportunities_of_user on opportunities using btree (customer_id, user_id_assigned, stage_id, id);
 create index opportunities_updated_at on opportunities using btree (customer_id, updated_at, id);
-grant delete, insert, select, update on opportunities to sales_data_api;
+grant delete, insert, maintain, select, update on opportunities to sales_data_api;
 comment on column opportunities.price is 'The sum of the lines, written by every statement that writes lines. The type has no bound of its own, so opportunities_price_in_range refuses a sum that is too large.';
 comment on column opportunities.external_id is 'The caller''s own id, compared byte by byte. Unique among the customer''s opportunities.';
 
@@ -900,7 +900,7 @@ create table opportunity_contacts (
   constraint opportunity_contacts_opportunity_fkey foreign key (customer_id, opportunity_id) references opportunities(customer_id, id)
 );
 create index opportunity_contacts_contact on opportunity_contacts using btree (customer_id, contact_id);
-grant delete, insert, select, update on opportunity_contacts to sales_data_api;
+grant delete, insert, maintain, select, update on opportunity_contacts to sales_data_api;
 comment on table opportunity_contacts is 'No foreign key to contacts: who deletes a contact deletes its rows here.';
 
 create table opportunity_lines (
@@ -919,7 +919,7 @@ create table opportunity_lines (
   constraint opportunity_lines_quantity_in_range check (quantity >= 1 and quantity <= 1000000)
 );
 create index opportunity_lines_product on opportunity_lines using btree (customer_id, product_id, pipeline_id);
-grant delete, insert, select, update on opportunity_lines to sales_data_api;
+grant delete, insert, maintain, select, update on opportunity_lines to sales_data_api;
 comment on column opportunity_lines.pipeline_id is 'The pipeline of the opportunity''s stage, repeated so that opportunity_lines_product alone can count in how many pipelines a product is used.';
 
 create table password_links (
@@ -986,7 +986,7 @@ create table products (
 );
 create unique index products_external_id_key on products using btree (customer_id, external_id) where external_id is not null and deleted_at is null;
 create index products_updated_at on products using btree (customer_id, updated_at, id);
-grant delete, insert, select, update on products to sales_data_api;
+grant delete, insert, maintain, select, update on products to sales_data_api;
 comment on column products.deleted_at is 'Set if a product is deleted while opportunities use it: their lines still show its name. Other products are deleted at once.';
 comment on column products.external_id is 'The caller''s own id, compared byte by byte. Unique among the customer''s products that are not deleted.';
 

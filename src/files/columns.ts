@@ -98,7 +98,14 @@ const rules: Record<CellType, Rules> = {
     write: (texts: string[]) => texts.join(';'),
     read: ({ text }) => parts(text),
   },
-  'own ids': { ...asItIs, read: ({ text }) => parts(text).map((external_id) => ({ external_id })) },
+  // A JSON array for ids with a semicolon.
+  'own ids': {
+    ...asItIs,
+    read: ({ text }) => {
+      const ids = trimText(text).startsWith('[') ? readJson(text) : parts(text);
+      return Array.isArray(ids) ? ids.map((external_id: unknown) => ({ external_id })) : ids;
+    },
+  },
   phones: { write: writePhones, read: ({ text }) => readPhones(text) },
   json: { write: (value: unknown) => JSON.stringify(value), read: ({ text }) => readJson(text) },
   custom,
@@ -140,7 +147,8 @@ function toNumber(text: string): number {
 }
 
 function readJson(text: string): unknown {
-  const { value, fault } = parseCell(trimText(text));
+  // Spreadsheets write booleans in capitals.
+  const { value, fault } = parseCell(trimText(text).replace(/^(?:true|false)$/i, (word) => word.toLowerCase()));
   if (fault !== undefined) throw new InvalidCell(fault);
   return value;
 }

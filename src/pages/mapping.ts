@@ -3,7 +3,7 @@ import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import type { ReadType } from '../files/values.ts';
 import { customKey } from '../schemas/filters.ts';
-import { customTypes, fieldOfMapped, invalidValues } from '../schemas/imports.ts';
+import { customTypes, fieldOfMapped, importedKinds, invalidValues } from '../schemas/imports.ts';
 import type {
   Import,
   InvalidValues,
@@ -17,7 +17,6 @@ import type {
 import { select, selectField, text, unchanged, type Choice, type Fields } from './base/forms.ts';
 import { count, html, table, type Column, type Html } from './base/html.ts';
 import { encodingNamed } from '../files/encodings.ts';
-import { companyBatches, contactBatches } from '../schemas/batches.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 import { fieldWord } from './base/words.ts';
 
@@ -327,10 +326,11 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
 /** Returns fields, or groups of them, that every new record must have and to which no column is mapped. */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
-  const { create, needsOneOf = [] } = found.object === 'contacts' ? contactBatches : companyBatches;
+  const { create, needsOneOf = [] } = importedKinds[found.object];
   const covered = new Set(Object.values(mapping).map(fieldOfMapped));
   if (covered.has('_record')) return [];
   if (covered.has('full_name')) covered.add('first_name');
+  if (covered.has('stage')) covered.add('stage_id');
   const needed = [...(create.required ?? []).map((field) => [field]), ...needsOneOf];
   return needed.filter((group) => !group.some((field) => covered.has(field))).map((group) => group.join(' or '));
 }

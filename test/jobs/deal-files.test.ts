@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 
 const products =
-  'external_id,name,price,unit,currency,active\na,Ärm,0.1,piece,eur,false\nb,"B, ""b""",999999.9999,hour,,\n';
+  'external_id,name,price,unit,currency,active\na,Ärm,0.1,piece,eur,FALSE\nb,"B, ""b""",999999.9999,hour,,\n';
 
 const deals = () =>
   'external_id,name,pipeline,stage,company.external_id,contacts.external_id,products,user_id_assigned,estimated_closing_date,close_date,priority,description\n' +
@@ -101,7 +101,7 @@ test('the failed records of a file of deals say what would be right', async () =
   const done = await importFile(app, customer, settings('opportunities', { invalid_values: 'fail' }), file);
   expect(await errorsOf(customer, done.id)).toEqual([
     expect.stringContaining(
-      'stage_id: ""Sales / Lost cause"" is no stage (one of: Sales / Lead, Sales / Qualified, Sales / Proposal',
+      'stage_id: ""Sales / Lost cause"" is not a stage (such as Sales / Lead, Sales / Qualified, Sales / Proposal',
     ),
     expect.stringContaining('stage_id.pipeline: is missing'),
     expect.stringContaining('products.0.id: no product has the external_id ""no""'),

@@ -143,6 +143,17 @@ describe('the form of a record', () => {
     expect(await customOf(id)).toEqual({ ...others, vip: false });
   });
 
+  test('keeps a code that was a number, and refuses one where a number is declared', async () => {
+    await declare('seats', { type: 'number' });
+    const made = await customer.post('/contacts', contactBody({ custom_fields: { no: 7, seats: 1 } }));
+    const path = `/app/contacts/${made.body.data.id}`;
+    for (const no of ['00123', 'SKU 1234', '12 PCS', '12345678901234567890']) {
+      expect((await admin.submit(`${path}/edit`, { 'custom.no': no })).status).toBe(303);
+      expect(await customOf(made.body.data.id)).toEqual({ no, seats: 1 });
+    }
+    expect((await admin.submit(`${path}/edit`, { 'custom.seats': 'SKU 12' })).status).toBe(400);
+  });
+
   test('changes nothing that it was not asked to, also of values that are not of the type', async () => {
     const custom_fields = {
       notes: 7,

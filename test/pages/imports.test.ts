@@ -260,6 +260,19 @@ describe('an import with the pages', () => {
   });
 
   test.each([
+    ['products', 'external_id,name,price,unit\nx,Engine,1,piece\n'],
+    [
+      'opportunities',
+      'name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date,products\nX,Sales,Won,,,,[]\n',
+    ],
+  ])('asks for no column that new %s do not need', async (object, file) => {
+    const { visitor } = await start();
+    const { status, location } = await upload(visitor, { object, mode: 'create', match: '' }, file);
+    expect(status).toBe(303);
+    expect(textOf(await visitor.get(location!))).not.toContain('no column is read as');
+  });
+
+  test.each([
     ['no file', {}, undefined, 'Choose a file.'],
     ['an upsert without a field to match', { match: '' }, people, 'Choose what stored records are found by.'],
     ['an unknown format', { format: 'pdf' }, people, 'Choose one of the choices.'],

@@ -33,7 +33,9 @@ def send(kind: str, match: str, what: Any) -> None:
     rows = run(f"select rowid, own, id, body from records where kind = ? and {which}", kind)
     items = [{**json.loads(body or "{}"), match: id or own} for _, own, id, body in rows]
     for (rowid, own, _, body), result in zip(rows, api.batch(what, items, match=match)):
-        if result["status"] == "failed" and result["error"]["code"] != "not_found":
+        error = result.get("error") or {}
+        at = {fault["path"] for fault in error.get("errors") or []}
+        if result["status"] == "failed" and (error["code"] != "not_found" or at - {"", "/id", "/external_id"}):
             print(kind, own, result["error"], file=sys.stderr)
         elif what.startswith("delete"):
             run("delete from records where rowid = ? and body is null", rowid)
@@ -42,9 +44,8 @@ def send(kind: str, match: str, what: Any) -> None:
 
 
 def receive(kind: str, record: Any) -> None:
-    body = {field: record[field] for field in KINDS[kind][1].split(",")}
-    if body.get("work_email") == "":
-        body["work_email"] = None  # what is written where there is none
+    # An empty text is refused where a name or address is.
+    body = {field: record[field] for field in KINDS[kind][1].split(",") if record.get(field) != ""}
     if company := body.get("company"):
         body["company"] = company["id"] and {"id": company["id"]}
     found = run("select own from records where kind = ? and id = ?", kind, record["id"])
@@ -58,10 +59,12 @@ for kind in KINDS:
         send(kind, match, f"{what}_{kind}_batch")
 if not run("select * from feed"):
     cursor = api.call("list_events", body={"from": "now"}).next_cursor
+    run("begin")
     for kind, (read, _) in KINDS.items():
         for record in getattr(api, read)():
             receive(kind, record)
     run("insert into feed values (?)", cursor)
+    run("commit")
 for page in api.events.follow(run("select cursor from feed")[0][0], expand=True, wait=0):
     run("begin immediate")
     for event in page.events:
@@ -73,7 +76,8 @@ for page in api.events.follow(run("select cursor from feed")[0][0], expand=True,
         if record := event.get("record"):
             receive(kind, record)
         else:
-            run("delete from records where kind = ? and id = ?", kind, event["data"]["id"])
+            for sql in "delete from records where not dirty", "update records set id = null where true":
+                run(f"{sql} and kind = ? and id = ?", kind, event["data"]["id"])  # what was changed here is made again
     run("update feed set cursor = ?", page.cursor)
     run("commit")
     if not page.has_more:

@@ -26,7 +26,9 @@ async function send(kind: string, match: 'id' | 'external_id', what: string, isD
   const results = await api.batch(`${what}${kinds[kind]![0]}Batch` as 'updateContactBatch', items, { match });
   for (const [i, { status, id, error }] of results.entries()) {
     const { own, body } = rows[i]!;
-    if (status === 'failed' && error!.code !== 'not_found') console.error(kind, own, JSON.stringify(error));
+    const isGone =
+      error?.code === 'not_found' && !error.errors?.some(({ path }) => !/^(\/id|\/external_id)?$/.test(path));
+    if (status === 'failed' && !isGone) console.error(kind, own, JSON.stringify(error));
     else if (isDeleted) run('delete from records where kind = ? and own = ? and body is null', kind, own);
     else if (id)
       run('update records set id = ?, dirty = body is not ? where kind = ? and own = ?', id, body, kind, own);
@@ -34,8 +36,8 @@ async function send(kind: string, match: 'id' | 'external_id', what: string, isD
 }
 
 function receive(kind: string, { id, external_id, company, ...others }: Shown): void {
-  const body = Object.fromEntries(kinds[kind]![2].split(',').map((field) => [field, others[field]]));
-  if (body['work_email'] === '') body['work_email'] = null; // what is written where there is none
+  const all = kinds[kind]![2].split(',').map((field) => [field, others[field]]);
+  const body = Object.fromEntries(all.filter(([, value]) => value !== '')); // an empty text is refused where a name or address is
   if (company) body['company'] = company.id && { id: company.id };
   const own = run('select own from records where kind = ? and id = ?', kind, id)[0]?.['own'] ?? external_id ?? id;
   const sql =
@@ -50,9 +52,11 @@ for (const kind of Object.keys(kinds)) {
 }
 if (run('select * from feed').length === 0) {
   const { nextCursor } = await api.request('listEvents', { body: { from: 'now' } });
+  db.exec('begin');
   for (const [kind, [, list]] of Object.entries(kinds))
     for await (const record of api.each(list as 'listContacts')) receive(kind, record as Shown);
   run('insert into feed values (?)', nextCursor);
+  db.exec('commit');
 }
 const start = run('select cursor from feed')[0]!['cursor'];
 for await (const { events, cursor, hasMore } of api.events.follow({ cursor: start, expand: true, wait: 0 })) {
@@ -63,7 +67,9 @@ for await (const { events, cursor, hasMore } of api.events.follow({ cursor: star
   db.exec('begin immediate');
   for (const { type, data, record } of theirs)
     if (record) receive(type.split('.')[0]!, record as Shown);
-    else run('delete from records where kind = ? and id = ?', type.split('.')[0], data.id);
+    else
+      for (const sql of ['delete from records where not dirty', 'update records set id = null where true'])
+        run(`${sql} and kind = ? and id = ?`, type.split('.')[0], data.id); // what was changed here is made again
   run('update feed set cursor = ?', cursor);
   db.exec('commit');
   if (!hasMore) break;

@@ -233,10 +233,13 @@ function customValue(one: CustomField, given: string, stored: CustomValue): stri
   }
 }
 
-/** Returns undefined for a text that is not a number, or that can mean two. */
+/** Digits with their marks: no unit, no code with zeros in front, no more digits than a number keeps. */
+const plainNumber = /^(?=(?:\D*\d){1,15}\D*$)(?:[1-9][\d.,'’\s]*|0?(?:[.,]\d+)?)$/;
+
+/** Returns undefined for a text that is not a plain number, or that can mean two. */
 function numberIn(given: string): number | undefined {
-  const [, sign, digits] = /^\s*([-−]?)(.*)$/.exec(given) ?? [];
-  const read = readNumber(digits ?? '');
+  const [, sign, digits = ''] = /^([-−]?)(.*)$/.exec(given.trim()) ?? [];
+  const read = plainNumber.test(digits) ? readNumber(digits) : undefined;
   return read !== undefined && sign !== '' ? -read : read;
 }
 

@@ -127,7 +127,7 @@ export async function withReferredIds(
     const missing: { noun: string; path: string; message: string }[] = [];
     const replaced = replaceReferences(item, (given, noun, path) => {
       const ids = found.get(noun)!;
-      const id = ids.get(valueOf(given)) ?? ('stage' in given ? ids.get(valueOf(given, fold)) : undefined);
+      const id = ids.get(valueOf(given)) ?? ('stage' in given ? ids.get(foldedOf(given)) : undefined);
       if (id === undefined) missing.push({ noun, path, message: absence(given, noun, stages) });
       return id;
     });
@@ -161,28 +161,36 @@ interface NamedStage {
   id: string;
   pipeline: string;
   stage: string;
+  isPrivate: boolean;
 }
 
-/** Stages that a message names. */
-const maxNamed = 20;
+/** Stages that a message names. A batch can have a thousand such messages. */
+const maxNamed = 5;
 
-/** Says what the value names, or what it could. */
+/** Says what the value names, or what it could: not the stages of private pipelines. */
 function absence(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
   if ('external_id' in given) return `no ${noun} has the external_id ${JSON.stringify(given.external_id)}`;
-  const names = stages.slice(0, maxNamed).map(({ pipeline, stage }) => `${pipeline} / ${stage}`);
-  return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is no stage (one of: ${names.join(', ')})`;
+  const shown = stages.filter(({ isPrivate }) => !isPrivate).slice(0, maxNamed);
+  const names = shown.map(({ pipeline, stage }) => `${pipeline} / ${stage}`);
+  return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is not a stage (such as ${names.join(', ')})`;
 }
 
-/** By their names as they are, and folded. Of several with the same, the last; an exact name wins over a folded one. */
-function idsByName(stages: readonly NamedStage[]): Map<string, string> {
-  const by = (inForm?: typeof fold) => stages.map(({ id, ...names }) => [valueOf(names, inForm), id] as const);
-  return new Map([...by(fold), ...by()]);
-}
+/** The key of a stage's folded names. It is the key of no names as they are. */
+const foldedOf = (names: OtherReference): string => `folded ${valueOf(names, fold)}`;
+
+/** By the names as they are, and folded. Of several with the same key, the last. */
+const idsByName = (stages: readonly NamedStage[]): Map<string, string> =>
+  new Map(
+    stages.flatMap(({ id, ...names }) => [
+      [foldedOf(names), id],
+      [valueOf(names), id],
+    ]),
+  );
 
 /** Oldest first: of several with the same names, that one is meant. */
 const findStages = (sql: Transaction, customerId: string): Promise<NamedStage[]> =>
   sql<NamedStage[]>`
-    select s.id, p.name as pipeline, s.name as stage
+    select s.id, p.name as pipeline, s.name as stage, p.visibility = 'PRIVATE' as "isPrivate"
     from stages s
     join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
     where s.customer_id = ${customerId}

@@ -171,6 +171,14 @@ const openSender = async (): Promise<PgBoss> =>
     schedule: false,
   });
 
+/** The tables that an import of each object writes. */
+const filledBy: Record<string, string[]> = {
+  contacts: ['contacts', 'companies'],
+  companies: ['companies'],
+  products: ['products'],
+  opportunities: ['opportunities', 'opportunity_lines', 'opportunity_contacts'],
+};
+
 /**
  * Returns the tables of which an import changed more than a tenth, so that they should be analysed and vacuumed. In a
  * database that is distributed with Citus, returns none: the numbers are on the nodes, whose servers analyse by
@@ -187,7 +195,7 @@ export async function findChangedTables(sql: Queryable, customerId: string, impo
   const tables = await sql<{ name: string }[]>`
     select relname as name
     from pg_class
-    where oid in (${row.object}::regclass, 'companies'::regclass)
+    where oid = any(${filledBy[row.object]!}::text[]::regclass[])
       and reltuples < 10 * ${row.changed}::bigint
       and current_setting(${anyCustomerSetting}, true) is null`;
   return tables.map(({ name }) => name);
