@@ -23,41 +23,44 @@ import { listNames } from '../schemas/contacts.ts';
 import { maxAddressLength } from '../text/domains.ts';
 import type { Choices, DecimalMark, ReadType } from './values.ts';
 
-/** Parses JSON from a file with the same checks as JSON in requests. A text with more values would block the event loop. */
+/**
+ * Parses JSON from a file with the same checks as JSON in requests. Allows fewer values, because more would block the
+ * event loop.
+ */
 export const parseCell = (text: string): ReturnType<typeof parseJson> => parseJson(text, 20_000);
 
-/** An unquoted `\N` means null, a quoted `\N` is text. */
+/** A null value is an unquoted `\N`. A quoted `\N` is text. */
 export interface Cell {
-  /** Without the quotes around it. */
   text: string;
   isQuoted: boolean;
-  /** Of a sheet: the cell has an error such as `#N/A`, or a formula without a stored value. */
+  /**
+   * Only in sheets. `error`: the cell has an error such as `#N/A`. `formula`: it has a formula without a stored value.
+   */
   broken?: 'error' | 'formula';
 }
 
 /**
- * The type of the values in a column. The type determines how a value is converted to the text of a cell and back.
+ * How values of a column are converted to cells and back.
  *
  * - `text`: text, unchanged.
- * - `exact`: text that is compared exactly. Within quotes, white space around it counts, and a text such as `n/a` is a
- *   value. White space alone is none.
- * - `instant`: a time as text, in ISO 8601.
+ * - `exact`: text that is compared exactly. Quoted white space counts, and `n/a` is a value. A cell of white space
+ * alone is empty.
+ * - `instant`: a time as ISO 8601 text.
  * - `number`: a JSON number.
  * - `texts`: an array of strings, separated by `;`.
- * - `own ids`: the same, of records that are named by their external ids. Only in imports.
+ * - `own ids`: an array of external ids of other records, separated by `;`. Only in imports.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
  * - `json`: any JSON value.
  * - `custom`: the value of a custom field. It is read as text, and converted later to the type of its column.
- * - `sheet number`: the same, but a number of a sheet is a number: it has no decimal comma.
+ * - `sheet number`: the value of a custom field in a sheet. Its numbers never have a decimal comma.
  */
 export type CellType =
   'text' | 'exact' | 'instant' | 'number' | 'texts' | 'own ids' | 'phones' | 'json' | 'custom' | 'sheet number';
 
 interface Rules {
-  /** For a value that is not null. */
   write(value: never): string;
   /**
-   * For a cell that is not empty and does not mean null. Undefined: the cell has no value.
+   * Converts a cell that is neither empty nor null. Returns undefined if the cell has no value.
    * @throws InvalidCell
    */
   read(cell: Cell): unknown;
@@ -112,10 +115,8 @@ const rules: Record<CellType, Rules> = {
   'sheet number': { ...custom, read: ({ text, isQuoted }) => (!isQuoted && isNumber(text) ? toNumber(text) : text) },
 };
 
-/** Null, unquoted. */
 const nullText = String.raw`\N`;
 
-/** Undefined becomes an empty cell. */
 export function writeCell(type: CellType, value: unknown): Cell {
   if (value === undefined) return { text: '', isQuoted: false };
   if (value === null) return { text: nullText, isQuoted: false };
@@ -133,13 +134,11 @@ export function readCell(type: CellType, cell: Cell): unknown {
   return !cell.isQuoted && cell.text === nullText ? null : rules[type].read(cell);
 }
 
-/** True for a number as JSON writes it. */
 export const isNumber = (text: string): boolean => /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text);
 
-/** Without quotes, such a text of a custom field would be a number or boolean. */
+/** Returns true for a text that would be read as a number or boolean if it were not quoted. */
 export const mayBeLiteral = (text: string): boolean => text === 'true' || text === 'false' || isNumber(text);
 
-/** @throws InvalidCell if the number is too large for JavaScript, such as `1e400` */
 function toNumber(text: string): number {
   const number = Number(trimText(text));
   if (!Number.isFinite(number)) throw new InvalidCell('is a number that is too large');
@@ -153,7 +152,6 @@ function readJson(text: string): unknown {
   return value;
 }
 
-/** Values in one cell. To split a cell with many more would block the event loop. */
 const maxParts = 1_000;
 
 /**
@@ -185,35 +183,28 @@ function readPhone(text: string): PhoneNumber {
   return { country_code, number };
 }
 
-/** A column of a CSV file, or a property of each object in an NDJSON file. */
 export interface FileColumn {
-  /** The field, as imports name it. */
   name: string;
-  /** What the header line says. */
   header: string;
   type: CellType;
-  /** How imports read what people write; undefined: only as exports write it. */
+  /** How imports read values as people write them. Undefined: values are read only in the form that exports write. */
   kind?: ValueKind | undefined;
-  /** Of a custom field in an import: the type of its values. */
   customType?: ReadType | undefined;
-  /** Of a custom field that is declared as a choice. */
   choices?: Choices | undefined;
-  /** Of numbers in a custom field: undefined if the cells of the column do not show it. */
+  /** The decimal mark of a custom field's numbers. Undefined: the cells of the column do not show it. */
   decimalMark?: DecimalMark | undefined;
-  /** The longest text that the field takes (characters). */
   maxLength?: number | undefined;
-  /** Of full names in an import: the language of the file is one whose people have two last names. */
+  /** Only for full names in an import: people have two last names in the language of the file. */
   hasTwoFamilyNames?: boolean | undefined;
   /**
    * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
    * 'region']`.
    */
   shown: Path;
-  /** The value's place in a request body that writes the record, like `shown`. */
   item: Path;
-  /** False: the API rejects null, so exports omit it, and their records can be sent to the API unchanged. */
+  /** False: the API rejects null. Exports omit null, so that their records can be sent to the API unchanged. */
   isNullable: boolean;
-  /** False: the API rejects `""`, so exports omit it. */
+  /** False: the API rejects `""`. Exports omit it. */
   mayBeEmpty: boolean;
 }
 
@@ -221,7 +212,7 @@ type Path = readonly [field: string, part?: string];
 
 /**
  * Returns the columns of an export.
- * @param custom the custom fields that have a column each, if `selected` is `readable`
+ * @param custom custom fields that get a column each if `selected` is `readable`
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
 export function columnsOf(
@@ -238,13 +229,12 @@ export function columnsOf(
   return selected === 'readable' && format === 'xlsx' ? withTitles(fields, columns, custom) : columns;
 }
 
-/** A custom field, with what people call it: its key unless it is declared. */
 export interface LabelledKey {
   key: string;
   label: string;
 }
 
-/** The header of a custom field is its label, else its key, unless that is the title of another column. */
+/** Uses the label of a custom field as its header. Uses the key if another column has that title. */
 function withTitles(
   { table }: FileFields,
   columns: readonly FileColumn[],
@@ -263,7 +253,6 @@ function withTitles(
   });
 }
 
-/** Returns the field names that an export selects, and one fault for each invalid name. */
 export function readFields(
   fields: FileFields,
   selected: unknown,
@@ -297,7 +286,9 @@ function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
-/** Returns undefined if an import cannot write such a field. JSON of callers cannot have the key `__proto__` either. */
+/**
+ * Returns undefined if an import cannot write the field. Also rejects `__proto__`, as the JSON parser does in requests.
+ */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   (isFileField(fields, name) && name !== 'custom_fields.__proto__') ||
   (fields.noun === 'contacts' && Object.hasOwn(companyKeys, name)) ||
@@ -305,7 +296,6 @@ export const columnNamed = (fields: FileFields, name: string): FileColumn | unde
     ? columnOf(fields, name)
     : undefined;
 
-/** Only in imports: gives a contact's first and last name. */
 export const fullNameColumn: FileColumn = {
   name: 'full_name',
   header: 'full_name',
@@ -404,7 +394,6 @@ function kindOf(name: string, schema: TSchema): ValueKind | undefined {
   return typesOf(schema)[0] === 'string' ? 'text' : undefined;
 }
 
-/** True if the field rejects the empty string. */
 function refusesEmptyText(schema: TSchema): boolean {
   const format = schema['format'] as string | undefined;
   return (schema['minLength'] ?? 0) > 0 || (format !== undefined && !formats[format as Format](''));

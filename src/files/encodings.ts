@@ -8,16 +8,11 @@ import type { DeclaredField } from '../schemas/wire.ts';
 import type { MatchField } from '../schemas/batches.ts';
 import { columnNamed, fullNameColumn, type FileColumn } from './columns.ts';
 
-/** The file cannot be imported at all. The message says why to the user. */
+/** Rejects the whole file. The message tells the user why. */
 export class FileRefused extends Error {
   readonly reason: string;
   readonly line: number | undefined;
 
-  /**
-   * @param reason such as `is not valid UTF-8`
-   * @param line where the problem is, from 1
-   * @param advice what the user can do
-   */
   constructor(reason: string, line?: number, advice?: string) {
     const place = line === undefined ? '' : ` (line ${line})`;
     super(`the file ${reason}${place}${advice === undefined ? '' : `: ${advice}`}`);
@@ -26,7 +21,6 @@ export class FileRefused extends Error {
   }
 }
 
-/** The file has not even a header line. */
 export class NothingToRead extends FileRefused {
   constructor() {
     super('has no header line');
@@ -36,7 +30,7 @@ export class NothingToRead extends FileRefused {
 /** Bytes. Limits how long decoding a block occupies the event loop. */
 const blockBytes = 64 * 1024;
 
-/** A byte that is not valid in its place is decoded as a lone surrogate, which no valid text has. */
+/** Matches the lone surrogate that replaces an invalid byte. Valid text has no lone surrogates. */
 export const invalidByte = /\p{Surrogate}/u;
 
 const firstEscape = 0xdc00;
@@ -77,7 +71,6 @@ function decode(bytes: Buffer): string {
   return text + bytes.toString('utf8', start);
 }
 
-/** Returns how many bytes at the end belong to an incomplete character. */
 function unfinishedLength(bytes: Buffer): number {
   for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
     const byte = bytes[bytes.length - length]!;
@@ -87,7 +80,6 @@ function unfinishedLength(bytes: Buffer): number {
   return 0;
 }
 
-/** From the first byte. */
 const characterLength = (first: number): number => (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1);
 
 const marks: readonly (readonly [name: string, mark: readonly number[]])[] = [
@@ -96,11 +88,9 @@ const marks: readonly (readonly [name: string, mark: readonly number[]])[] = [
   ['utf-16be', [0xfe, 0xff]],
 ];
 
-/** Returns the encoding that the byte order mark at the start of a file names. */
 export const encodingOfMark = (start: Uint8Array): string | undefined =>
   marks.find(([, mark]) => mark.every((byte, i) => start[i] === byte))?.[0];
 
-/** Returns the name of an encoding for one of its labels (WHATWG Encoding standard), such as `windows-1252` for `latin1`. */
 export function encodingNamed(label: string): string | undefined {
   try {
     return new TextDecoder(label).encoding;
@@ -112,12 +102,11 @@ export function encodingNamed(label: string): string | undefined {
 /**
  * Decodes text in blocks of up to 64 KiB.
  * @param chunks of any size
- * @throws FileRefused if a byte is not valid in the encoding. Of UTF-8, the record with it has the fault instead
+ * @throws FileRefused if a byte is invalid in the encoding. In UTF-8, an invalid byte is a fault of its record instead.
  */
 export const textsOf = (chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> =>
   encoding === 'utf-8' ? textBlocks(chunks) : decoded(chunks, encoding);
 
-/** The byte order mark is left out. */
 async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> {
   const decoder = new TextDecoder(encoding, { fatal: true });
   let lines = 1;
@@ -142,7 +131,7 @@ async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncG
   }
 }
 
-/** Line breaks in a block before its first invalid byte. The first bytes may be the end of a character. */
+/** Counts line breaks before the first invalid byte of a block. The block can start with the end of a character. */
 function linesBeforeFault(encoding: string, block: Uint8Array): number {
   const text = new TextDecoder(encoding).decode(block);
   return countLineBreaks(text.slice(0, Math.max(0, text.indexOf('\ufffd', 3))), true);
@@ -154,13 +143,12 @@ export const invalidBytes = (encoding: string, line: number, advice = nameEncodi
 
 const nameEncoding = 'save it in one encoding, or name the encoding that it has, such as windows-1252';
 
-/** Converts a text to bytes. */
 export type Encode = (text: string) => Buffer;
 
 /**
- * Returns how a file is written in an encoding. A character that the encoding lacks becomes `?`. An encoding that cannot
- * be written is replaced by UTF-8 with a byte order mark.
- * @returns `mark`: the first bytes of the file. `encoding`: the one that is written
+ * Returns the encoder for an encoding. Replaces characters that the encoding lacks by `?`. Uses UTF-8 with a byte order
+ * mark if the encoding cannot be written.
+ * @returns `mark`: the first bytes of the file. `encoding`: the encoding in use
  */
 export function encoderOf(encoding: string): { encoding: string; mark: Buffer; encode: Encode } {
   const mark = Buffer.from(marks.find(([name]) => name === encoding)?.[1] ?? []);
@@ -178,10 +166,9 @@ export function encoderOf(encoding: string): { encoding: string; mark: Buffer; e
   }
 }
 
-/** These change the meaning of later bytes, or have characters of four bytes. */
+/** Encodings in which bytes change the meaning of later bytes, or characters have four bytes. */
 const unwritable: ReadonlySet<string> = new Set(['iso-2022-jp', 'gb18030', 'x-user-defined']);
 
-/** Returns the bytes of each character (as a number of one or two bytes). */
 function codesOf(encoding: string): Map<string, number> | undefined {
   if (unwritable.has(encoding)) return undefined;
   const codes = new Map<string, number>();
@@ -213,7 +200,6 @@ function encodeBy(codes: ReadonlyMap<string, number>, text: string): Buffer {
   return Buffer.from(bytes);
 }
 
-/** Yields a stream's bytes, decompressed if the first two are those of gzip (RFC 1952). */
 export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   const first = await firstBytes(chunks);
@@ -222,7 +208,7 @@ export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> 
   yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
 }
 
-/** Returns what has arrived as soon as it is two bytes, or all if the stream ends before. */
+/** Returns the first chunks as soon as they have two bytes. Returns all chunks if the stream ends earlier. */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   let bytes = Buffer.alloc(0);
   while (bytes.length < 2) {
@@ -238,25 +224,23 @@ async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGener
   for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;
 }
 
-/** What a file is, by its bytes. */
 export interface FoundFile {
   /** Undefined for an empty file. */
   format: 'csv' | 'ndjson' | 'xlsx' | undefined;
   /**
-   * By the byte order mark, else `utf-8` if all bytes are valid or the file is NDJSON, else `windows-1252`. A damaged UTF-8
-   * file is `utf-8` too, so that it is refused: it must not be read as something else. Undefined for XLSX.
+   * The encoding that the byte order mark names. Without a mark, it is `utf-8` if all bytes are valid or the file is
+   * NDJSON, otherwise `windows-1252`. A damaged UTF-8 file counts as `utf-8`, so that the import rejects it. Undefined
+   * for XLSX.
    */
   encoding: string | undefined;
-  /** True if the file begins with a byte order mark. */
   hasMark: boolean;
 }
 
-/** Bytes of the start of a file in which its first character is looked for. */
 const startBytes = 4 * 1024;
 
 /**
- * In a file of another encoding, bytes are hardly ever valid UTF-8 by chance: with one character of several bytes for so
- * many faults, the file is UTF-8 in part.
+ * A file is damaged UTF-8 if it has one multi-byte character for this many faults. In other encodings, bytes are rarely
+ * valid UTF-8 by chance.
  */
 const faultsPerCharacter = 10;
 
@@ -265,14 +249,10 @@ export class FileProbe {
   readonly #given: ImportFormat;
   #start: Buffer = Buffer.alloc(0);
   #isUtf8 = true;
-  /** Characters of several bytes. */
   #characters = 0;
-  /** Bytes that are not valid UTF-8. */
   #faults = 0;
-  /** Bytes of a character that is not complete yet. */
   #rest: Buffer = Buffer.alloc(0);
 
-  /** @param format the one that the caller names, or `auto` */
   constructor(format: ImportFormat) {
     this.#given = format;
   }
@@ -300,7 +280,6 @@ export class FileProbe {
     this.#faults += faults;
   }
 
-  /** The first bytes are those of a ZIP file. */
   get isZip(): boolean {
     return (
       this.#start.length >= 4 &&
@@ -308,7 +287,7 @@ export class FileProbe {
     );
   }
 
-  /** To be read after the last chunk. */
+  /** Valid only after the last chunk. */
   get found(): FoundFile {
     if (this.isZip) return { format: 'xlsx', encoding: undefined, hasMark: false };
     const mark = encodingOfMark(this.#start);
@@ -331,7 +310,6 @@ export class FileProbe {
   }
 }
 
-/** What an import's file contains, and how its records are imported. */
 export interface ImportFile {
   object: ImportObject;
   mode: 'create' | 'update' | 'upsert';
@@ -339,39 +317,36 @@ export interface ImportFile {
   match?: MatchField | undefined;
   /** `auto` for an empty file. */
   format: ImportFormat;
-  /** Read as Windows-1252 only because it is not UTF-8. */
+  /** True: the file is not UTF-8, and Windows-1252 is only a guess. */
   isWindowsByDefault?: boolean;
   /** Fields by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
   mapping?: Mapping | null | undefined;
-  /** Guesses the fields of columns whose header names none. */
   guess?: boolean;
   /** False: the first line is a record. Default: it is the header. */
   hasHeader?: boolean;
-  /** If false, a column of no known field makes the import fail, unless fields are guessed. */
+  /** If false, a column of an unknown field makes the import fail, unless fields are guessed. */
   ignoreUnknown: boolean;
-  /** Default: as the format has it. */
+  /** The default depends on the format. */
   invalidValues?: InvalidValues | undefined;
-  /** What the customer has declared of the custom fields of these records. */
   declared?: readonly DeclaredField[] | undefined;
 }
 
-/** Returns undefined if the import only creates records. */
 export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 
 export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
   object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(importedFields[object], field);
 
-/** Returns what is declared of the field of a column. */
 export const declaredColumn = ({ declared }: ImportFile, field: string | null): DeclaredField | undefined =>
   declared?.find(({ key }) => field === `custom_fields.${key}`);
 
-/** What happens to a value that cannot be read: it is left out with a warning, or its record fails. */
+/** Returns `skip` if an invalid value is omitted with a warning, `fail` if it makes its record fail. */
 export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidValues =>
   invalidValues ?? (format === 'ndjson' ? 'fail' : 'skip');
 
 /**
- * Returns the read-only fields, such as `score`, which an import ignores, and `id` unless it identifies the records.
+ * Returns the fields that an import ignores: read-only fields such as `score`, and `id` unless it identifies the
+ * records.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = importedFields[file.object];

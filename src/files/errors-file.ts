@@ -6,24 +6,22 @@ import type { ImportFormat } from '../schemas/imports.ts';
 import { unambiguous, type DecimalMark } from './values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
-/** The errors file is a CSV file with the records of an import that failed, or have warnings. */
+/** Returns the header of the errors file. This CSV file has the records of an import that failed or have warnings. */
 export const errorsHeader = (layout: CsvLayout | null): string =>
   csvHeader([...originalColumns(layout).map(({ name }) => name), ...ownColumns], separatorOf(layout));
 
 const ownColumns = ['_line', '_error', '_warning'];
 
-/** Why a record was not written, or what was left out of it. */
 export type Message = { error: string; warning?: undefined } | { error?: undefined; warning: string };
 
-/** A record as its file has it. */
 export interface Original {
   line: number;
   cells: readonly Cell[];
 }
 
 /**
- * Returns a record's cells, line number and message, then the cells beyond the last header, so that the record fails again
- * until somebody has corrected it.
+ * Returns the cells, line number and message of a record. The surplus cells follow, so that the record fails again
+ * until somebody corrects it.
  */
 export function errorsLine(
   layout: CsvLayout | null,
@@ -36,13 +34,11 @@ export function errorsLine(
   return csvLines([row], row.length, separatorOf(layout));
 }
 
-/** A record of an import that failed, or has warnings, for programs. */
 export interface Failure {
-  /** Where the record starts in the file. */
   line: number;
   error?: string;
   warning?: string;
-  /** The cells by header (see `columnNames`); of NDJSON the line. */
+  /** The cells by header (see `columnNames`), or the line of an NDJSON file. */
   record: Record<string, string> | string;
 }
 
@@ -63,7 +59,10 @@ export function failureOf(
   };
 }
 
-/** Returns the cells of the original columns, and the texts beyond the last header. Replaces NUL characters, which few programs read. */
+/**
+ * Returns the cells of the original columns, and the surplus texts. Replaces NUL characters, because few programs can
+ * read them.
+ */
 function shownCells(
   layout: CsvLayout | null,
   { cells }: Original,
@@ -84,20 +83,14 @@ function shownCells(
 const shownText = (text: string): string => text.toWellFormed().replaceAll('\0', '\ufffd');
 
 interface OriginalColumn {
-  /** Its header. */
   name: string;
-  /** Differs from those of all other columns. */
   key: string;
   place: number;
-  /** The column is of a custom field with the type `text`. */
   isText: boolean;
-  /** The column is of a custom field for which the type `number` is given. */
   isNumber: boolean;
-  /** Of its numbers. */
   decimalMark: DecimalMark | null;
 }
 
-/** Of NDJSON, a single column contains the whole line. */
 const lineColumn: readonly OriginalColumn[] = [
   { name: recordHeader, key: recordHeader, place: 0, isText: false, isNumber: false, decimalMark: null },
 ];
@@ -128,12 +121,11 @@ function columnsOf({ headers, omitted, types, isTypeGiven, decimalMarks }: CsvLa
     .filter((column) => !isOmitted(column));
 }
 
-/** As in the original. */
 const separatorOf = (layout: CsvLayout | null): string => layout?.separator ?? ',';
 
 /**
- * A quoted cell stays quoted, because the next import can read it differently without quotes. So would it read a text
- * such as `12`, if the cells that show that its column has texts are not among these records.
+ * Keeps the quotes of a cell, because the next import can read an unquoted cell differently. Also quotes a text such as
+ * `12` in a text column: the cells that show the column's type may be missing from this file.
  */
 const cellOf = (
   cell: Cell | undefined,

@@ -5,10 +5,8 @@ import { findEmails, isNothing, readYear, type ValueReader } from './read-value.
 import type { Cell } from './columns.ts';
 import { headerKey, namesOfFields, openNamesOf } from './header.ts';
 
-/** The filled cells of a column, among the first records. */
 type Contents = readonly string[];
 
-/** Cells of a column that are looked at, of these characters at most. */
 const maxCells = 200;
 const maxLength = 200;
 
@@ -28,7 +26,7 @@ const share = (contents: Contents, test: (text: string) => boolean): number =>
 
 const isUnique = (contents: Contents): boolean => new Set(contents).size === contents.length;
 
-/** Salutations and degrees, which stand in a column `Title` of address books. */
+/** Salutations and degrees. Address books have them in a column `Title`. */
 const salutations = new Set(
   'mr mrs ms miss mx sir dr drs prof professor herr herrn frau fraulein dipl ing mag med phil rer nat m mme mlle monsieur madame dott sr sra srta don dona lic'.split(
     ' ',
@@ -37,7 +35,6 @@ const salutations = new Set(
 
 const isSalutation = (text: string): boolean => words(text).every((word) => salutations.has(word));
 
-/** What a column `State` holds that is no part of a country. */
 const states = new Set(
   'open closed active inactive new old pending done won lost lead customer prospect true false yes no offen geschlossen aktiv inaktiv'.split(
     ' ',
@@ -55,7 +52,6 @@ const doesNotThrow = (read: () => unknown): boolean => {
 
 const hasDigits = (text: string): boolean => (text.match(/\d/g)?.length ?? 0) >= 5;
 
-/** Tests for what a column of a field must hold, if it holds anything. */
 const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean> = {
   work_email: (contents) => contents.some((text) => text.includes('@')),
   personal_email: (contents) => contents.some((text) => text.includes('@')),
@@ -76,11 +72,9 @@ const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean
   external_id: isUnique,
 };
 
-/** Returns false if a column of this field would hold something else. */
 const canHold = (field: string, contents: Contents, reader: ValueReader): boolean =>
   contents.length === 0 || (tests[field]?.(contents, reader) ?? true);
 
-/** Words of headers whose columns are about somebody or something else. */
 const othersWords = new Set(
   (
     'owner besitzer inhaber eigentumer zustandig betreuer bearbeiter assigned assignee manager vorgesetzter assistant assistent assistenz created creator ' +
@@ -89,7 +83,6 @@ const othersWords = new Set(
   ).split(' '),
 );
 
-/** True for a column about somebody or something else. */
 const isOfOthers = (header: string): boolean =>
   words(header).some((word) => othersWords.has(word) || word.includes('fax'));
 
@@ -98,13 +91,15 @@ const enough = 0.8;
 
 const isPhoneLike = (text: string): boolean => /^(?:\+|00)[\d\s()./-]{6,30}$/.test(text) && hasDigits(text);
 
-/** Names of countries, not codes: a column of codes can be one of languages. */
+/** Returns true for a country name. Returns false for a code, because it can be a language code. */
 const isCountryName = (text: string, reader: ValueReader): boolean =>
   text.length > 3 && text.length <= 60 && reader.isCountry(text);
 
 const isEmail = (text: string): boolean => text.includes('@') && findEmails(text).addresses.length > 0;
 
-/** Returns the field that a column's cells show, whatever its header says. Undefined: none. */
+/**
+ * Returns the field that the cells of a column show. Uses the header only to exclude fields. Undefined: no field fits.
+ */
 export function fieldOfContents(
   object: ImportObject,
   header: string,
@@ -125,10 +120,8 @@ export function fieldOfContents(
   return isMostly((text) => isCountryName(text, reader)) ? 'location_country' : undefined;
 }
 
-/** Columns whose contents are looked at if their header says nothing. */
 const maxByContents = 200;
 
-/** Fields of which a record can have only one. */
 const rivals: readonly (readonly string[])[] = [
   ['full_name', 'first_name'],
   ['full_name', 'last_name'],
@@ -146,7 +139,10 @@ const rivals: readonly (readonly string[])[] = [
 const rivalsOf = (field: string): string[] =>
   rivals.flatMap((pair) => (pair.includes(field) ? pair.filter((other) => other !== field) : []));
 
-/** Removes a note between brackets, as in `First name (at most 40 characters)`, unless it says that the column is about others. */
+/**
+ * Removes a note in brackets, as in `First name (at most 40 characters)`. Returns `""` for a column about another
+ * person.
+ */
 const withoutNote = (header: string): string => (isOfOthers(header) ? '' : header.replaceAll(/\([^()]*\)/g, ' '));
 
 export interface GuessInput {
@@ -156,22 +152,17 @@ export interface GuessInput {
   reader: ValueReader;
 }
 
-/** Guesses the fields of columns: by their names, then by what they hold. Each field is guessed once. */
+/** Guesses the fields of columns by their names, then by their contents. Guesses each field once. */
 export class ColumnGuesser {
   readonly #input: GuessInput;
   readonly #taken: Set<string>;
   readonly #guesses = new Map<number, string>();
 
-  /** @param taken fields that have a column already */
   constructor(input: GuessInput, taken: Iterable<string>) {
     this.#input = input;
     this.#taken = new Set(taken);
   }
 
-  /**
-   * @param open indexes of the columns that have no field yet
-   * @returns the field of each column for which there is a guess
-   */
   guess(open: readonly number[]): ReadonlyMap<number, string> {
     this.#byName(open);
     this.#byOpenName(open);
@@ -191,7 +182,7 @@ export class ColumnGuesser {
     for (const { i, field } of sorted) this.#take(i, field);
   }
 
-  /** Assigns columns whose names mean a field only if certain other fields have a column already, or have none. */
+  /** Assigns columns whose names mean a field only if certain other columns exist, or do not exist. */
   #byOpenName(open: readonly number[]): void {
     for (const { keys, field, beside = [], without = [] } of openNamesOf[this.#input.object]) {
       if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;
@@ -207,7 +198,6 @@ export class ColumnGuesser {
     }
   }
 
-  /** Does nothing if the field is taken, or cannot hold what the column holds. */
   #take(i: number, field: string): void {
     if (this.#guesses.has(i) || this.#taken.has(field)) return;
     if (rivalsOf(field).some((other) => this.#taken.has(other))) return;

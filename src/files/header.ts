@@ -10,7 +10,7 @@ import { faultTexts, maxColumns, maxRecordBytes, maxSurplus, csvFormat, lineForm
 import type { FilePosition, RawRecord, RecordFormat } from './record-formats.ts';
 import { RecordScanner } from './record-scanner.ts';
 
-/** Names each column by its header; a further one with the same header is e.g. `Phone (2)`. No name comes twice. */
+/** Returns a unique name for each column: its header. Duplicate headers get a number, such as `Phone (2)`. */
 export function columnNames(headers: readonly string[]): string[] {
   const taken = new Set(headers);
   const counts = new Map<string, number>();
@@ -24,11 +24,11 @@ export function columnNames(headers: readonly string[]): string[] {
   });
 }
 
-/** Returns for each header the index of the first column that has it. There can be 10,000 columns. */
+/** Returns the index of the first column with each header. A map, because a file can have 10,000 columns. */
 export const firstColumns = (headers: readonly string[]): ReadonlyMap<string, number> =>
   new Map(headers.map((header, i) => [header, i] as const).toReversed());
 
-/** A name whose meaning depends on the other columns. */
+/** A header whose meaning depends on the other columns. */
 export interface OpenName {
   keys: readonly string[];
   field: string;
@@ -46,23 +46,21 @@ const openNames: readonly (Omit<OpenName, 'keys'> & { names: string })[] = [
   { names: 'Title|Titel|Titre', field: 'job_title' },
 ];
 
-/** Returns the form in which headers are compared. */
 export const headerKey = (header: string): string => words(header).join('');
 
 const keysOf = (names: string): string[] => names.split('|').map(headerKey);
 
-/** Words of headers in Spanish and Portuguese, and in no other language. */
+/** Header words that only Spanish and Portuguese have. */
 const iberian = new Set(
   'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco'.split(
     ' ',
   ),
 );
 
-/** True for a file in Spanish or Portuguese. */
 export const isIberian = (headers: readonly string[]): boolean =>
   headers.slice(0, 200).some((header) => words(header.slice(0, 200)).some((word) => iberian.has(word)));
 
-/** A header that stands for a field. `rank`: 0 for the preferred name. */
+/** A header that means a field. `rank` is 0 for the preferred name. */
 export interface KnownName {
   field: string;
   rank: number;
@@ -92,58 +90,53 @@ export const openNamesOf: Record<ImportObject, readonly OpenName[]> = {
   opportunities: [],
 };
 
-/** Detected from the header line and the first records. */
 const separators = [',', ';', '\t', '|'] as const;
 type Separator = (typeof separators)[number];
 
 export interface CsvHeader {
-  /** Of the errors file, for XLSX. */
+  /** Separator of the errors file, in an import of XLSX. */
   separator: Separator;
   headers: string[];
 }
 
-/** The beginning of a file. */
 export interface Beginning extends CsvHeader {
   line: number;
-  /** Cells of the first records, at most `sampledRecords` and from about 1 MiB. */
+  /** Cells of the first records: at most `sampledRecords` records, and about 1 MiB. */
   sample: readonly (readonly Cell[])[];
-  /** The records of `sample`, as the file has them. */
   records: readonly RawRecord[];
-  /** The sample has all records of the file. */
+  /** True: the sample has all records of the file. */
   isWhole: boolean;
-  /** Yields all records below the header. To be called once. */
+  /** Yields all records below the header. Must be called only once. */
   readOn(): AsyncGenerator<RawRecord[]>;
 }
 
-/** What is read from a file, once: its text, or the rows of a sheet. */
 export type Content = { texts: AsyncGenerator<string> } | { rows: AsyncGenerator<RawRecord[]> };
 
-/** Columns are guessed by what this many records hold. */
 export const sampledRecords = 200;
 
-/** Records before the header of a file that begins with notes. */
 const maxNotes = 10;
 
-/** Records that show, together with the header, which separator a file has. */
 const comparedRecords = 20;
 
 interface HeaderOptions {
-  /** Says whether a first line with a single filled cell is a note above the header. Default: none is. */
+  /**
+   * Returns true if the text is a note above the header. Called for a first line with a single filled cell. Default: no
+   * line is a note.
+   */
   isNote?: (cell: string) => boolean;
   /** False: the first line is a record, and the columns are named `Column 1`, `Column 2` … */
   hasHeader?: boolean;
 }
 
 /**
- * Reads the header line: the first line that is not blank, and not `sep=;`, in which Excel names the separator.
+ * Reads the header line: the first line that is neither blank nor `sep=;`, which names the separator for Excel.
  * @param content only about the first MiB of a text is read
- * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
+ * @throws FileRefused if the header is missing, too long or not valid CSV
  */
 export async function readHeader(content: Content, options: HeaderOptions = {}): Promise<Beginning> {
   return 'rows' in content ? headerOfRows(content.rows, options) : headerOfText(content.texts, options);
 }
 
-/** Yields all lines of an NDJSON file. */
 export const readLines = (texts: AsyncGenerator<string>): AsyncGenerator<RawRecord[]> =>
   scanned(new RecordScanner(lineFormat, fileStart.position), texts);
 
@@ -194,7 +187,6 @@ async function headerOfRows(
 
 const noNote = (): boolean => false;
 
-/** @throws FileRefused */
 function requireReadable({ cells, cellCount, line, fault, faultLine }: RawRecord): void {
   if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine);
   if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
@@ -206,14 +198,11 @@ function requireReadable({ cells, cellCount, line, fault, faultLine }: RawRecord
     throw new FileRefused('has a half of a character (a lone surrogate) in a header', line);
 }
 
-/** Records from the start of the file, up to the last of the sample. */
 const mostFirst = maxNotes + 1 + sampledRecords;
 
 interface FirstRecords {
-  /** From the start of the file. */
   first: readonly RawRecord[];
   isWhole: boolean;
-  /** Yields all records of the file. */
   readOn(headers: readonly string[]): AsyncGenerator<RawRecord[]>;
 }
 
@@ -250,7 +239,6 @@ async function* scanned(scanner: RecordScanner, texts: AsyncIterable<string>): A
   yield [...scanner.end()];
 }
 
-/** Yields the blocks of a text, and those that follow, without the first characters. */
 async function* followed(
   blocks: readonly string[],
   skipped: number,
@@ -260,10 +248,8 @@ async function* followed(
   yield* rest;
 }
 
-/** Names a column of a file without a header line. */
 const columnName = (i: number): string => `Column ${i + 1}`;
 
-/** How other files begin, read as text. */
 const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
   [/^PK\p{Cc}\p{Cc}/u, 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
   [/^\xd0\xcf\p{Cc}\xe0/u, 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
@@ -277,12 +263,11 @@ const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
 
 interface FirstText {
   blocks: readonly string[];
-  /** All of them. */
   text: string;
   isWholeFile: boolean;
 }
 
-/** Reads about as many bytes as the longest allowed record. */
+/** Reads about as much as the longest allowed record. */
 async function readText(texts: AsyncGenerator<string>): Promise<FirstText> {
   const blocks: string[] = [];
   let isWholeFile = false;
@@ -297,26 +282,21 @@ async function readText(texts: AsyncGenerator<string>): Promise<FirstText> {
   return { blocks, text: blocks.join(''), isWholeFile };
 }
 
-/** The header as it is with one of the possible separators. */
 interface Candidate {
   separator: Separator;
   format: RecordFormat;
   header: RawRecord;
-  /** The first of the records behind it. */
   records: readonly RawRecord[];
-  /** Where the text begins in which records are looked for. */
   from: TextStart;
 }
 
 interface TextStart {
-  /** In characters. */
   index: number;
   position: FilePosition;
 }
 
 const fileStart: TextStart = { index: 0, position: { bytes: 0, line: 1 } };
 
-/** With this first line, Excel names the separator of a file. */
 const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
 
 function candidatesOf(text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
@@ -333,7 +313,6 @@ function candidatesOf(text: FirstText, isNote: (cell: string) => boolean): Candi
   return separators.map((separator) => candidate(separator, csvFormat(separator, maxColumns)));
 }
 
-/** Returns the first records of a text. */
 function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from: TextStart, most: number): RawRecord[] {
   const scanner = new RecordScanner(format, from.position);
   const records: RawRecord[] = [];
@@ -344,7 +323,7 @@ function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from:
 
 const filledCells = ({ cells }: RawRecord): string[] => cells.flatMap(({ text }) => trimText(text) || []);
 
-/** Returns the first record, or the one below the notes. */
+/** Returns the first record, or the first one below the notes. */
 function headerIn(records: readonly RawRecord[], isNote: (cell: string) => boolean): RawRecord {
   const [first = tooLong] = records;
   const [cell, second] = filledCells(first);
@@ -363,8 +342,8 @@ const tooLong: RawRecord = {
 };
 
 /**
- * Returns the candidate with which the first records have as many cells as the header; if none does, the one with the most
- * cells, a faulty one only if all are.
+ * Returns the candidate whose records fit its header best. If none fits, returns the one with the most cells. Prefers
+ * candidates without a fault.
  */
 function bestOf(candidates: Candidate[]): Candidate {
   const ranked = candidates.map((candidate) => ({
@@ -377,12 +356,11 @@ function bestOf(candidates: Candidate[]): Candidate {
 
 const cellsOf = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
 
-/** The share of records with as many cells as the header, by the number of separators: parts of texts can hold others. */
+/** Returns a score: the share of records with as many cells as the header, weighted by the number of separators. */
 function fittingCells({ header, records }: Candidate): number {
   if (header.fault !== undefined || records.length === 0) return 0;
   const fitting = records.filter(({ cellCount, fault }) => fault === undefined && cellCount === header.cellCount);
   return (fitting.length / records.length) * (header.cellCount - 1);
 }
 
-/** Trims an unquoted header. */
 const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : trimText(text));

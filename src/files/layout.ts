@@ -14,36 +14,29 @@ import { firstColumns, headerKey, namesOfFields, readHeader } from './header.ts'
 import type { Beginning, Content, CsvHeader } from './header.ts';
 import { ColumnGuesser } from './guess-columns.ts';
 
-/** A record at the end of a file that is part of a report's footer. */
 interface FooterRecord {
   line: number;
   column: number;
   text: string;
 }
 
-/** The last records of a file, as far as they can be a footer. */
 interface Tail {
-  /** Columns with a value in any record, up to `leastColumns`. */
+  /** Indexes of columns with a value in any record. At most `leastColumns` indexes are kept. */
   filled: number[];
-  /** The line after the last record. */
   nextLine: number;
-  /** Records at the end with one filled cell each, below an empty line or with the words of a footer. */
+  /** Records at the end with one filled cell each. They follow an empty line or have the words of a footer. */
   records: FooterRecord[];
-  /** The last of them stand below an empty line, whatever their words. */
   isApart?: boolean;
 }
 
-/** A file with fewer filled columns is a list, in which each record can have one value. */
+/** A file with fewer filled columns has no footer, because its records can have a single value. */
 const leastColumns = 3;
-/** A longer end is no footer. */
 const maxRecords = 50;
-/** Of a footer's cell (characters). */
 const maxLength = 1_000;
 
 const footerWords =
   /^(?:(?:grand )?totals?|summe|gesamt(?:summe)?|total general|suma)$|^(?:grand totals?|generated (?:by|on|at)|copyright|©|\(c\) \d{4}|confidential|all rights reserved|report generated|exported (?:by|on)|erstellt (?:von|am)|vertraulich|filtered by)\b/;
 
-/** Returns the tail of a file with its next record. */
 export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecord): Tail {
   const { nextLine, records } = tail ?? { nextLine: line, records: [] };
   const filled = tail?.filled ?? [];
@@ -71,13 +64,11 @@ export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecor
   return { filled, nextLine: next.line, records: kept, isApart };
 }
 
-/** An e-mail or web address or a phone number belongs to somebody. */
 const canBeFooter = (text: string): boolean =>
   text.length <= maxLength &&
   !text.split(/[\s,;<>()]+/).some((word) => isEmailAddress(word) || /^(?:https?:\/\/|www\.)/i.test(word)) &&
   !/^[+\d][\d\s()./-]{5,}$/.test(text);
 
-/** Returns the records at the end of a file that are none. */
 export const footerOf = (tail: Tail | undefined): FooterRecord[] =>
   tail && tail.filled.length >= leastColumns && tail.records.length <= maxRecords ? tail.records : [];
 
@@ -87,8 +78,8 @@ const quoted = (name: string): string =>
   JSON.stringify(name.length > maxQuoted ? `${name.slice(0, maxQuoted - 1).toWellFormed()}…` : name);
 
 /**
- * Returns a fault for each two columns with the same field, with a field (`company`) and a part of it (`company.id`), or
- * with a full name and a part of it.
+ * Returns a fault for each pair of columns that clash: the same field twice, a field (`company`) and its part
+ * (`company.id`), or a full name and its part.
  */
 function clashesOf(headers: readonly string[], columns: readonly (string | null)[]): Fault[] {
   const first = new Map<string, number>();
@@ -114,7 +105,6 @@ const wholes: Readonly<Record<string, string>> = {
   'contacts.external_id': 'contacts_ids',
 };
 
-/** Returns the fields of which another is a part, or which it names by another value. */
 function wholesOf(field: string): string[] {
   if (Object.hasOwn(wholes, field)) return [wholes[field]!];
   const name = field.split('.', 1)[0]!;
@@ -129,8 +119,8 @@ const clash = (first: string, second: string, field: string): Fault => ({
 const inWords = '„”‚ƒ†‡ˆ‰‹˜›¡¢£¤¥¦§¨¬¯±²³¶¸¹¼½¾¿×÷';
 
 /**
- * What texts in Windows-1252 hardly have, but texts in another encoding if they are read so: codes without a character, signs
- * and capitals within a word (`Zak³ad`, `MŸller`), and four accented letters in a row.
+ * Matches signs of a text that is decoded with the wrong encoding: codes without a character, signs and capitals within
+ * a word (`Zak³ad`, `MŸller`), and four accented letters in a row. Windows-1252 text rarely has them.
  */
 const odd = new RegExp(
   String.raw`[\u0080-\u009f]|\p{L}[${inWords}]\p{L}|\p{L}§|(?<!\p{L})[£¯¿]\p{L}*[${inWords}]|\p{L}[ŠŸŽ€]\p{Ll}|[À-ÖØ-öø-ÿ]{4}`,
@@ -140,10 +130,10 @@ const odd = new RegExp(
 const betweenWords = /[\s,;()"]+/;
 const isAscii = /^[\0-\x7f]*$/; // eslint-disable-line no-control-regex
 
-/** Of the words with characters beyond ASCII. A single odd word is one that somebody has mistyped. */
+/** Share of odd words among the words with characters beyond ASCII. A single odd word can be a typing error. */
 const enough = 1 / 20;
 
-/** Returns a word which shows that texts are not in Windows-1252, as which they were read. Undefined: nothing shows that. */
+/** Returns a word which shows that the texts were wrongly decoded as Windows-1252. Undefined: no word shows it. */
 export function misreadWord(texts: Iterable<string>): string | undefined {
   let [all, found] = [0, 0];
   let first: string | undefined;
@@ -158,50 +148,43 @@ export function misreadWord(texts: Iterable<string>): string | undefined {
   return found > all * enough ? first : undefined;
 }
 
-/** Says what to do. */
 export const misreadText = (word: string): string =>
   `the file is read as windows-1252, but ${JSON.stringify(word.slice(0, 40))} looks wrong: if it has another encoding, ` +
   'name it (such as macintosh or windows-1250), or save the file as UTF-8';
 
 /** How the columns of a file are read. Stored with the import. */
 export interface CsvLayout extends CsvHeader {
-  /** By column, such as `company.name`; null if it is left out. */
   columns: (string | null)[];
-  /** Where the field of each column comes from; null if nothing names one. */
+  /** By column: the origin of its field. Null: the column has no field. */
   origins?: (MappingOrigin | null)[];
-  /** By column: the field that a mapping gives, also if this import ignores it. Only during the first reading. */
+  /** By column: the mapped field, even if this import ignores it. Only during the first reading. */
   meant?: (string | null)[];
-  /** By column: the type of a custom field, as declared, as given, or as the first reading finds it. */
+  /** By column: the type of a custom field. It is declared, given, or found by the first reading. */
   types?: (ReadType | null)[];
-  /** By column: the field is declared, which decides its type. Only during the first reading. */
+  /** By column: true if the field is declared. Its declaration decides the type. Only during the first reading. */
   isDeclared?: boolean[];
-  /** By column: the decimal mark of a custom field's numbers, as the first reading finds it; null if it does not. */
+  /** By column: the decimal mark of a custom field's numbers, found by the first reading. Null: unknown. */
   decimalMarks?: (DecimalMark | null)[];
-  /** What the cells of each column were so far (see settle-layout.ts). Only during the first reading. */
+  /** By column: bits for the kinds of cells so far (see settle-layout.ts). Only during the first reading. */
   seen?: number[];
-  /** The last records so far, as far as they can be a footer. Only during the first reading. */
+  /** The last records so far, if they can be a footer. Only during the first reading. */
   tail?: Tail;
-  /** The last records of the file, which are no records: those of a report's footer. */
+  /** Records at the end of the file that are skipped because they are a report's footer. */
   footer?: FooterRecord[];
-  /** Titles and degrees that are left out of full names, as they are written. */
+  /** Titles and degrees that are removed from full names, as the file writes them. */
   titles?: string[];
-  /** By column: a type is given. */
   isTypeGiven?: boolean[];
-  /** A word which shows that the encoding is another one. */
   misread?: string | undefined;
-  /** Columns that the errors file omits: those of an errors file, and those with neither header nor values. */
+  /**
+   * Columns that the errors file omits: columns of an earlier errors file, and columns with neither header nor values.
+   */
   omitted?: number[];
 }
 
-/** Returns the mapping that the customer's last import of a file with these headers has used. */
 export type RememberedMapping = (headers: readonly string[]) => Promise<Mapping | undefined>;
 
 const nothingRemembered: RememberedMapping = () => Promise.resolve(undefined);
 
-/**
- * Decides how the columns are read.
- * @throws FileRefused if the columns cannot be mapped to fields
- */
 export async function readLayout(
   file: ImportFile,
   beginning: Beginning,
@@ -220,7 +203,6 @@ function summary(faults: readonly Fault[]): string {
   return others > 0 ? `${messages.join('; ')}; and ${others} more` : messages.join('; ');
 }
 
-/** A column, and what decides its field. */
 interface Decision {
   field: string | null;
   type: CustomType | null;
@@ -229,14 +211,9 @@ interface Decision {
 
 export interface ColumnPlan {
   beginning: Beginning;
-  /** By column; undefined if nothing names a field. */
   decisions: (Decision | undefined)[];
 }
 
-/**
- * Decides the field of each column.
- * @throws FileRefused if the first line is no header
- */
 export async function planColumns(
   file: ImportFile,
   beginning: Beginning,
@@ -254,14 +231,10 @@ export async function planColumns(
   return { beginning, decisions };
 }
 
-/**
- * Reads the beginning of a CSV or XLSX file.
- * @throws FileRefused if there is no header line that can be read
- */
 export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginning> =>
   readHeader(content, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
 
-/** A single cell above the header of a guessed file is a note, unless it names a field. */
+/** Returns true for a single cell above the header, unless the cell names a field. Only if fields are guessed. */
 const isNoteFor =
   (file: ImportFile) =>
   (cell: string): boolean =>
@@ -272,12 +245,11 @@ const isNameFor = (file: ImportFile, header: string): boolean =>
   importColumn(file.object, header) !== undefined ||
   namesOfFields[file.object].has(headerKey(header));
 
-/** True for a text that is no name of a column: an e-mail or web address, a phone number, a date. */
 const isValue = (header: string): boolean =>
   isEmailAddress(header) || /^(?:https?:\/\/\S|(?:\+|00)[\d\s()./-]{6,30}$|\d{4}-\d\d-\d\d(?:$|T))/i.test(header);
 
 /**
- * The first person of a file without a header must not be taken for its header.
+ * Prevents that the first person of a file without a header is read as the header.
  * @throws FileRefused
  */
 function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Mapping | undefined): void {
@@ -314,20 +286,23 @@ const mappedIn = (mapping: Mapping | null | undefined, header: string): MappedFi
 const decisionOf = (mapped: MappedField, origin: MappingOrigin): Decision =>
   typeof mapped === 'object' && mapped !== null ? { ...mapped, origin } : { field: mapped, type: null, origin };
 
-/** The column of lines of NDJSON, in the errors file of an NDJSON file. */
 export const recordHeader = '_record';
 
-/** The columns that an errors file adds to those of the original. */
 export const errorsHeaders: ReadonlySet<string> = new Set(['_line', '_error', '_warning', recordHeader]);
 
-/** An errors file of NDJSON can be sent as it is: it has only columns of errors files. */
+/**
+ * Returns the column of an NDJSON errors file that has whole records, or null. Such a file can be imported as it is.
+ */
 const wholeRecord = ({ headers }: Beginning): string | null =>
   headers.every((header) => errorsHeaders.has(header)) &&
   headers.indexOf(recordHeader) === headers.lastIndexOf(recordHeader)
     ? recordHeader
     : null;
 
-/** Other programs write the name of a company, or ids of their own, below headers that are names of fields here. */
+/**
+ * Returns true if the cells show that a column named like a field has something else. Other programs write company
+ * names or their own ids there.
+ */
 function isOtherThing(file: ImportFile, { sample }: Beginning, header: string, i: number): boolean {
   const filled = sample.flatMap((cells) => cells[i]?.text.trim() || []);
   if (header === 'company') return filled.some((text) => !text.startsWith('{'));
@@ -345,12 +320,11 @@ function guessOthers(
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }
 
-/** Columns without a header, and those of errors files, are no columns of records. */
 const isOpen = (header: string): boolean => header !== '' && !errorsHeaders.has(header);
 
 /**
- * @returns `layout`, and `faults`: e.g. an unknown field, two columns for the same field, or none for the field that
- * identifies the records
+ * @returns `layout`, and `faults` such as an unknown field, two columns for the same field, or no column for the field
+ * that identifies the records
  */
 export function layoutOf(
   file: ImportFile,
@@ -393,11 +367,11 @@ const textsOf = ({ headers, sample }: Beginning): string[] => [
   ...sample.flatMap((cells) => cells.map(({ text }) => text)),
 ];
 
-/** The customer has said so, now or for the file before. */
+/** Returns true if the customer has mapped the column, in this import or in an earlier one. */
 export const isMapped = (origin: MappingOrigin | null | undefined): boolean =>
   origin === 'given' || origin === 'remembered';
 
-/** Returns the field of a column, with its type if it has one. The layout is not settled yet. */
+/** Returns the field of a column, and its type if it has one. For a layout that is not settled yet. */
 export function mappedFieldOf({ columns, meant, types, isDeclared }: CsvLayout, i: number): MappedField {
   const [field, type] = [columns[i] ?? meant?.[i] ?? null, types?.[i]];
   return field !== null && type && !isDeclared?.[i] ? { field, type: type as CustomType } : field;
@@ -422,7 +396,6 @@ function missingMatch(file: ImportFile, columns: (string | null)[]): Fault[] {
   return [{ path: '', message: `no column is for the field ${quoted(match)}, which identifies the records` }];
 }
 
-/** Returns what is left out of a file that belongs to no single record, in words for people. */
 export const fileWarnings = ({ titles = [], footer = [] }: CsvLayout): string[] => [
   ...(titles.length === 0 ? [] : [`titles and degrees are left out of full names: ${titles.join(', ').slice(0, 500)}`]),
   ...(footer.length === 0 ? [] : [`${linesOf(footer)} left out: ${footerText}`]),

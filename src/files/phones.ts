@@ -34,8 +34,7 @@ async function loadCodes(): Promise<CountryCodes> {
 const carSigns = 'A=AT B=BE BRD=DE D=DE E=ES F=FR H=HU I=IT L=LU N=NO P=PT S=SE';
 
 /**
- * Names that the library lacks: parts of a country that stand as one in many files, and official names whose words are not
- * those of the short name.
+ * Country names that the library lacks: parts of a country that files name alone, and official names with other words.
  */
 const otherNames: Record<string, string> = {
   AE: 'Emirates|UAE',
@@ -71,13 +70,11 @@ const otherNames: Record<string, string> = {
   US: 'United States of America|Estados Unidos de América',
 };
 
-/** A longer text is not a country (characters). */
 const longestName = 100;
 
-/** Codes of countries by the words of their names, without regard to case, accents and punctuation. */
 class CodesByName {
   readonly #byName = new Map<string, Set<string>>();
-  /** In any order, and without words such as `of`: `Iran, Islamic Republic of`. */
+  /** Names as a set of words, without words such as `of`. Finds `Iran, Islamic Republic of`. */
   readonly #byWords = new Map<string, Set<string>>();
 
   add(name: string, code: string): void {
@@ -93,7 +90,6 @@ class CodesByName {
     return found || this.#withoutForm(all);
   }
 
-  /** Reads `Plurinational State of Bolivia` as `Bolivia`. */
   #withoutForm(all: readonly string[]): string {
     const rest = all.filter((word) => !formWords.has(word) && !forms.has(word));
     const name = rest.join(' ');
@@ -110,19 +106,17 @@ const wordsOf = (text: string): ReadonlySet<string> => new Set(text.split(' '));
 
 const connectors = wordsOf('of the and de du des del d da do di la le les l el und et y e');
 
-/** Kinds of states in official names. */
 const forms = wordsOf(
   'republic republik bundesrepublik republique republica repubblica kingdom konigreich royaume reino regno state staat etat estado stato ' +
     'commonwealth principality furstentum principaute principado duchy grossherzogtum sultanate emirate union confederation federation',
 );
 
-/** What stands around them. */
 const formWords = wordsOf(
   'islamic federal federative federativa federale democratic people s plurinational bolivarian united cooperative co operative arab ' +
     `socialist independent oriental eastern hashemite grand ${[...connectors].join(' ')}`,
 );
 
-/** Without the form, these names are those of several states, or of a part of another. */
+/** Names that are ambiguous without the form of government. */
 const severalOf = wordsOf('china congo korea georgia');
 
 const inAnyOrder = (all: readonly string[]): string =>
@@ -131,7 +125,7 @@ const inAnyOrder = (all: readonly string[]): string =>
     .toSorted()
     .join(' ');
 
-/** A file has the same few countries again and again. */
+/** Caches codes, because a file repeats the same few countries. */
 function memoised(codeOf: CountryCodes): CountryCodes {
   const known = new LRUCache<string, string>({ max: 1_000 });
   return (name) => {
@@ -142,51 +136,48 @@ function memoised(codeOf: CountryCodes): CountryCodes {
   };
 }
 
-/**
- * Returns the only country code in `codes`, or `""` if `codes` has no code or several. A few country names, such as
- * Congo, have two codes.
- */
+/** Returns the only country code in `codes`. Returns `""` if there is none, or if there are several, as for Congo. */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
   return code !== undefined && second === undefined && formats.country(code) ? code : '';
 }
 
-/** A phone number as the API takes it. */
 export interface PhoneNumber {
   country_code: string;
   number: string;
 }
 
-/** Reads phone numbers as people write them. */
 export interface PhoneReader {
   /**
-   * Returns the country code and the digits of the national number of each number in a text. A text that cannot be read is
-   * kept as written, without a country code. Empty: the text has less than five digits or is too long, so it is not a number.
+   * Returns the country code and the national digits of each number in a text. Keeps a text that cannot be read as
+   * written, without a country code. Returns an empty array if the text is not a number: it has less than five digits
+   * or is too long.
    * @param country the record's country (ISO 3166-1 alpha-2), for a number without a country code
    */
   read(text: string, country: string): PhoneNumber[];
   /**
-   * Returns a number in E.164, such as `+4915112345678`. One that cannot be read, or has an extension, is kept as written.
-   * Undefined: the text is not a number.
+   * Returns a number in E.164, such as `+4915112345678`. Keeps a number that cannot be read, or has an extension, as
+   * written. Undefined: the text is not a number.
    */
   readText(text: string, country: string): string | undefined;
-  /** Returns a number as people write it, such as `+49 1511 2345678`. One that cannot be read is returned as it is. */
+  /** Formats a number for people, such as `+49 1511 2345678`. Returns a number that cannot be read unchanged. */
   write(phone: PhoneNumber): string;
 }
 
 const leastDigits = 5;
-/** A text that is longer is not a number (characters). */
 const longestNumber = 255;
-/** A text that is longer is not divided into numbers (characters). */
 const longestDivided = 200;
 
 /**
- * A spreadsheet has replaced the last digits: it shows numbers of 12 digits and more as `4.91512E+12`, which becomes
- * `4915120000000` when such a file is opened and saved again.
+ * Returns true if a spreadsheet has replaced the last digits. It shows numbers of 12 and more digits as `4.91512E+12`.
+ * Saved again, the number becomes `4915120000000`.
  */
 const isRounded = (text: string): boolean => /^(?:[\d.,]+E\+?\d+|(?=\d{12})\d{1,6}0{6,})$/i.test(text);
 
-/** A spreadsheet takes `6-12-34` for a date, of the years 1930 to 2029. `0711-12-30` is a number in Stuttgart. */
+/**
+ * Returns true for a date of the years 1930 to 2029. Spreadsheets read `6-12-34` as such a date. `0711-12-30` is a
+ * number in Stuttgart.
+ */
 const isDate = (text: string): boolean => /^(?:19|20)\d\d-[01]\d-[0-3]\d(?:T|$)/.test(text);
 
 const isNumberLike = (text: string): boolean =>
@@ -195,12 +186,11 @@ const isNumberLike = (text: string): boolean =>
   !isRounded(text) &&
   !isDate(text);
 
-/** What stands between numbers. A `/` without blanks can be in a number. */
+/** Separators between numbers. A `/` without blanks can be part of a number. */
 const betweenNumbers = /[,|\n]|\s(?:[/&]|u\.|und|oder|and|or)\s/i;
 
 let loadingReader: Promise<PhoneReader> | undefined;
 
-/** The first call loads the numbering plans of all countries. */
 export const phoneReader = (): Promise<PhoneReader> => (loadingReader ??= loadReader());
 
 async function loadReader(): Promise<PhoneReader> {
@@ -247,14 +237,13 @@ function findNumber(parse: typeof parsePhoneNumberFromString, written: string, c
 }
 
 /**
- * Spreadsheets make `4930901820` of `+49 30 901820`. If its country is Germany, it could be `04930 901820` too, which has
- * lost its 0. That is rare. In Italy people write `390 809 0531` without a 0, so it has lost nothing.
+ * Matches a number whose `+` is lost: spreadsheets make `4930901820` of `+49 30 901820`. In Germany it could also be
+ * `04930 901820` without its 0, but that is rare. Italian numbers such as `390 809 0531` have no 0 to lose.
  */
 const withoutPlus = /^[1-9][\d\s./-]*$/;
 
 const digitsOf = (text: string): string => text.replaceAll(/\D/g, '');
 
-/** Nothing but a number. */
 const plainNumber = /^\+?[\d\s./()-]+$/;
 
 const withoutWords = (written: string): string =>

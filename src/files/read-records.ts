@@ -23,7 +23,10 @@ import { choicesBy, readValues } from './values.ts';
 
 type Json = Record<string, unknown>;
 
-/** Returns what a file contains for a record. Undefined if there is no value, or the export omits it (null, `""`). */
+/**
+ * Returns the value of a column in a record. Returns undefined if there is no value, or if exports omit it (null,
+ * `""`).
+ */
 export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileColumn, record: Json): unknown {
   const whole = record[field];
   const value = part === undefined ? whole : ownMember(whole as Json, part);
@@ -33,15 +36,14 @@ export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileCo
 
 const ownMember = (object: Json, name: string): unknown => (Object.hasOwn(object, name) ? object[name] : undefined);
 
-/** Returns an object in the form of a request body. */
 export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json {
   const values = columns.map((column) => [column, valueOf(column, record)] as const);
   return assemble(values.filter(([, value]) => value !== undefined));
 }
 
 /**
- * Returns a request body, not validated yet, without missing and empty cells (`item`), and a fault for each unreadable
- * cell, at most `maxFaults` + 1.
+ * Converts cells to a request body (`item`), not validated yet. Omits missing and empty cells. Returns a fault for each
+ * unreadable cell, at most `maxFaults` + 1.
  */
 export function itemOfCells(
   columns: readonly FileColumn[],
@@ -64,7 +66,6 @@ export function itemOfCells(
   return { item, faults };
 }
 
-/** The value of a column such as `company.id` is put in a nested object. */
 function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   const item: Json = {};
   for (const [
@@ -87,7 +88,10 @@ function withoutNullParts(item: Json, field: string): void {
   item[field] = given.length > 0 ? Object.fromEntries(given) : null;
 }
 
-/** Removes a value from an item. Of a custom field only its key; of other fields that have parts all, because they belong together. */
+/**
+ * Removes a value from an item. For custom fields, removes only its key. For other fields with parts, removes all
+ * parts, because they belong together.
+ */
 export function removeValue(item: Json, [field = '', part, rest]: readonly string[]): void {
   const whole = item[field];
   const isKey = field === 'custom_fields' && part !== undefined && rest === undefined;
@@ -99,33 +103,21 @@ export function removeValue(item: Json, [field = '', part, rest]: readonly strin
 
 export interface FileRecord {
   /**
-   * The request body that writes the record, as in a batch: not validated, but only text that PostgreSQL can store.
-   * `validation_failed` if the record cannot be converted.
+   * The request body that writes the record. It is not validated, but PostgreSQL can store its text. The error is
+   * `validation_failed`: the record cannot be converted.
    */
   item: Record<string, unknown> | DomainError;
-  /** The item as far as it could be read, also if `item` is an error. */
   shown: Record<string, unknown>;
-  /** The values that were left out of the item because they cannot be read. */
   warnings: Fault[];
-  /** Where the record starts, from 1. */
   line: number;
 }
 
-/**
- * Notes in the layout what the cells of a record show about its columns, during the first reading.
- * @param layout null for NDJSON
- * @throws FileRefused if the record shows that the whole file cannot be read
- */
 export function survey(file: ImportFile, layout: CsvLayout | null, raw: RawRecord): void {
   refuseWholeFile(file, raw);
   if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers)) observe(file, layout, raw);
   else if (layout?.tail) layout.tail.records = [];
 }
 
-/**
- * Converts records to request bodies.
- * @param layout of a CSV or XLSX file, settled; null for NDJSON
- */
 export async function readRecords(
   file: ImportFile,
   layout: CsvLayout | null,
@@ -150,7 +142,6 @@ export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: Ra
   if (fault === 'open quote') throw new FileRefused(faultTexts[fault], faultLine);
 }
 
-/** The record's request body, and why it cannot be written (`faults`), or what was left out (`invalid`). */
 interface ReadItem {
   item: Record<string, unknown>;
   faults: Fault[];
@@ -226,7 +217,6 @@ function cellReader(
 
 const isFilled = ({ text, broken }: Cell): boolean => broken !== undefined || trimText(text) !== '';
 
-/** Names a cell of a sheet without a value that can be read, as spreadsheet programs do: `B7`. */
 function brokenFault({ item }: FileColumn, { text, broken }: Cell, column: number, row: number): Fault {
   const what = broken === 'error' ? `the error ${quoted(text)}` : 'a formula without a stored value';
   const advice = broken === 'error' ? '' : ': open the file in a spreadsheet program and save it again';
@@ -234,7 +224,6 @@ function brokenFault({ item }: FileColumn, { text, broken }: Cell, column: numbe
   return { path, message: `the cell ${lettersOf(column)}${row} has ${what}${advice}` };
 }
 
-/** Returns e.g. `AB` for the column 27. */
 const lettersOf = (column: number): string =>
   (column >= 26 ? lettersOf(Math.floor(column / 26) - 1) : '') + String.fromCharCode(65 + (column % 26));
 
@@ -242,7 +231,6 @@ const lettersOf = (column: number): string =>
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
   cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
 
-/** Reads a cell that holds a line of NDJSON. */
 function itemOfCell(file: ImportFile, place: number): ReadItemOf {
   const ignored = ignoredFields(file);
   return ({ cells }) => {

@@ -1,38 +1,32 @@
 import type { Cell } from './columns.ts';
 
-/** A place between two records. */
 export interface FilePosition {
-  /** Before this position, in the uncompressed file. */
   bytes: number;
-  /** Of the line that begins here, from 1. */
   line: number;
 }
 
 export type RecordFault = 'too long' | 'text after quote' | 'open quote' | 'invalid bytes';
 
-/** A record as text. */
 export interface RawRecord {
-  /** A line of NDJSON is one cell. Empty if the record is too long. */
+  /** The line, as one cell, for NDJSON. Empty if the record is too long. */
   cells: Cell[];
-  /** Larger than `cells.length`, and not exact, if there are more cells than the parser returns. */
+  /** Larger than `cells.length` if the record has more cells than the parser keeps. Then it is not exact. */
   cellCount: number;
-  /** Where the record starts. */
   line: number;
   next: FilePosition;
   /** The record ends with a CR without LF. Always false for NDJSON. */
   endsWithCr: boolean;
-  /** Why the record cannot be read, if it cannot. */
   fault: RecordFault | undefined;
-  /** E.g. of the quote that is not closed. */
+  /** The line of the fault, such as that of a quote that is not closed. */
   faultLine: number;
 }
 
-/** With its line break (bytes). */
+/** Includes the line break (bytes). */
 export const maxRecordBytes = 1024 * 1024;
 
 export const maxColumns = 10_000;
 
-/** Cells beyond the header that a record of a file is read with: they are empty, or the errors file repeats them. */
+/** Maximum number of surplus cells that are kept of a record. They are empty, or the errors file repeats them. */
 export const maxSurplus = 1_000;
 
 export const faultTexts: Record<RecordFault, string> = {
@@ -42,7 +36,7 @@ export const faultTexts: Record<RecordFault, string> = {
   'invalid bytes': 'is not valid UTF-8',
 };
 
-/** A row without values: spreadsheets export it as separators alone. */
+/** Returns true for a row without values. Spreadsheets export such a row as separators alone. */
 export const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
   cells.length > 1 &&
   cells.length === cellCount &&
@@ -50,35 +44,26 @@ export const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
   cells.every(({ text }) => text.trim() === '');
 
 export interface FoundRecord {
-  /** Index after the record and its line break. Undefined if the record goes on after the text. */
+  /** Index after the record and its line break. Undefined if the record continues after the text. */
   end: number | undefined;
   cells: Cell[];
   /** Not exact if there are more cells than are kept. */
   cellCount: number;
-  /** Line breaks in quoted cells. */
   breaks: number;
   endsWithCr: boolean;
   fault: RecordFault | undefined;
-  /** Index of the quote that opens the last cell, if it is quoted. */
   openQuote: number | undefined;
 }
 
-/** How the records of a file are told apart. */
 export interface RecordFormat {
-  /** A CR ends a line, also without LF. */
+  /** True: a CR without LF also ends a line. */
   crEndsLine: boolean;
-  /**
-   * Reads one record.
-   * @param from its first character
-   * @param isLast true if the file ends with this text
-   */
   find(text: string, from: number, isLast: boolean): FoundRecord;
 }
 
 const [quote, newline, carriageReturn, space, tab] = [0x22, 0x0a, 0x0d, 0x20, 0x09];
 export const emptyCell: Cell = { text: '', isQuoted: false };
 
-/** Each line is a record with one cell. */
 export const lineFormat: RecordFormat = {
   crEndsLine: false,
   find(text, from, isLast) {
@@ -93,8 +78,8 @@ export const lineFormat: RecordFormat = {
 };
 
 /**
- * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character. White space
- * can stand around the quotes of a cell without line breaks.
+ * Parses CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
+ * White space can surround the quotes of a cell without line breaks.
  * @param maxCells further cells of a record are dropped
  */
 export function csvFormat(separator: string, maxCells: number): RecordFormat {
@@ -105,7 +90,6 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
     'y',
   );
 
-  /** Returns the quoted text of a cell that begins with white space. */
   function spacedText(text: string, at: number): string | undefined {
     const first = text.charCodeAt(at);
     if (first !== space && first !== tab) return undefined;
@@ -113,7 +97,6 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
     return spacedCell.exec(text)?.[1];
   }
 
-  /** Returns the index of the separator or line break that ends an unquoted cell, or the length of the text. */
   function endOfPlainText(text: string, from: number, keepsCells: boolean): number {
     for (let at = from; at < text.length; at += 1) {
       const character = text.charCodeAt(at);
@@ -177,7 +160,8 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
 }
 
 /**
- * Returns -1 if there is no closing quote yet: one at the end of the text may be the first of two, which stand for one.
+ * Returns -1 if the text has no closing quote. A quote at the end of the text may be the first half of an escaped
+ * quote.
  */
 function closingQuote(text: string, from: number, isLast: boolean): number {
   let at = text.indexOf('"', from);
@@ -191,14 +175,14 @@ function cellOf(text: string, quoted: string | undefined): Cell {
   return formulaText(whole) ?? { text: whole, isQuoted: true };
 }
 
-/** Returns the text of `="01067"`, which programs write so that a spreadsheet keeps a text as it is. */
+/** Returns the text of `="01067"`. Programs write this form so that a spreadsheet keeps a text unchanged. */
 function formulaText(text: string): Cell | undefined {
   if (!text.startsWith('="')) return undefined;
   const found = /^="((?:[^"]|"")*)"\s*$/.exec(text)?.[1];
   return found === undefined ? undefined : { text: found.replaceAll('""', '"'), isQuoted: true };
 }
 
-/** LF, CR LF and, where a CR ends a line, CR. */
+/** Counts LF and CR LF. Also counts CR if `crEndsLine`. */
 export function countLineBreaks(text: string, crEndsLine: boolean): number {
   let count = 0;
   for (let i = 0; i < text.length; i += 1) {

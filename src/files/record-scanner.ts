@@ -4,8 +4,8 @@ import { invalidByte } from './encodings.ts';
 
 interface ScanOptions {
   /**
-   * For a record that is too long and contains line breaks. True: its first quote counts as not closed. False
-   * (default): it is read to its end, and reported as too long.
+   * How to handle a record that is too long and contains line breaks. True: its first quote counts as not closed. False
+   * (default): reads the record to its end, and reports it as too long.
    */
   endsLongRecords?: boolean;
 }
@@ -19,22 +19,20 @@ const lineBreak = /\r\n?|\n/g;
 const nothing = { bytes: 0, breaks: 0, hasInvalidBytes: false };
 
 /**
- * Splits the text of a file into records. The text is given in pieces of any size. Holds only the current piece and the
- * current record in memory; of a record that is too long, only its end.
+ * Splits the text of a file into records. Accepts text in pieces of any size. Keeps only the current piece and the
+ * current record in memory. Of a record that is too long, it keeps only the end.
  *
- * Continues after every fault: after a quote that is not closed, with the next line. A caller that refuses the whole
- * file stops at the faulty record.
+ * Continues after every fault. After a quote that is not closed, it continues with the next line. A caller that rejects
+ * the whole file stops at the faulty record.
  */
 export class RecordScanner {
   readonly #format: RecordFormat;
   readonly #endsLongRecords: boolean;
-  /** The text that is not read yet, from the start of a record. */
   #text = '';
   #start: FilePosition;
-  /** What is no longer in `#text` of a record that is too long. */
+  /** The size of the text that was dropped from `#text`, because its record is too long. */
   #dropped = nothing;
 
-  /** @param from where the first record starts in the file; the text starts there */
   constructor(format: RecordFormat, from: FilePosition, { endsLongRecords = false }: ScanOptions = {}) {
     this.#format = format;
     this.#start = from;
@@ -47,7 +45,6 @@ export class RecordScanner {
     yield* this.#records(false);
   }
 
-  /** Yields the last record if no line break follows it. */
   *end(): Generator<RawRecord> {
     yield* this.#records(true);
   }
@@ -86,7 +83,7 @@ export class RecordScanner {
   }
 
   /**
-   * One regular expression, because reading millions of blank lines one by one would be slow.
+   * Skips blank lines with one regular expression, because single steps would be slow for millions of lines.
    * @returns the index after the blank lines
    */
   #skipBlankLines(piece: Piece, at: number, isLast: boolean): number {
@@ -107,7 +104,6 @@ export class RecordScanner {
     return isTooLong && this.#endsLongRecords && endOfLine(text, at) < end;
   }
 
-  /** Ends the record after its first line, because a quote is not closed. */
   #refuseLine(piece: Piece, at: number, end: number, { breaks, fault }: FoundRecord): RawRecord {
     const { line } = this.#start;
     const faultLine = fault === 'open quote' && this.#dropped.bytes === 0 ? line + breaks : line;
@@ -127,14 +123,13 @@ export class RecordScanner {
     return { cells: isTooLong ? [] : found.cells, cellCount, line, next, endsWithCr, fault, faultLine };
   }
 
-  /** Moves on. `bytes` and `lines` do not include what was dropped. */
   #pass(bytes: number, lines: number): FilePosition {
     this.#start = { bytes: this.#start.bytes + this.#dropped.bytes + bytes, line: this.#start.line + lines };
     this.#dropped = nothing;
     return this.#start;
   }
 
-  /** Replaces the text of a record that is too long by a short one after which the record continues in the same way. */
+  /** Replaces the text of a record that is too long by a short text. The rest of the record parses as before. */
   #drop(piece: Piece, at: number, { openQuote }: FoundRecord): void {
     const text = piece.text.slice(at);
     const begun = openQuote === undefined ? (text.trim() === '' ? ' ' : 'x') : '"';
@@ -152,8 +147,8 @@ export class RecordScanner {
 }
 
 /**
- * Splits a file into records, yielded together for each piece of text. Continues after every fault, and holds at most
- * one piece and one record in memory.
+ * Yields the records of a file, one array for each piece of text. Continues after every fault. Keeps at most one piece
+ * and one record in memory.
  */
 export async function* scanRecords(texts: AsyncIterable<string>, format: RecordFormat): AsyncGenerator<RawRecord[]> {
   const scanner = new RecordScanner(format, { bytes: 0, line: 1 }, { endsLongRecords: true });
@@ -162,8 +157,8 @@ export async function* scanRecords(texts: AsyncIterable<string>, format: RecordF
 }
 
 /**
- * Returns the last character of an unfinished record if its meaning depends on the next: a CR, or a quote that may be
- * the first of two. Else an empty text.
+ * Returns the last character of an unfinished record if the next character decides its meaning. It is a CR, or a quote
+ * that may be half of an escaped quote. Otherwise returns `""`.
  * @param quoted the text after the quote that opens the last cell; empty if it is not quoted
  */
 function undecidedEnd(quoted: string, text: string): string {
@@ -173,13 +168,12 @@ function undecidedEnd(quoted: string, text: string): string {
   return quotes % 2 === 1 ? '"' : '';
 }
 
-/** Returns the index after the line and its line break. */
 function endOfLine(text: string, from: number): number {
   lineBreak.lastIndex = from;
   return lineBreak.test(text) ? lineBreak.lastIndex : text.length;
 }
 
-/** A text with the measures of its parts. Fast if each character is one byte, and none is invalid. */
+/** A text with sizes of its parts. Fast if each character is one byte, and all are valid. */
 class Piece {
   readonly text: string;
   readonly #isOneByteEach: boolean;
@@ -197,7 +191,6 @@ class Piece {
     return Buffer.byteLength(this.#isValid ? part : part.replaceAll(invalidBytes, 'x'));
   }
 
-  /** Returns the index of the first invalid byte. */
   invalidBetween(start: number, end: number): number | undefined {
     const at = this.#isValid ? -1 : this.text.slice(start, end).search(invalidByte);
     return at < 0 ? undefined : start + at;

@@ -8,13 +8,12 @@ import type { RawRecord } from './record-formats.ts';
 import { firstColumns } from './header.ts';
 import { footerOf, tailWith, errorsHeaders, isCustom, isMapped, mappedFieldOf, type CsvLayout } from './layout.ts';
 
-/** What the cells of a column were so far, as bits. */
+/** Bits for the kinds of cells that a column has had so far. */
 const sawText = 1;
 const sawNumber = 2;
 const sawBoolean = 4;
 const sawMark: Record<DecimalMark, number> = { '.': 8, ',': 16 };
 
-/** Returns what a column has been, with one more cell. Cells without a value do not count. */
 function seenWith(seen: number, cell: Cell): number {
   const text = trimText(cell.text);
   if (text === '' || isNothing(text) || (text === String.raw`\N` && !cell.isQuoted)) return seen;
@@ -23,25 +22,22 @@ function seenWith(seen: number, cell: Cell): number {
   return seen | (isExactNumber(text) ? sawNumber : sawText);
 }
 
-/** Returns the type of a column whose cells were these. */
 function typeSeen(seen: number): CustomType {
   if (seen === sawNumber) return 'number';
   return seen === sawBoolean ? 'boolean' : 'text';
 }
 
-/** The same as `seenWith` for a column of numbers: which decimal marks it has been written with. */
 function marksSeenWith(seen: number, cell: Cell): number {
   const mark = decimalMarkOf(cell.text);
   return mark ? seen | sawMark[mark] : seen;
 }
 
-/** Returns the decimal mark of a column whose cells were these; null if none or both were seen. */
+/** Returns the decimal mark of a column, or null if its cells show none or both. */
 function markSeen(seen: number): DecimalMark | null {
   if (seen === sawMark['.']) return '.';
   return seen === sawMark[','] ? ',' : null;
 }
 
-/** Notes what the cells of a record show about its columns, during the first reading. */
 export function observe({ format }: ImportFile, layout: CsvLayout, record: RawRecord): void {
   const { cells, line } = record;
   layout.tail = tailWith(layout.tail, record);
@@ -56,10 +52,8 @@ export function observe({ format }: ImportFile, layout: CsvLayout, record: RawRe
   }
 }
 
-/** Titles and degrees that a message names. */
 const maxTitles = 20;
 
-/** Notes what is left out of full names. */
 function observeTitles(layout: CsvLayout, cells: readonly Cell[]): void {
   const i = layout.columns.indexOf(fullNameColumn.name);
   const text = trimText(cells[i]?.text ?? '');
@@ -73,7 +67,10 @@ const longestName = 600;
 
 const watched = new WeakMap<CsvLayout, number[]>();
 
-/** Custom fields of which no type is given, or that of numbers, and columns without a header. */
+/**
+ * Returns the columns that the first reading must observe: custom fields whose type is `number` or not given, and
+ * columns without a header.
+ */
 function watchedColumns(layout: CsvLayout): number[] {
   const known = watched.get(layout);
   if (known) return known;
@@ -87,7 +84,7 @@ function watchedColumns(layout: CsvLayout): number[] {
 const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => headers[i] === '' && columns[i] === null;
 
 /**
- * Ends the first reading: settles the types of custom fields, and which columns the errors file omits.
+ * Ends the first reading. Decides the types of custom fields, and the columns that the errors file omits.
  * @throws FileRefused if a column has values, but no header
  */
 export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
@@ -115,14 +112,12 @@ export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
 const isOfErrorsFile = ({ headers, columns }: CsvLayout, i: number): boolean =>
   errorsHeaders.has(headers[i]!) && columns[i] === null;
 
-/** Returns the columns of records that are left out because nothing names a field for them. */
 export const leftOut = (layout: CsvLayout): number[] =>
   [...layout.headers.keys()].filter(
     (i) =>
       layout.columns[i] === null && !layout.origins?.[i] && !layout.omitted?.includes(i) && !isOfErrorsFile(layout, i),
   );
 
-/** Returns the mapping that an import uses, to be remembered. The layout is not settled yet. */
 export function usedMapping(layout: CsvLayout): Mapping {
   const { headers, columns, origins = [] } = layout;
   const first = firstColumns(headers);

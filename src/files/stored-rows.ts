@@ -1,24 +1,20 @@
 import type { Cell } from './columns.ts';
 import { type RawRecord, type RecordFault, emptyCell } from './record-formats.ts';
 
-/** A record as it is stored between the reading of its file and its writing. */
 export interface StoredRow {
-  /** Where the record starts in the file, from 1. */
   line: number;
   cells: Cell[];
-  /** Why the record cannot be read, if it cannot. */
   fault?: RecordFault | 'too many cells' | undefined;
-  /** A text can have characters that PostgreSQL cannot store. */
+  /** True: a text may have characters that PostgreSQL cannot store. */
   mayBeUnstorable: boolean;
 }
 
 /**
- * A text is a plain cell, a text in an array a quoted one, and a number that many empty cells. NUL characters and halves of
- * characters are escape sequences.
+ * A string is a plain cell. A string in an array is a quoted cell. A number is a run of empty cells. NUL characters and
+ * lone surrogates are escaped.
  */
 type StoredCell = string | [quoted: string] | number | { [broken in NonNullable<Cell['broken']>]?: string };
 
-/** Returns a record as JSON. */
 export function toStored({ cells, cellCount, fault }: RawRecord): string {
   const stored: StoredCell[] = [];
   let empty = 0;
@@ -36,7 +32,6 @@ export function toStored({ cells, cellCount, fault }: RawRecord): string {
   return JSON.stringify(found === undefined ? stored : { fault: found, cells: stored });
 }
 
-/** Reads what `toStored` has written. */
 export function fromStored(line: number, json: string): StoredRow {
   const stored = JSON.parse(json) as StoredCell[] | { fault: StoredRow['fault']; cells: StoredCell[] };
   const { fault, cells: all } = Array.isArray(stored) ? { fault: undefined, cells: stored } : stored;

@@ -20,10 +20,9 @@ import type { PhoneNumber } from './phones.ts';
 
 type CustomValue = string | number | boolean;
 
-/** How the cells of a custom field are read: as an import says, or as the field is declared. */
+/** The type of a custom field's cells, given by the import or by the declaration of the field. */
 export type ReadType = CustomType | 'url';
 
-/** Choices by how they can be written: exactly, or folded. */
 export type Choices = ReadonlyMap<string, string>;
 
 export const choicesBy = (choices: readonly string[]): Choices =>
@@ -32,7 +31,7 @@ export const choicesBy = (choices: readonly string[]): Choices =>
     ...choices.map((choice) => [choice, choice] as const),
   ]);
 
-/** Returns the choice that a text means, or the text. Undefined for an empty value. */
+/** Returns the choice that a text means. Returns the text if it means none, and undefined if it is empty. */
 export function readChoice(text: string, choices: Choices): string | undefined {
   const trimmed = trimText(text);
   const meant = choices.get(text) ?? choices.get(trimmed) ?? choices.get(fold(trimmed));
@@ -41,7 +40,7 @@ export function readChoice(text: string, choices: Choices): string | undefined {
 
 /**
  * Reads the value of a custom field.
- * @param mark of the numbers in the column, as far as its cells show it
+ * @param mark the decimal mark of the column, if its cells show it
  * @returns undefined for an empty value
  * @throws InvalidCell if the text is not of the type
  */
@@ -59,27 +58,24 @@ const readers: Record<ReadType, (text: string, mark?: DecimalMark) => CustomValu
   url: readUrl,
 };
 
-/** What stands before the decimals of a number. */
 export type DecimalMark = '.' | ',';
 
-/** Thousands with blanks or apostrophes between them. */
 const spaced = /^[-+]?\d{1,3}(?:[\s\u00a0\u202f'’]\d{3})+(?!\d)/;
 
-/** Numbers as they are written with each mark. The other one can stand between thousands. */
+/** Matches numbers with each decimal mark. The other mark can separate thousands. */
 const written: Record<DecimalMark, RegExp> = {
   '.': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,4})(?:\.\d{1,17})?(?:e[-+]?\d{1,3})?$/i,
   ',': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:\.\d{3}){1,4})(?:,\d{1,17})?(?:e[-+]?\d{1,3})?$/i,
 };
 
-/** A longer text is not a number. */
 const longestNumber = 100;
 
-/** Digits with which each number is printed back exactly. */
+/** Maximum number of digits that a JavaScript number keeps exactly. */
 const safeDigits = 15;
 
 /**
- * True for a number that JSON prints back exactly as it is written, such as `1.5`, and not `1.50`, `007` or `1e3`. A
- * column of such cells is one of numbers.
+ * Returns true for a number that JSON prints exactly as written, such as `1.5`, but not `1.50`, `007` or `1e3`. A
+ * column of such cells has numbers.
  */
 export const isExactNumber = (text: string): boolean =>
   text.length <= safeDigits + 2 &&
@@ -87,7 +83,6 @@ export const isExactNumber = (text: string): boolean =>
   text.replaceAll(/[-.]/g, '').length <= safeDigits &&
   String(Number(text)) === text;
 
-/** Returns the number that a text is with this mark, or undefined. */
 function numberWith(mark: DecimalMark, text: string): number | undefined {
   if (text.length > longestNumber) return undefined;
   const signed = trimText(text)
@@ -101,14 +96,16 @@ function numberWith(mark: DecimalMark, text: string): number | undefined {
   return Number.isFinite(number) ? number : undefined;
 }
 
-/** Returns the mark if the text is a number with this mark alone: `12,5` has a comma, `1.200` can have either. */
+/**
+ * Returns the mark if the text is a number with only this mark: `12,5` has a comma. `1.200` fits both, so it has none.
+ */
 export function decimalMarkOf(text: string): DecimalMark | undefined {
   const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
   if ((withPoint === undefined) === (withComma === undefined)) return undefined;
   return withPoint === undefined ? ',' : '.';
 }
 
-/** @param mark that of the column's other numbers. It decides what a text such as `1.200` or `1,200` is. */
+/** @param mark the decimal mark of the column's other numbers. It decides how `1.200` or `1,200` is read. */
 function readNumber(text: string, mark?: DecimalMark): number {
   const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
   const number = mark === ',' ? (withComma ?? withPoint) : (withPoint ?? withComma);
@@ -120,7 +117,7 @@ function readNumber(text: string, mark?: DecimalMark): number {
   return number;
 }
 
-/** Returns a number that was read with this mark so that it is the same with any: `1.200` as `1200` or `1.2000`. */
+/** Rewrites a number so that both decimal marks give the same value: `1.200` becomes `1200` or `1.2000`. */
 export function unambiguous(text: string, mark: DecimalMark): string {
   const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
   if (withPoint === undefined || withComma === undefined || withPoint === withComma) return text;
@@ -141,7 +138,6 @@ function readBoolean(text: string): boolean {
 const isoDate = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ]\s*\d{1,2}:\d{2}.*)?$/;
 const writtenDate = /^(\d{1,2})([-/.])\s*(\d{1,2})\2\s*(\d{4})(?:,?\s+\d{1,2}:\d{2}.*)?$/;
 
-/** @returns `YYYY-MM-DD` */
 function readDate(text: string): string {
   const [, year, month, day] = isoDate.exec(text) ?? [];
   const found = year === undefined ? dateAsWritten(text) : dateOf(year, month!, day!);
@@ -149,7 +145,7 @@ function readDate(text: string): string {
   return found;
 }
 
-/** With points, the day is first. Else the larger number must show which is the day. */
+/** Reads the day first in a date with points. With other separators, throws InvalidCell if two dates are possible. */
 function dateAsWritten(text: string): string | undefined {
   const [, first, separator, second, year] = writtenDate.exec(text) ?? [];
   if (first === undefined) return undefined;
@@ -167,38 +163,33 @@ function dateOf(year: string, month: string, day: string): string | undefined {
 
 type Json = Record<string, unknown>;
 
-/** A column, and the place of its values in an item: a field, and a property if the field is an object. */
 interface Column {
   kind?: ValueKind | undefined;
   customType?: ReadType | undefined;
   choices?: Choices | undefined;
   decimalMark?: DecimalMark | undefined;
-  /** Of the field (characters). */
   maxLength?: number | undefined;
-  /** The language of the file is one whose people have two last names. */
   hasTwoFamilyNames?: boolean | undefined;
   item: readonly [field: string, part?: string];
 }
 
-/** How an item was read. The same cells can mean something else for a stored record: see `fitToStored`. */
+/** The result of reading an item. For a stored record, the same cells can mean something else: see `fitToStored`. */
 interface Reading {
-  /** The item with the values as they stand in the cells. */
   raw: Json;
-  /** E-mail addresses that stood in another field than `other_emails`. */
   furtherEmails: string[];
-  /** Phone numbers were read without a country, as far as they have no country code. */
+  /** Used by `fitToStored` to read phone numbers without a country code for the country of the stored record. */
   reader: ValueReader;
-  /** Fields whose cells are exactly what the stored record holds. */
+  /** Fields whose cells are exactly the values of the stored record. */
   asStored: Set<string>;
-  /** What was left out of `other_emails` of a new record, and of the stored one. */
+  /** Faults for addresses that were cut from `other_emails`: of a new record, and of the stored one. */
   cut: { new: Fault[]; stored?: Fault[] };
 }
 
 const readings = new WeakMap<object, Reading>();
 
 /**
- * Converts the values of an item from the form in which people write them to that of the API. Leaves out values such as
- * `n/a`, and those that cannot be read.
+ * Converts the values of an item from the form that people write to that of the API. Removes values such as `n/a`, and
+ * values that cannot be read.
  * @param texts of the columns' cells
  * @returns `faults`: the values that cannot be read
  */
@@ -241,10 +232,8 @@ export function readValues(
   return { item, faults: [...faults, ...cut] };
 }
 
-/** Kinds of values that are read for the country of the record. */
 const readsByCountry: ReadonlySet<ValueKind | undefined> = new Set(['phone', 'phones', 'full name']);
 
-/** Replaces the value at a path, if there is one. Undefined removes it. */
 function change(item: Json, [field, part]: Column['item'], convert: (value: unknown) => unknown): void {
   const [object, name] = part === undefined ? [item, field] : [item[field] as Json | null | undefined, part];
   const value = object?.[name] ?? null;
@@ -259,11 +248,10 @@ interface Context {
   reader: ValueReader;
   country: string;
   furtherEmails: string[];
-  /** Notes a value that cannot be read, or a part of it. */
   report: (message: string) => void;
 }
 
-/** For a trimmed text that is not empty. They throw `InvalidCell`. */
+/** Converts a trimmed text that is not empty. Each function throws `InvalidCell`. */
 const readTexts: Record<
   Exclude<ValueKind, 'phones' | 'emails' | 'full name'>,
   (text: string, context: Context) => unknown
@@ -282,7 +270,6 @@ const readTexts: Record<
   },
 };
 
-/** @throws InvalidCell */
 function readPhoneText(text: string, { reader, country }: Context): string {
   const phone = reader.phoneText(text, country);
   if (phone === undefined) throw new InvalidCell(noPhone(text));
@@ -291,7 +278,6 @@ function readPhoneText(text: string, { reader, country }: Context): string {
 
 const noPhone = (text: string): string => `${quoted(text)} is not a phone number`;
 
-/** Reports what is not an address. */
 function readEmails(text: string, { report }: Context): string[] {
   const { addresses, invalid } = findEmails(text);
   if (addresses.length === 0) report(noEmail(text));
@@ -312,7 +298,6 @@ function readPhones(phones: readonly PhoneNumber[], { reader, country, report }:
   return read.length === 0 && texts.length > 0 ? undefined : read.slice(0, maxPhones);
 }
 
-/** Returns undefined for a value that cannot be read, and reports it. */
 function readOr(column: Column, value: unknown, context: Context): unknown {
   try {
     return readAs(column, value, context);
@@ -323,7 +308,7 @@ function readOr(column: Column, value: unknown, context: Context): unknown {
   }
 }
 
-/** The longest text that is read for each kind of value (characters); a field can have its own maximum. */
+/** Maximum length of a text for each kind of value (characters). A field can have its own maximum. */
 const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
   'full name': 600,
   country: 100,
@@ -335,11 +320,11 @@ const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
   date: 40,
 };
 
-/** Of a field without a maximum, such as a text in `custom_fields`. */
+/** Maximum length of a text in a field without its own maximum, such as `custom_fields` (characters). */
 const maxTextLength = 16 * 1024;
 
 /**
- * Called before anything reads a text: the time of a reader is bounded by the length of its field.
+ * Bounds the time of every reader. Must be called before a text is read.
  * @throws InvalidCell
  */
 function requireLength({ kind, customType, maxLength }: Column, text: string): void {
@@ -348,7 +333,6 @@ function requireLength({ kind, customType, maxLength }: Column, text: string): v
     throw new InvalidCell(`${quoted(text)} is longer than ${most} characters`);
 }
 
-/** @throws InvalidCell */
 function readAs(column: Column, value: unknown, context: Context): unknown {
   const { kind, customType, choices, decimalMark } = column;
   if (Array.isArray(value))
@@ -370,7 +354,10 @@ function readAs(column: Column, value: unknown, context: Context): unknown {
   return readTexts[kind](text, context);
 }
 
-/** The country of the record decides how many last names people have, else the language of the file. */
+/**
+ * Decides by the country of the record how many last names people have. Without a country, the language of the file
+ * decides.
+ */
 function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Context) {
   const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
   return readFullName(text, isPair).name;
@@ -378,17 +365,18 @@ function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Cont
 
 const asWritten = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
 
-/** In spreadsheets, a formula that shows an empty cell shows 0. In a custom field, 0 is a value. */
+/**
+ * Returns false for 0, because spreadsheets show 0 for a formula that refers to an empty cell. In a custom field, 0 is
+ * a value.
+ */
 const isSomething = (text: string): boolean => text !== '' && text !== '0' && !isNothing(text);
 
 const union = (emails: unknown, more: readonly string[]): string[] => [
   ...new Set([...((emails as string[] | null | undefined) ?? []), ...more]),
 ];
 
-/** Of a contact. */
 const [maxOtherEmails, maxPhones] = [20, 20];
 
-/** Leaves out the addresses that are too many, and returns a fault that names them. */
 function cutEmails(item: Json): Fault[] {
   const emails = item['other_emails'];
   if (!Array.isArray(emails) || emails.length <= maxOtherEmails) return [];
@@ -398,10 +386,10 @@ function cutEmails(item: Json): Fault[] {
 }
 
 /**
- * Returns the body that changes a stored record as the file says. A value that is exactly what the record holds stays
- * as it is. Phone numbers without a country code are read for the record's country if the file has none.
- * @throws DomainError `validation_failed` if the record would have too many e-mail addresses, unless the import leaves
- * invalid values out
+ * Returns the body that changes a stored record. A value that equals the stored one stays as it is. Reads phone numbers
+ * without a country code for the stored country if the file has no country.
+ * @throws DomainError `validation_failed` if the record would have too many e-mail addresses, and invalid values are
+ * not skipped
  */
 export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = 'skip'): Json {
   const reading = readings.get(body);
@@ -429,7 +417,7 @@ export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = '
   return fitted;
 }
 
-/** Returns the warnings of a record after `fitToStored`, or of a new record. */
+/** Returns the warnings of a new record, or of a stored record after `fitToStored`. */
 export function warningsOf(item: object, warnings: readonly Fault[]): Fault[] {
   const { asStored = new Set(), cut = { new: [] } } = readings.get(item) ?? {};
   const others = warnings.filter((fault) => !cut.new.includes(fault) && !asStored.has(tokensOf(fault.path)[0] ?? ''));

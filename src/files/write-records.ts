@@ -12,11 +12,11 @@ import { validationFailed } from '../errors.ts';
  * is large. It is written and compressed while the records are read.
  */
 
-/** Rows of a piece of the sheet's text. So a piece is small even if every record is large. */
+/** Number of rows in a piece of the sheet's text. Few, so that a piece stays small even with large records. */
 const pieceRows = 50;
 
 /**
- * Yields an XLSX file in pieces. It reads on only when its caller does.
+ * Yields an XLSX file in pieces. Reads the next page only when the caller asks for more.
  * @param title name of the sheet: at most 31 characters
  * @param onPage called after the rows of each page were written
  */
@@ -42,16 +42,14 @@ export async function* xlsxBytes(
   }
 }
 
-/** Maximum size of what waits to be compressed. */
 const pieceBytes = 64 * 1024;
 
-/** Level 1 is twice as fast as the usual 6, for files that are a fifth larger. */
+/** Level 1 is twice as fast as the usual level 6. Its files are a fifth larger. */
 const compressionLevel = 1;
 
-/** Time of the parts: the earliest that a ZIP archive can express, so that equal records give equal files. */
+/** Time of the parts: the earliest time in a ZIP archive. It is fixed, so that equal records give equal files. */
 const mtime = new Date(1980, 0, 1);
 
-/** Yields the XML of the sheet. */
 async function* sheetText(
   columns: readonly FileColumn[],
   pages: AsyncIterable<object[]>,
@@ -86,7 +84,6 @@ async function* sheetText(
   yield '</sheetData></worksheet>';
 }
 
-/** Undefined: the cell is empty. */
 type Value = string | number | boolean | Date | undefined;
 
 interface PhoneNumber {
@@ -94,7 +91,6 @@ interface PhoneNumber {
   number: string;
 }
 
-/** Returns a value as people read it. */
 function shownValue(column: FileColumn, record: Record<string, unknown>): Value {
   const value = valueOf(column, record);
   if (value === undefined || value === null || value === '') return undefined;
@@ -127,16 +123,16 @@ function cell(reference: string, value: Value, textStyle: number = style.text): 
   }
 }
 
-/** Number of days since 30 December 1899, in UTC: so spreadsheets count days after February 1900. */
+/** Returns the days since 30 December 1899, in UTC. Spreadsheets count from there for dates after February 1900. */
 const dayNumber = (time: Date): number => time.getTime() / 86_400_000 + 25_569;
 
-/** Longest text of a cell (UTF-16 code units). Excel does not open a file with a longer one. */
+/** Longest text of a cell (UTF-16 code units). Excel cannot open a file with a longer text. */
 export const longestCell = 32_767;
 
-/** Characters that XML cannot contain, or not without being changed. `_x0041_` in a text would be read as `A`. */
+/** Matches characters that XML cannot contain, and characters that must be escaped. `_x0041_` would be read as `A`. */
 const special = /[&<>\ufffe\uffff]|(?![\t\n])\p{Cc}|_(?=x[0-9a-fA-F]{4}_)/gu;
 
-/** Returns a text as XML. A text that is too long for a cell is cut, and ends with `…`. */
+/** Escapes a text for XML. Cuts a text that is too long for a cell, and appends `…`. */
 export function xmlText(text: string): string {
   const whole = text.length > longestCell ? `${text.slice(0, longestCell - 1)}…` : text;
   return whole.toWellFormed().replace(special, (character) => escapes[character] ?? codeOf(character));
@@ -147,11 +143,9 @@ const escapes: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;'
 const codeOf = (character: string): string =>
   `_x${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}_`;
 
-/** Returns the name of a column: A to Z, AA, AB, … */
 export const columnLetters = (index: number): string =>
   (index < 26 ? '' : columnLetters(Math.floor(index / 26) - 1)) + String.fromCharCode(65 + (index % 26));
 
-/** Indexes in `cellXfs` of the part `styles.xml`. */
 const style = { header: 1, text: 2, instant: 3 } as const;
 
 const declaration = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n';
@@ -160,13 +154,11 @@ const relationNames = 'http://schemas.openxmlformats.org/officeDocument/2006/rel
 const packageNames = 'http://schemas.openxmlformats.org/package/2006';
 const documentType = 'application/vnd.openxmlformats-officedocument.spreadsheetml';
 
-/** The first row stays in view. */
 const sheetStart = (columns: readonly FileColumn[]): string =>
   `${declaration}<worksheet xmlns="${sheetNames}"><sheetViews><sheetView workbookViewId="0">` +
   '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>' +
   `<cols><col min="1" max="${columns.length}" width="20" customWidth="1"/></cols><sheetData>`;
 
-/** Returns the text of each small part by its path in the archive. */
 const partsOf = (title: string): Record<string, string> => ({
   '[Content_Types].xml':
     `${declaration}<Types xmlns="${packageNames}/content-types">` +
@@ -192,8 +184,8 @@ const relations = (targets: Record<string, [type: string, path: string]>): strin
     .join('')}</Relationships>`;
 
 /**
- * The styles: as it is; the bold header; text (the built-in format 49), which stays text when somebody edits the cell; a
- * time.
+ * The styles, in this order: default, bold header, text, time. The text style is the built-in format 49: an edited cell
+ * stays text.
  */
 const styles =
   `${declaration}<styleSheet xmlns="${sheetNames}">` +
@@ -209,7 +201,6 @@ const styles =
   '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>';
 
 export interface RecordWriter {
-  /** The header line of a CSV file. */
   readonly head: string;
   write(records: readonly object[]): string;
 }
@@ -217,13 +208,8 @@ export interface RecordWriter {
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
-/** Called after each page of records was written to a file. */
 type OnPage = (page: object[]) => void;
 
-/**
- * Returns a file with records, in pieces.
- * @param title what the file holds, such as `Contacts`; for formats that can say it
- */
 const fileOf = (
   { format, columns, title }: { format: ExportFormat; columns: readonly FileColumn[]; title: string },
   pages: AsyncIterable<object[]>,
@@ -231,10 +217,9 @@ const fileOf = (
 ): AsyncGenerator<string | Buffer> =>
   format === 'xlsx' ? xlsxBytes(columns, title, pages, onPage) : fileText(recordWriter(format, columns), pages, onPage);
 
-/** So a piece of a file's text is small even if every record is large. */
+/** Number of records in a piece of text. Few, so that a piece stays small even with large records. */
 const pieceRecords = 50;
 
-/** Yields a file's text in pieces. */
 export async function* fileText(
   writer: RecordWriter,
   pages: AsyncIterable<object[]>,
@@ -269,10 +254,8 @@ export const csvHeader = (names: readonly string[], separator = ','): string =>
     separator,
   );
 
-/** Names that must be quoted in a header line: they contain a possible separator, or white space at an end. */
 const mustBeQuoted = /[,;\t|]|^\s|\s$/;
 
-/** @param width number of cells in each row */
 export const csvLines = (rows: (string | Cell)[][], width: number, separator = ','): string =>
   stringify(rows, {
     delimiter: separator,
@@ -285,26 +268,24 @@ export const csvLines = (rows: (string | Cell)[][], width: number, separator = '
     quoted_match: width === 1 ? /^\s+$/ : null,
   });
 
-/** A cell that must be quoted is a `Cell`, any other a string. */
 const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>
   columns.map((column) => {
     const cell = writeCell(column.type, valueOf(column, record));
     return cell.isQuoted ? cell : cell.text;
   });
 
-/** The records that an export selects. Each function reads them anew. */
+/** The records that an export selects. Each function reads them again. */
 export interface ExportedRecords {
   fields: FileFields;
-  /** What the records are, such as `Contacts`. */
   title: string;
   /**
-   * Starts to read all of them, page by page.
+   * Starts to read all records, page by page.
    * @param withLists whether contacts have the names of their lists as `list_names`
    */
   read: (withLists: boolean) => Promise<AsyncGenerator<object[]>>;
   count: () => Promise<number>;
   /**
-   * Returns their custom fields, in the alphabetical order of the keys.
+   * Returns the custom fields of the records, sorted by key.
    * @param most maximum number of fields to return
    */
   readKeys: (most: number) => Promise<LabelledKey[]>;
@@ -313,7 +294,7 @@ export interface ExportedRecords {
 /**
  * Starts an export, and returns its file in pieces.
  * @param onPage called after each page of records was written
- * @throws DomainError `validation_failed` if the format cannot hold these fields or so many records
+ * @throws DomainError `validation_failed` if the format cannot hold these fields, or so many records
  */
 export async function openExport(
   records: ExportedRecords,

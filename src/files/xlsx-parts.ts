@@ -7,31 +7,27 @@ import { maxRecordBytes } from './record-formats.ts';
 
 const mebibyte = 1024 * 1024;
 
-/** Of all parts of the file together, and of the rows that are read from it. */
+/** Limit for all unpacked parts of the file together, and for the rows that are read. */
 export const maxUnpackedBytes = 512 * mebibyte;
-/** Of the texts that cells share: they are held in memory. */
+/** Limit for the shared texts, because they are held in memory. */
 export const maxSharedBytes = 64 * mebibyte;
-/** Of the parts that list sheets and styles. */
 export const maxIndexBytes = 16 * mebibyte;
-/** Without the header row. */
 export const maxRows = 200_000;
-/** Limits of every spreadsheet program. */
 export const maxRowNumber = 1_048_576;
 export const maxColumnNumber = 16_384;
 /**
- * Characters. Excel takes half as many. A few bytes of XML can name a text that is shared, so this also limits what a
- * piece of a sheet can become.
+ * Longest text of a cell (characters), twice the limit of Excel. Also bounds the memory for a piece of a sheet, because
+ * a few bytes of XML can refer to a large shared text.
  */
 export const maxCellLength = 65_536;
 
-/** Returns the bytes of a stored file from an offset on, in parts. */
 export type PartsFrom = (from: number) => AsyncIterable<Buffer>;
 
-/** Reads ranges of a stored file. Keeps the last part, because the directory of a ZIP file is read in small ranges. */
+/** Reads ranges of a stored file. Caches the last part, because the directory of a ZIP file is read in small ranges. */
 class StoredReader extends RandomAccessReader {
   readonly #partsFrom: PartsFrom;
   #last: { from: number; part: Buffer } = { from: 0, part: Buffer.alloc(0) };
-  /** Why a part could not be read: no fault of the file. */
+  /** The error of reading a stored part. It is not a fault of the file. */
   failure: unknown;
 
   constructor(partsFrom: PartsFrom) {
@@ -69,18 +65,16 @@ const maxEntries = 10_000;
 
 const nameOf = (part: string): string => part.toLowerCase();
 
-/** A ZIP file of which single parts are read. Their names are equal without regard to case (ECMA-376, part 2, 6.2.2.3). */
+/** Parts of a ZIP file by name. Names are compared without regard to case (ECMA-376, part 2, 6.2.2.3). */
 export interface Zip {
-  /** Size of an unpacked part (bytes). Undefined: there is no such part. */
   sizeOf(name: string): number | undefined;
-  /** Unpacks a part that exists. */
   open(name: string): AsyncGenerator<Buffer>;
 }
 
 /**
  * Opens a stored ZIP file. Reads only its directory.
- * @param signal ends the unpacking of parts
- * @throws FileRefused if it is damaged, or unpacked too large
+ * @param signal stops the unpacking of parts
+ * @throws FileRefused if the file is damaged, or too large when unpacked
  */
 export async function openZip(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<Zip> {
   const reader = new StoredReader(partsFrom);
@@ -115,7 +109,6 @@ export async function openZip(partsFrom: PartsFrom, bytes: number, signal?: Abor
     };
   });
 
-  /** Turns an error of the library into a fault of the file, unless a part could not be read. */
   async function guarded<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -131,32 +124,30 @@ export async function openZip(partsFrom: PartsFrom, bytes: number, signal?: Abor
   }
 }
 
-/** Names are without the prefix of their namespace. */
 export interface XmlHandler {
   open?(name: string, attributes: Record<string, string>): void;
   close?(name: string): void;
   text?(text: string): void;
 }
 
-/**
- * Characters that are parsed at once. Few, because each can stand for a row of 1 MiB: cells name texts that they share.
- */
+/** Number of characters that are parsed at once. Small, because each can refer to a row of 1 MiB with shared texts. */
 const pieceLength = 1024;
 const maxDepth = 100;
 
 const localName = (name: string): string => name.slice(name.indexOf(':') + 1);
 
 /**
- * Parses XML, and yields after each piece, so that the caller can take what the handler has found. Entities of a
- * document are never read: a document type declaration is refused.
- * @throws FileRefused if the text is not UTF-8 or not well-formed, or nested too deep, or if a single text or tag is too long
+ * Parses XML in pieces, and yields after each piece. The caller can then take the results from the handler. Rejects
+ * document type declarations, so entities of a document are never read.
+ * @throws FileRefused if the text is not UTF-8, not well-formed or nested too deep, or if a single text or tag is too
+ * long
  */
 export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler): AsyncGenerator<void> {
   const slice = new TimeSlice();
   // Replacements of invalid bytes would be longer than these, and the shared texts have no room for that.
   const decoder = new TextDecoder('utf-8', { fatal: true });
   const parser = new SaxesParser({ position: false });
-  /** Characters since the last event: the parser holds them. */
+  /** Number of characters since the last event. The parser keeps them in memory. */
   let held = 0;
   let depth = 0;
   parser.on('error', () => {
@@ -200,10 +191,6 @@ export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandl
 const damaged = (): FileRefused =>
   new FileRefused('is not an XLSX file, or damaged', undefined, 'open it in a spreadsheet program and save it again');
 
-/**
- * @param chunk undefined: the text ends
- * @throws FileRefused if the bytes are not UTF-8
- */
 function decodeNext(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): string {
   try {
     return decoder.decode(chunk, { stream: chunk !== undefined });
@@ -212,31 +199,34 @@ function decodeNext(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): 
   }
 }
 
-/** Parses XML to its end. */
 export async function readXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler): Promise<void> {
   for await (const _ of parseXml(chunks, handler));
 }
 
-/** How a cell's value is turned to text, as far as the workbook decides. */
 export interface Formats {
-  /** By the number of a cell's style: whether its numbers are dates or times. */
   isDate: readonly boolean[];
-  /** By the number of a cell's style: whether these are times without a date. From 24 hours on, they are durations: numbers. */
+  /**
+   * By style number: true if its numbers are times without a date. Values from 24 hours on are durations, and stay
+   * numbers.
+   */
   isTime: readonly boolean[];
-  /** By the number of a cell's style: to how many digits its numbers are filled up with zeros. */
+  /** By style number: the minimum number of digits. Shorter numbers get leading zeros. */
   digits: readonly number[];
-  /** Days count from 1904, as in workbooks of old Macs. */
+  /** True: days count from 1904, as in workbooks of old Macs. */
   from1904: boolean;
 }
 
-/** Built-in number formats of dates and times (ECMA-376, 18.8.30). 46 is `[h]:mm:ss`, a duration. */
+/**
+ * Returns true for the built-in formats of dates and times (ECMA-376, 18.8.30). Returns false for 46, `[h]:mm:ss`, a
+ * duration.
+ */
 export const isBuiltInDate = (id: number): boolean =>
   (id >= 14 && id <= 22) || (id >= 27 && id <= 36) || id === 45 || id === 47 || (id >= 50 && id <= 58);
 
-/** Of these formats, those that show only a time of day. */
+/** Returns true for the built-in formats that show only a time of day. */
 export const isBuiltInTime = (id: number): boolean => (id >= 18 && id <= 21) || id === 45 || id === 47;
 
-/** True for a number format such as `dd.mm.yyyy`. Durations, such as `[h]:mm`, are numbers. */
+/** Returns true for a date format such as `dd.mm.yyyy`. Returns false for durations such as `[h]:mm`. */
 export function isDateFormat(code: string): boolean {
   const [positive = ''] = code.slice(0, 255).split(';', 1);
   if (/\[[hms]+\]/i.test(positive)) return false;
@@ -244,25 +234,23 @@ export function isDateFormat(code: string): boolean {
   return /[ymdhs]/i.test(letters) && !/general/i.test(letters);
 }
 
-/** True for a date format that shows only a time of day, such as `hh:mm`. */
+/** Returns true for a date format that shows only a time of day, such as `hh:mm`. */
 export const isTimeFormat = (code: string): boolean =>
   isDateFormat(code) && /[hs]/i.test(lettersOf(code)) && !/[yd]/i.test(lettersOf(code));
 
-/** Returns a format without texts between quotes, conditions and escaped characters. */
 const lettersOf = (code: string): string =>
   (code.slice(0, 255).split(';', 1)[0] ?? '').replaceAll(/"[^"]*"?|\[[^\]]*\]?|[\\_*]./g, '');
 
-/** Returns the number of digits of a format such as `00000`, in which people see a postal code. Else 0. */
+/** Returns the number of digits of a format such as `00000`, which people use for postal codes. Otherwise returns 0. */
 export const digitsOfFormat = (code: string): number =>
   /^(?:\[[^\]]*\])?(0{2,20})(?:;|$)/.exec(code.slice(0, 255))?.[1]!.length ?? 0;
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** 9999-12-31. */
 const maxSerial = 2_958_465;
 
 /**
- * Returns a date as `YYYY-MM-DD`, with a time of day as RFC 3339, and a time without a date as `hh:mm:ss`. Undefined if
- * the number is no date.
+ * Returns a date as `YYYY-MM-DD`, a date and time as RFC 3339, and a time alone as `hh:mm:ss`. Returns undefined if the
+ * number is not a date.
  */
 export function dateText(serial: number, from1904: boolean): string | undefined {
   if (!(serial >= 0 && serial <= maxSerial)) return undefined;
@@ -276,8 +264,8 @@ export function dateText(serial: number, from1904: boolean): string | undefined 
 }
 
 /**
- * Returns a number as a spreadsheet program shows it: 15 digits. Such programs write no longer whole numbers, but others
- * do: their ids and phone numbers keep all digits.
+ * Returns a number as a spreadsheet program shows it, with 15 digits. Keeps all digits of longer whole numbers: other
+ * programs write ids and phone numbers so.
  */
 export function numberText(text: string): string {
   const number = Number(text);
@@ -285,20 +273,19 @@ export function numberText(text: string): string {
   return String(Number(number.toPrecision(15)));
 }
 
-/** Returns a whole number as a format such as `00000` shows it. */
 export const withZeros = (text: string, digits: number): string =>
   digits > 0 && /^\d+$/.test(text) ? text.padStart(digits, '0') : text;
 
 const longInteger = /^-?[1-9]\d{15,}$/;
 
-/** An ISO 8601 date of a cell; without a time zone it counts as UTC. */
+/** Converts the ISO 8601 date of a cell. Uses UTC if it has no time zone. */
 export function isoDateText(text: string): string {
   const [, date, time] = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d:\d\d(?:\.\d+)?)Z?)?$/.exec(text.trim()) ?? [];
   if (date === undefined) return text;
   return time === undefined || /^00:00:00(?:\.0+)?$/.test(time) ? date : `${date}T${time.replace(/\.0+$/, '')}Z`;
 }
 
-/** Characters that XML cannot hold are written as e.g. `_x000D_`. */
+/** Decodes escapes such as `_x000D_`, which stand for characters that XML cannot contain. */
 export const unescapeText = (text: string): string =>
   text.includes('_x')
     ? text.replaceAll(/_x([0-9A-Fa-f]{4})_/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))

@@ -29,13 +29,11 @@ import { isEmpty, maxColumns, maxRecordBytes, maxSurplus, type RawRecord, emptyC
 interface Sheet {
   name: string;
   isHidden: boolean;
-  /** Path of its part. */
   part: string;
 }
 
 interface Workbook {
   zip: Zip;
-  /** In order. */
   sheets: Sheet[];
   from1904: boolean;
   sharedStrings: string | undefined;
@@ -44,12 +42,10 @@ interface Workbook {
 
 interface Relation {
   id: string;
-  /** The last word of its type, such as `worksheet`. */
   type: string;
   part: string;
 }
 
-/** @throws FileRefused if the file is no workbook */
 async function readWorkbook(zip: Zip): Promise<Workbook> {
   const main = (await relationsOf(zip, '')).find(({ type }) => type === 'officeDocument')?.part;
   if (main === undefined || zip.sizeOf(main) === undefined)
@@ -84,7 +80,6 @@ async function readWorkbook(zip: Zip): Promise<Workbook> {
 const isHidden = (state: string | undefined): boolean => state === 'hidden' || state === 'veryHidden';
 const isTrue = (text: string | undefined): boolean => text === '1' || text === 'true';
 
-/** Reads how styles show a number. */
 async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats> {
   const [isDate, isTime, digits]: [boolean[], boolean[], number[]] = [[], [], []];
   if (styles === undefined) return { isDate, isTime, digits, from1904 };
@@ -109,7 +104,6 @@ async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats
   return { isDate, isTime, digits, from1904 };
 }
 
-/** @param part the part whose relations these are; `''`: the whole file */
 async function relationsOf(zip: Zip, part: string): Promise<Relation[]> {
   const folder = posix.dirname(`/${part}`);
   const list = posix.join(folder, '_rels', `${posix.basename(part)}.rels`).slice(1);
@@ -130,13 +124,15 @@ function readIndex(zip: Zip, part: string, handler: XmlHandler): Promise<void> {
   return readXml(zip.open(part), handler);
 }
 
-/** Texts that cells refer to by number. Held as bytes, because millions of strings would need several times the memory. */
+/**
+ * Texts that cells refer to by number. Stored as bytes, because millions of strings would need several times the
+ * memory.
+ */
 class SharedStrings {
   readonly #bytes: Buffer;
   #ends = new Uint32Array(1024);
   #count = 0;
 
-  /** @param size at least that of all texts (bytes) */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafe(size);
   }
@@ -152,7 +148,7 @@ class SharedStrings {
     this.#count += 1;
   }
 
-  /** Returns a text that is too long only as far as `maxCellLength` + 1, and an empty text for a number that no text has. */
+  /** Returns the first `maxCellLength` + 1 characters of a text. Returns `""` for an unknown number. */
   get(number: number): string {
     if (!(number >= 0 && number < this.#count)) return '';
     return this.#bytes.toString('utf8', this.#startOf(number), this.#ends[number]);
@@ -163,7 +159,6 @@ class SharedStrings {
   }
 }
 
-/** @throws FileRefused if the texts are too large */
 async function readSharedStrings(zip: Zip, part: string | undefined): Promise<SharedStrings> {
   if (part === undefined) return new SharedStrings(0);
   const size = zip.sizeOf(part)!;
@@ -197,22 +192,22 @@ async function readSharedStrings(zip: Zip, part: string | undefined): Promise<Sh
 }
 
 export interface XlsxFile {
-  /** Names, in order. */
   sheets: string[];
   /**
-   * Yields the rows of a sheet, but for blank ones and those before the header. A record's line is the number of the row.
-   * @param sheet its name; null: the first that is visible
-   * @param hasHeader the first row with at least two filled cells is the header. Else the first with one is a record
+   * Yields the rows of a sheet, without blank rows and rows above the header. The line of a record is its row number.
+   * @param sheet name of the sheet; null for the first visible one
+   * @param hasHeader true: the header is the first row with at least two filled cells. False: the first filled row is a
+   * record
    * @throws FileRefused
    */
   rows(sheet: string | null, hasHeader?: boolean): AsyncGenerator<RawRecord[]>;
 }
 
 /**
- * Opens a stored XLSX file. Only its directory and the list of its sheets are read. The first call of `rows` also reads
- * the texts that cells share: the file holds them in memory for the next calls.
+ * Opens a stored XLSX file. Reads only its directory and the list of its sheets. The first call of `rows` also reads
+ * the shared texts, and keeps them in memory for later calls.
  * @param bytes size of the file
- * @param signal ends the reading
+ * @param signal stops the reading
  * @throws FileRefused
  */
 export async function openXlsx(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<XlsxFile> {
@@ -259,19 +254,15 @@ function namesOf(sheets: Workbook['sheets']): string | undefined {
   return names.length === 0 ? undefined : `it has ${names.join(', ')}${sheets.length > maxNamed ? ' and others' : ''}`;
 }
 
-/** A filled cell: the number of its column, from 0, and what it holds. */
 type SheetCell = readonly [column: number, cell: Cell];
 
-/** Turns the XML of a sheet into records. */
 class SheetRows implements XmlHandler {
   readonly #strings: SharedStrings;
   readonly #formats: Formats;
   #records: RawRecord[] = [];
-  /** Of all rows so far. */
   #characters = 0;
   #row = 0;
   #cells: SheetCell[] = [];
-  /** Characters of the row. */
   #length = 0;
   #column = 0;
   #type = '';
@@ -281,9 +272,7 @@ class SheetRows implements XmlHandler {
   #isFormula = false;
   #isPhonetic = false;
   #hasCells = false;
-  /** Rows with cells, from the header on. */
   #rows = 0;
-  /** Cells that the first row has at least. */
   readonly #leastHeaders: number;
 
   constructor(strings: SharedStrings, formats: Formats, hasHeader: boolean) {
@@ -292,7 +281,6 @@ class SheetRows implements XmlHandler {
     this.#leastHeaders = hasHeader ? 2 : 1;
   }
 
-  /** Returns the records since the last call. */
   take(): RawRecord[] {
     const records = this.#records;
     this.#records = [];
@@ -376,7 +364,6 @@ class SheetRows implements XmlHandler {
     }
   }
 
-  /** Undefined: the cell has a number. */
   #dateOf(serial: number): string | undefined {
     const { isDate, isTime, from1904 } = this.#formats;
     const isDuration = isTime[this.#style] && serial >= 1;
@@ -416,7 +403,7 @@ class SheetRows implements XmlHandler {
     return { ...whole, cells, cellCount: this.#cells.at(-1)![0] + 1, fault: undefined };
   }
 
-  /** Some programs write the cells of a row in another order. */
+  /** Sorts the cells of a row, because some programs write them in another order. */
   #sortCells(): void {
     this.#cells.sort(([one], [other]) => one - other);
     if (this.#cells.some(([column], i) => column === this.#cells[i - 1]?.[0])) throw twoInOnePlace(this.#row);
@@ -426,7 +413,6 @@ class SheetRows implements XmlHandler {
 const twoInOnePlace = (row: number): FileRefused =>
   new FileRefused('has two cells in one place', row, 'open it in a spreadsheet program and save it again');
 
-/** Returns e.g. 28 for `AB7`. */
 function columnOf(place: string): number {
   let column = 0;
   for (let i = 0; i < place.length && i < 5; i += 1) {
