@@ -18,19 +18,16 @@ import type { Requester } from '../access/credentials.ts';
 type Table = typeof prospectTable;
 export type SortField = { [Name in keyof Table]: Table[Name] extends { filter: string } ? Name : never }[keyof Table];
 
-/** Prospects without a value (null) come last in both directions. */
+/** Null values come last in both directions. */
 export interface SortKey {
   field: SortField;
   direction: 'ASC' | 'DESC';
 }
 
-/** Most important field first. Ties are sorted by id, ascending. */
 export type ProspectOrder = readonly SortKey[];
 
-/** A folded text, a whole number (0 and 1 for booleans), an ISO 8601 timestamp, or null. */
 export type SortValue = string | number | null;
 
-/** A prospect's place in a sort order. A page starts after the last prospect of the page before. */
 export interface ProspectPosition {
   id: string;
   values: SortValue[];
@@ -68,28 +65,22 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
     required: !isNullable(field),
   }));
 
-/** A condition for SQL or for an Elasticsearch query. Its texts are folded. */
 export type Criterion =
   /** The field equals one of the values. `""` also matches people without this field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
-  /** The field contains all words of at least one alternative. Without alternatives, nobody matches. */
+  /** The field contains all words of at least one alternative. Without alternatives, no person matches. */
   | { kind: 'words'; member: WordField; alternatives: Words[] }
-  /** Both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
-  /** `date_verified` is in this range, both ends included: ISO 8601 in UTC. */
   | { kind: 'verified'; gte?: string; lte?: string }
   | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean }
-  /** The person has one of these keys (`document.ts`). */
   | { kind: 'keys'; keys: string[] }
-  /** The person has all three names of one of these people. */
   | { kind: 'named'; people: NamedPerson[] };
 
-/** The folded first name, last name and company name of a person. */
 export type NamedPerson = [first: string, last: string, company: string];
 
 /**
- * Words in all `words` conditions of a search. Each becomes a clause, and Elasticsearch rejects queries with over
- * 1,024.
+ * Maximum number of words in all `words` conditions of a search. Each word becomes a clause, and Elasticsearch rejects
+ * queries with over 1,024 clauses.
  */
 const maxWords = 800;
 
@@ -128,13 +119,11 @@ const haveWords = (field: WordField, values: string[] = []): Criterion | undefin
 /** A value without letters and digits has no words, and matches nobody. */
 const hasWords = (found: string[]): found is Words => found.length > 0;
 
-/** Sorted, so that equivalent filters give identical conditions. */
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
   [...new Map(values.map((value) => [JSON.stringify(value), value])).values()].sort((a, b) =>
     String(a) < String(b) ? -1 : 1,
   );
 
-/** False for a range without ends, which excludes nobody. */
 const asksSomething = (criterion: Criterion): boolean =>
   !(criterion.kind === 'scores' || criterion.kind === 'verified') ||
   criterion.gte !== undefined ||
@@ -160,8 +149,8 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns the filters as the response shows them: text fields and `date_verified` always, others only if the request
- * has them. Sent as `filters` of a new request, they match the same.
+ * Returns the filters for the response. Text fields and `date_verified` are always present, other fields only if the
+ * request has them. Sent with a new request, they match the same people.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);
@@ -180,25 +169,20 @@ export function filtersApplied(filters: ProspectFilters): FiltersApplied {
 }
 
 export interface Search {
-  /** A prospect must meet all of them. */
   criteria: Criterion[];
   order: ProspectOrder;
-  /** Id of a customer whose unlocked prospects are left out. */
   netNewFor?: string | undefined;
 }
 
-/** What is counted: all who match, or those that a customer has not unlocked, or those that it has. */
 export type CountedSearch = Pick<Search, 'criteria'> &
   ({ netNewFor?: string | undefined; unlockedBy?: never } | { netNewFor?: never; unlockedBy: string });
 
-/** A page of at most `limit` prospects, after the first `skip` or after the position `after`, not both. */
 export interface PageWindow {
   limit: number;
   skip?: number;
   after?: ProspectPosition | undefined;
 }
 
-/** A person as the UTF-8 bytes that are sent to an engine. As JavaScript objects, imports would take more memory. */
 export interface EncodedPerson {
   id: string;
   bytes: Buffer;
@@ -215,82 +199,70 @@ export interface CatalogStatus {
 }
 
 /**
- * Says in `catalog status` how many people an earlier release stored without keys (`document.ts`), if any. They are
- * not found by profile URL and e-mail address until `catalog reindex`.
+ * Detail of `catalog status`: the number of people without keys (`document.ts`), stored by an earlier release. Searches
+ * by profile URL and e-mail address miss them until `catalog reindex`.
  */
 export const unkeyedDetail = (people: number): Record<string, number> =>
   people === 0 ? {} : { 'not matched by profile and e-mail until a reindex': people };
 
-/** Both engines return the same results, and throw `unavailable` if they do not respond in time. */
 export interface CatalogReads {
-  /** Returns one page, unmasked. Ties of the order are sorted by id. */
   search(search: Search, window: PageWindow): Promise<Prospect[]>;
-  /** Exact. */
   count(search: CountedSearch): Promise<number>;
-  /** In no particular order. Unknown ids are skipped. */
+  /** Returns people in no particular order. Skips unknown ids. */
   find(ids: string[]): Promise<Prospect[]>;
   /**
-   * Returns at most ten values of one text field, or of all, the most frequent first. Each word of the search text must
-   * begin one of the value's words.
+   * Returns at most ten values of one text field, or of all fields, the most frequent first. Each word of the search
+   * text must be the start of a word of the value.
    */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
 }
 
-/** Its own reads are for the service's internal work. For a customer's request, use those that `for` returns. */
+/** Use its own reads only for internal work. Use the reads of `for` for a customer's request. */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
-  /** PostgreSQL stores the state of this catalog under this name. */
   readonly name: string;
   readonly gates: readonly Gate[];
 
-  /**
-   * Limits concurrent reads, shared fairly between customers. If the requester's signal aborts, its reads are
-   * cancelled.
-   */
   for(requester: Requester): CatalogReads;
 
   /**
-   * Copies all unlocks of these prospects that were committed before the call from PostgreSQL. Searches see them after
+   * Copies all unlocks of these people that were committed before the call from PostgreSQL. Searches see them after
    * `refresh`.
    */
   syncUnlocks(ids: string[]): Promise<void>;
-  /** Makes all earlier writes visible to later searches. */
   refresh(): Promise<void>;
-  /** Whether the catalog can be searched and written to now. */
   isUp(): Promise<boolean>;
 
   /**
    * Prepares for writes. Call it once before the first write.
-   * @returns the catalog's incarnation. If a later call returns another, people who were written earlier may be missing
-   * @throws DomainError `unavailable` if an operator must act first: the index is blocked, closed, or not behind its alias
+   * @returns the catalog's incarnation. If it changes between calls, people who were written earlier may be missing
+   * @throws DomainError `unavailable` if an operator must act first: the index is blocked, closed, or not behind its
+   * alias
    */
   prepare(): Promise<string>;
-  /** Encodes a person for `write`: a row as JSON, or a bulk operation. */
   encode(document: CatalogDocument): string;
   /**
-   * Adds people or replaces those with the same id, except their unlocks. When it resolves, all are stored.
+   * Adds people, or replaces those with the same id. Keeps their unlocks. Resolves when all are stored.
    * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Returns the ids under which `write` would replace a person. Sees all who are written. */
+  /** Returns the ids that are already stored. Sees all written people. */
   findStored(ids: string[]): Promise<string[]>;
-  /** Yields all people who are written, in batches, unmasked. */
   people(): AsyncIterable<Prospect[]>;
-  /** Returns the number of removed people. PostgreSQL keeps their unlocks. */
   remove(ids: string[]): Promise<number>;
   /**
-   * Deletes what the engine still stores of removed people, as far as it can: old versions of rows, of documents and of
-   * suggestions. Call it after `finish`.
+   * Deletes the remains of removed people, as far as the engine can: old versions of rows, documents and suggestions.
+   * Call it after `finish`.
    */
   purge(): Promise<void>;
   /**
-   * Ends an import: makes all people visible to searches, and counts the suggested values again.
+   * Ends an import. Makes all people visible to searches, and counts the suggested values again.
    * @returns the number of people in the catalog
    * @throws DomainError `unavailable` if the catalog does not respond in time, or was replaced during the import
    */
   finish(): Promise<number>;
   /**
-   * Rebuilds the search index from its people and the unlocks in PostgreSQL. Searches use the old one until then.
+   * Rebuilds the search index from its people and the unlocks in PostgreSQL. Searches use the old index until the end.
    * @param progress awaited after each batch; if it throws, the reindex ends with this error
    * @returns the number of people in the new index
    */

@@ -4,7 +4,8 @@ import { fold, words } from '../text/fold.ts';
 import { formerProfileKey, profileKey } from '../text/domains.ts';
 
 /**
- * Both engines store these codes instead of field names, to save space. Do not change one: stored catalogs contain it.
+ * Codes that both engines store instead of field names, to save space. Do not change a code: stored catalogs contain
+ * it.
  */
 export const fieldCodes = {
   first_name: 'f',
@@ -21,14 +22,14 @@ export const fieldCodes = {
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
 
 /**
- * A full cache holds between `most` and 2 × `most` results. Those for texts longer than `longest` (UTF-16 units) are
+ * A full cache holds between `most` and 2 × `most` results. Results for texts longer than `longest` (UTF-16 units) are
  * not cached.
  */
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * Caches the results of a pure function for recent texts. Do not change the results: all callers share them. The older
- * half of a full cache is deleted.
+ * Caches the results of a pure function for recent texts. Do not change the results, because all callers share them.
+ * The older half of a full cache is deleted.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();
@@ -49,23 +50,20 @@ export function memoize<T extends string | object>(make: (text: string) => T): (
  * e-mail address. Both engines store them: catalogs contain keys of earlier releases until `catalog reindex`.
  */
 
-/** Returns the key of a profile URL, or undefined if it identifies nobody. */
 export function keyOfProfile(url: string): string | undefined {
   const profile = profileKey(url);
   return profile && key('u', profile);
 }
 
-/** Returns the keys under which the catalog can contain a profile: the key of today, and the one of earlier releases. */
+/** Returns the current key of a profile, and the key of earlier releases. The catalog can have either. */
 export function storedKeysOfProfile(url: string): string[] {
   const known = keyOfProfile(url);
   return known === undefined ? [] : [...new Set([known, key('u', formerProfileKey(url)) ?? known])];
 }
 
-/** Returns the key of an e-mail address, or undefined if the text is no address. */
 export const keyOfEmail = (email: string): string | undefined =>
   email.includes('@') ? key('e', fold(email)) : undefined;
 
-/** Longest text in a key (UTF-16 units). Longer ones do not fit into an index. */
 const maxLength = 400;
 
 function key(kind: 'u' | 'e', text: string): string | undefined {
@@ -73,10 +71,8 @@ function key(kind: 'u' | 'e', text: string): string | undefined {
   return text.length <= maxLength ? `${kind}:${text}` : `${kind}#${createHash('sha256').update(text).digest('hex')}`;
 }
 
-/** The key of people who have no other, by which they differ from people who were stored without keys. */
 const noKey = '-';
 
-/** Returns all keys of a person, each once; never empty. */
 export function keysOf({
   profnet_url,
   work_email,
@@ -90,28 +86,22 @@ export function keysOf({
   return distinct.length > 0 ? distinct : [noKey];
 }
 
-/** A person as the catalog stores it, with the texts that searches use. */
 export interface CatalogDocument {
   id: string;
   person: Omit<Prospect, '_id'>;
   folded: Record<RequiredField, string> & { location_postal_code: string | null };
-  /** Distinct folded words of each field that is searched by word. */
   words: Record<WordField, string[]>;
-  /** The original spelling. Undefined if it is the `usualSpelling` of the folded text. */
   spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
-  /** By which the person is found as the same as somebody else. */
   keys: string[];
 }
 
-/** Texts that every person has. They can be empty. Only the postal code can be null. */
 export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
-/** Maximum length of a folded text (UTF-16 units). Longer ones do not fit into a btree index of PostgreSQL. */
+/** Maximum length of a folded text (UTF-16 units). Longer texts do not fit into a btree index of PostgreSQL. */
 export const maxFoldedLength = 640;
 
-/** Must be fast: an import calls it for every person. */
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   const { location_postal_code: code } = person;
   const [first, last] = [foldOnce(person.first_name), foldOnce(person.last_name)];
@@ -160,7 +150,10 @@ export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
 
 export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect => ({ _id: id, ...person });
 
-/** Whether there is text for e-mail addresses, valid or not. Catalogs store the result: do not change this function. */
+/**
+ * Returns true if the e-mail fields have any text, valid or not. Do not change this function: catalogs store its
+ * result.
+ */
 export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boolean =>
   person.work_email !== '' || person.emails.length > 0;
 
@@ -171,14 +164,13 @@ export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): s
 
 interface Folded {
   readonly folded: string;
-  /** Undefined if it can be computed from `folded`. */
   readonly spelled: string | undefined;
-  /** Distinct. Undefined until they are first needed. */
   words?: string[];
 }
 
 /**
- * Capitalises each word of a folded text. Must never change: the catalog does not store spellings that it can compute.
+ * Capitalises each word of a folded text. Do not change this function: the catalog does not store spellings that it can
+ * compute.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 // A fixed list of letters, so that the result does not depend on the version of Unicode.
@@ -192,22 +184,21 @@ const foldOnce = memoize((text): Folded => {
 
 const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
 
-/** A spelling, such as `ACME`, of a folded text, such as `acme`, and the number of people who have exactly it. */
 export interface Spelling {
   folded: string;
   value: string;
   people: number;
 }
 
-/** All spellings of a folded text: `value` is the most frequent, `people` counts all who have any of them. */
+/** All spellings of a folded text. `value` is the most frequent one. `people` counts the people with any of them. */
 export interface SuggestedValue extends Spelling {
   member: TextField;
   words: string[];
 }
 
 /**
- * Returns distinct folded words: empty for an empty text, which matches all values; undefined for a text without words
- * (such as `'*`), which matches none.
+ * Returns distinct folded words. An empty result matches all values. Undefined: the text has no words (such as `'*`)
+ * and matches none.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -242,11 +233,10 @@ export async function* groupSpellings(
   if (best) yield value(best);
 }
 
-/** If equally many people have both, the first by code points is suggested. */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
 
-/** For `sort`. JavaScript itself compares UTF-16 units, which gives another order for rare characters. */
+/** Compares texts by code points. JavaScript compares UTF-16 units, which sorts rare characters differently. */
 const compareCodePoints = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));
 
 export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {

@@ -2,27 +2,25 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Transaction } from '../database/db.ts';
 import { conflict, isUnavailable } from '../errors.ts';
 
-/** Advisory lock for imports: an arbitrary number that no other lock uses. */
 const lockKey = 7_203_466_151;
 
-/** Pause between two statements that keep the lock's transaction active (ms). */
 const heartbeatMs = 1_000;
 /** How long the transaction may be idle before PostgreSQL ends it (ms). Long, because a busy machine may be late. */
 const maxIdleMs = 600_000;
 /**
- * How long to try to take the lock again after its connection broke (ms). PostgreSQL may notice that late, and releases
- * the old lock only then.
+ * How long to retry after the lock's connection broke (ms). PostgreSQL may notice that late, and releases the old lock
+ * only then.
  */
 const regainMs = 60_000;
 
-/** Resolves while this process holds the lock. If it was lost, waits until it is taken again, or rejects. */
+/** Resolves while this process holds the lock. After a loss, waits until the lock is taken again, or rejects. */
 export type StillHeld = () => Promise<void>;
 
 /**
- * Runs an import, removal or reindex under a lock: one at a time in all processes. The lock belongs to a connection, so
- * PostgreSQL releases it when the process dies. If only the connection breaks, the lock is taken again, so `work` must
- * often await `stillHeld`. The loss is noticed after about a second; until then, two processes may write at the same
- * time.
+ * Runs an import, removal or reindex under a lock that only one process can hold. The lock belongs to a connection, so
+ * PostgreSQL releases it when the process dies. If only the connection breaks, the lock is taken again. `work` must
+ * therefore await `stillHeld` often. A loss is noticed after about a second. Until then, two processes may write at the
+ * same time.
  * @param db holds the lock; if it is unavailable, waits as long as `db` retries its operations
  * @throws DomainError `conflict` if another process holds the lock
  */
@@ -48,17 +46,14 @@ class ImportLock {
     this.#db = db;
   }
 
-  /** Resolves when this process holds the lock. Rejects if it could not be taken (again). */
   held(): Promise<void> {
     return this.#held.promise;
   }
 
-  /** The promise of `hold` then resolves. */
   release(): void {
     this.#released.abort();
   }
 
-  /** Holds the lock until `release`, on a new connection whenever one breaks. */
   async hold(): Promise<void> {
     for (let wasTaken = true; wasTaken;) {
       wasTaken = false;
@@ -79,8 +74,8 @@ class ImportLock {
   }
 
   /**
-   * Takes the lock until the end of this transaction, and resolves the promise of `held`, which it returns. A lost lock
-   * is retried for at most `regainMs`.
+   * Takes the lock until the end of this transaction. Resolves the promise of `held`, and returns it. Retries a lost
+   * lock for at most `regainMs`.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -97,14 +92,12 @@ class ImportLock {
     return holding;
   }
 
-  /** Makes `held` reject, for current and for later callers. */
   #fail(error: unknown): void {
     this.#held.reject(error);
     this.#held = pending();
     this.#held.reject(error);
   }
 
-  /** Makes callers of `held` wait for a new promise, which it returns. */
   #markLost(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
@@ -112,9 +105,8 @@ class ImportLock {
   }
 
   /**
-   * Keeps the lock's connection open by a statement every `heartbeatMs`, until the lock is released. If the connection
-   * breaks, throws, and marks the lock as lost, unless a new transaction has begun to take it again before this was
-   * noticed.
+   * Runs a statement every `heartbeatMs` until the lock is released. If the connection breaks, throws and marks the
+   * lock as lost. Does not mark it if a new transaction has already begun to take the lock again.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
@@ -133,14 +125,12 @@ class ImportLock {
 
 type Holding = PromiseWithResolvers<void>;
 
-/** Node does not report a rejection of this promise as unhandled. */
 function pending(): Holding {
   const resolvers = Promise.withResolvers<void>();
   resolvers.promise.catch(() => undefined);
   return resolvers;
 }
 
-/** Holds the lock until the end of the transaction. Returns false if another transaction holds it. */
 async function tryLock(sql: Transaction): Promise<boolean> {
   const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
   return lock.taken;

@@ -12,40 +12,33 @@ import { withImportLock, type StillHeld } from './import-lock.ts';
 import { readerOf, findKeptIds, PersonIds, withKeptId } from './parse-records.ts';
 import type { Format, RecordReader, ImportedPerson } from './parse-records.ts';
 
-/** A position in the input, with the numbers of records before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 const batchSize = 1_000;
-/** Batches written at the same time. Limits the memory of an import. */
 const maxWritesInFlight = 6;
-/** Minimum time between two saves of the progress (ms). */
 const saveEveryMs = 500;
 
 type LeftOut = 'bad' | 'suppressed';
 
 interface RunningWrite {
   ids: ReadonlySet<string>;
-  /** Resolves when the write has succeeded or failed. */
   ended: Promise<void>;
 }
 
 /**
- * Writes people in batches, several at the same time, and saves the progress. Batches with a common id are never
- * written at the same time, so the later person wins. A slow batch does not block others: Elasticsearch sometimes needs
- * seconds for one write.
+ * Writes people in concurrent batches, and saves the progress. Never writes two batches with a common id at the same
+ * time, so the later person wins. A slow batch does not block the others: Elasticsearch sometimes needs seconds for one
+ * write.
  */
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /**
-   * Batches that are being written, and those whose write failed: the saved position never passes them. By their end.
-   */
+  /** Running and failed batches, by their end. The saved position never passes them. */
   readonly #inFlight = new Map<Reached, RunningWrite>();
-  /** Ends of batches in the order of the input, from the first that is not written yet. Later ones may be written. */
+  /** Ends of batches in the order of the input, from the first unwritten one. Later batches may be written. */
   readonly #ahead: Reached[] = [];
-  /** Rejects with the error of the first failed write. */
   #failed: Promise<void> | undefined;
   #savedAt = 0;
 
@@ -56,7 +49,7 @@ export class BatchWriter {
   }
 
   /**
-   * Adds one record of the input. It is only counted if it is invalid or the person suppressed. Waits while too many
+   * Adds one record of the input. Only counts it if it is invalid or the person is suppressed. Waits while too many
    * batches are being written.
    * @throws the error of an earlier failed write, at the latest when the batch is full
    */
@@ -73,7 +66,6 @@ export class BatchWriter {
     if (this.#people.size >= batchSize) await this.#send();
   }
 
-  /** Writes the rest, waits for all writes, then saves and returns the position at the end of the input. */
   async end(): Promise<Reached> {
     if (this.#people.size > 0) await this.#send();
     while (this.#inFlight.size > 0) await this.#waitForOne();
@@ -86,7 +78,6 @@ export class BatchWriter {
     this.#people.set(id, { id, bytes: Buffer.from(this.#catalog.encode(document)) });
   }
 
-  /** Starts to write the current batch. Waits first while too many are being written, or one with a common id. */
   async #send(): Promise<void> {
     const people = this.#people;
     this.#people = new Map();
@@ -116,7 +107,7 @@ export class BatchWriter {
 
   /**
    * Saves the position up to which all people are stored, at most every `saveEveryMs`. After a failed write, waits for
-   * all running ones, saves, and throws its error.
+   * all running writes, saves, and throws the error.
    */
   async #saveProgress(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));
@@ -131,44 +122,37 @@ export class BatchWriter {
 }
 
 export interface ImportRequest {
-  /** Uncompressed, from the start also if the import resumes. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
-   * Identifies the input. An interrupted import with the same id is resumed. Without an id, the import starts at the
+   * Identifies the input. An interrupted import with the same id is resumed. Undefined: the import starts at the
    * beginning.
    */
   source?: string | undefined;
-  /** Called and awaited for each invalid record, with its first line. A resumed import may report some again. */
+  /** Awaited for each invalid record, with its first line. A resumed import may report a record again. */
   onBad: (line: number, fault: string) => unknown;
-  /** Called each time before the progress is saved, and at the end. */
   onProgress: (reached: ImportProgress) => void;
   /** Called for each repair of the catalog, and if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
-/**
- * `loaded` and `bad` count records imported and rejected so far, `suppressed` those that were left out because the
- * person must not be in the catalog.
- */
 interface ImportProgress {
   loaded: number;
   bad: number;
   suppressed: number;
-  /** Null if the import started at the first line. */
   resumed_at_line: number | null;
 }
 
 export interface ImportReport extends ImportProgress {
-  /** In the catalog after the import. */
   people: number;
 }
 
 /**
- * Adds people or replaces those with the same id. Resumes an interrupted import of the same input, unless the catalog
- * was replaced meanwhile.
- * @throws DomainError `conflict` if another import, removal or reindex is running; `unavailable` if the catalog is for
- * too long, or is replaced during the import; `validation_failed` if the first line of a CSV file is unusable
+ * Adds people, or replaces those with the same id. Resumes an interrupted import of the same input, unless the catalog
+ * was replaced in the meantime.
+ * @throws DomainError `conflict` if another import, removal or reindex is running; `unavailable` if the catalog is
+ * unavailable for too long, or is replaced during the import; `validation_failed` if the first line of a CSV file is
+ * unusable
  */
 export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest): Promise<ImportReport> =>
   withImportLock(db, async (stillHeld) => {
@@ -203,8 +187,8 @@ const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
 /**
- * Saves that an import starts or resumes, and returns its progress so far.
- * @param source undefined if the import cannot be resumed, so that nothing is saved
+ * Saves the start or resumption of an import, and returns its progress.
+ * @param source undefined if the import cannot be resumed; then nothing is saved
  * @param onNote called if an interrupted import cannot be resumed
  */
 async function begin(
@@ -222,7 +206,6 @@ async function begin(
   return state;
 }
 
-/** Writes the records after the saved position to the catalog. Returns the final position. */
 async function writeAll(
   { db, catalog, stillHeld }: { db: Database; catalog: Catalog; stillHeld: StillHeld },
   load: ImportRequest,

@@ -7,35 +7,33 @@ import { validationFailed } from '../errors.ts';
 import type { ProspectMatch, ProspectMatches } from '../schemas/clean-data.ts';
 import { maskLocked, type ProspectServices } from './prospects.ts';
 
-/** Somebody who may be in the catalog. */
 export interface Wanted {
-  /** Only enrichment knows addresses: a free answer would confirm guessed ones. */
+  /** Only for enrichment, which is paid: a free match would confirm guessed addresses. */
   emails?: readonly string[];
   profnet_url?: string | null | undefined;
   first_name?: string | undefined;
   last_name?: string | undefined;
   company_name?: string | undefined;
-  /** A code, or a name. Decides only between several people. */
+  /** A country code, or a name. Used only to choose between several people. */
   location_country?: string | undefined;
 }
 
 type MatchedOn = 'email' | 'profnet_url' | 'name_and_company' | 'location_country';
 
-/** The people who are the same as somebody: none, one, or several who cannot be told apart, at most `maxCandidates`. */
+/** Zero people, one person, or several people who cannot be told apart. At most `maxCandidates`. */
 export interface Match {
   found: Prospect[];
   matchedOn: MatchedOn[];
 }
 
-/** People in an ambiguous match. */
 const maxCandidates = 5;
 const maxFound = 1_000;
 
 type Reads = Pick<CatalogReads, 'search'>;
 
 /**
- * Finds each of these people in the catalog, by exact comparison: by an e-mail address, else by the profile URL, else by
- * names and company. The first of these that finds somebody decides. Both engines return the same.
+ * Finds each person in the catalog by exact comparison. Tries an e-mail address, then the profile URL, then the names
+ * with the company. Stops at the first of these that finds people. Both engines return the same.
  * @returns a match for each of `wanted`, in the same order
  * @throws DomainError `unavailable` if the catalog does not respond in time
  */
@@ -85,11 +83,9 @@ const steps: readonly Step[] = [
   },
 ];
 
-/** Returns one text for the three names, or none if one of them is empty, or a placeholder such as `n/a`. */
 const nameValue = (names: NamedPerson): string[] =>
   names.some(isPlaceholder) ? [] : [JSON.stringify(names.map(fold))];
 
-/** Returns for each of `wanted` the people that this step finds, the best first. */
 async function findAll(catalog: Reads, step: Step, wanted: readonly Wanted[]): Promise<Prospect[][]> {
   const values = [...new Set(wanted.flatMap(step.valuesOf))].sort();
   const byValue = new Map<string, Prospect[]>();
@@ -102,7 +98,7 @@ async function findAll(catalog: Reads, step: Step, wanted: readonly Wanted[]): P
 
 const bestOf = (one: Prospect, other: Prospect): number => other.score - one.score || (one._id < other._id ? -1 : 1);
 
-/** Searches for people with one of these values. Divides the values while a search returns no more than some of them. */
+/** Searches for people with one of these values. Splits the values while a search result may be incomplete. */
 async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: Step, values: string[]): Promise<void> {
   const found = await catalog.search(searchFor(step.criterion(values)), { limit: maxFound });
   if (found.length === maxFound && values.length > 1) {
@@ -116,10 +112,9 @@ async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: 
       if (asked.has(value)) byValue.set(value, [...(byValue.get(value) ?? []), person]);
 }
 
-/** Over the whole catalog: the customer's own unlocked people too. */
 const searchFor = (criterion: Criterion): Search => ({ criteria: [criterion], order: bestFirst });
 
-/** If several people fit, those of the wanted country decide, if there are any. */
+/** If several people match, keeps those in the wanted country, if there are any. */
 function decided({ found, matchedOn }: Match, { location_country: country = '' }: Wanted, codeOf: CountryCodes): Match {
   const shown = (people: Prospect[], on = matchedOn): Match => ({
     found: people.slice(0, maxCandidates),
@@ -136,9 +131,9 @@ function isSameCountry(one: string, other: string, codeOf: CountryCodes): boolea
 }
 
 /**
- * Finds people in the catalog. Contact data of prospects that the customer has not unlocked is masked.
- * @throws DomainError `validation_failed` if a person has neither a profile URL nor names and a company; `unavailable` if
- *   the catalog does not respond in time
+ * Finds people in the catalog. Masks contact data of prospects that the customer has not unlocked.
+ * @throws DomainError `validation_failed` if a person has neither a profile URL nor names and a company; `unavailable`
+ * if the catalog does not respond in time
  */
 export async function matchProspects(
   services: ProspectServices,

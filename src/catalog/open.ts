@@ -30,7 +30,10 @@ function traceReads({ engine }: Catalog, reads: CatalogReads): CatalogReads {
   };
 }
 
-/** In Elasticsearch if `ELASTICSEARCH_URL` is set, else in PostgreSQL. Connects at the first read or write. */
+/**
+ * Opens the catalog in Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise in PostgreSQL. Connects at the first read
+ * or write.
+ */
 export function openCatalog(config: Config, db: SharedDatabase): Catalog {
   const catalog = config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);
   return isTracing() ? traceCatalog(catalog) : catalog;

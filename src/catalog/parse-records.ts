@@ -15,11 +15,10 @@ import { faultTexts, type RawRecord, type RecordFault } from '../files/record-fo
 
 interface PersonId {
   id: string;
-  /** The id that earlier releases computed, if it differs. */
   former?: string;
 }
 
-/** Computes the ids of people who have none. The same person always gets the same. */
+/** Computes ids for people without one. The same person always gets the same id. */
 export class PersonIds {
   readonly #secret: Buffer;
 
@@ -31,15 +30,13 @@ export class PersonIds {
     return new PersonIds(await db.lookup(findPersonIdSecret));
   }
 
-  /** The UUIDv5 (RFC 9562 §5.5) of the URL in lower case. */
   ofUrl(url: string): PersonId {
     return { id: uuidOfUrl(url.toLowerCase()) };
   }
 
   /**
-   * A UUIDv8 (RFC 9562 §5.8) of the HMAC-SHA-256 of the address in lower case under the installation's secret.
-   * Customers see the ids of people whose address they have not paid for: with a plain hash, they could test guessed
-   * addresses.
+   * Returns a UUIDv8 (RFC 9562 §5.8): the HMAC-SHA-256 of the address in lower case under the installation's secret.
+   * Customers see ids before they pay for the address. With a plain hash, they could test guessed addresses.
    */
   ofEmail(email: string): PersonId {
     const address = email.toLowerCase();
@@ -47,7 +44,7 @@ export class PersonIds {
     return { id: toUuid(digest, 8), former: uuidOfUrl(`mailto:${address}`) };
   }
 
-  /** Returns the ids that a person may have because of an identifier. Of a profile: by the usual spellings of its URL. */
+  /** Returns all possible ids of a person with this identifier. For a profile, uses the usual spellings of its URL. */
   allOf(identifier: Identifier): string[] {
     const { kind, value } = identifier;
     if (kind === 'id') return [value];
@@ -60,10 +57,8 @@ export class PersonIds {
   }
 }
 
-/** The namespace of URLs (RFC 9562 §6.6). */
 const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
 
-/** RFC 9562 §5.5. */
 export const uuidOfUrl = (url: string): string =>
   toUuid(createHash('sha1').update(urlNamespace).update(url).digest(), 5);
 
@@ -74,13 +69,12 @@ function toUuid(digest: Buffer, version: number): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 }
 
-/** With the id that earlier releases computed, if it differs. */
 export interface ImportedPerson {
   document: CatalogDocument;
   formerId: string | undefined;
 }
 
-/** Returns former ids that people keep: the catalog has a person, or a customer an unlock, under them. */
+/** Returns former ids that people keep. The catalog has a person, or a customer has an unlock, under such an id. */
 export async function findKeptIds(
   db: Database,
   catalog: Pick<Catalog, 'findStored'>,
@@ -98,7 +92,6 @@ export async function findKeptIds(
 export const withKeptId = ({ document, formerId }: ImportedPerson, kept: ReadonlySet<string>): CatalogDocument =>
   formerId !== undefined && kept.has(formerId) ? { ...document, id: formerId } : document;
 
-/** Not checked yet. */
 type ImportedFields = Readonly<Record<string, unknown>>;
 
 class InvalidRecord extends Error {}
@@ -106,9 +99,9 @@ class InvalidRecord extends Error {}
 const maxLength = { text: 255, url: 2048, email: 254, emails: 50, source: maxSourceLength };
 
 /**
- * Converts a record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default. Unknown fields
- * are ignored, texts trimmed.
- * @param importedAt `date_verified` (ISO 8601) of a record that has none
+ * Converts a record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default. Ignores unknown
+ * fields, and trims texts.
+ * @param importedAt `date_verified` (ISO 8601) of a record without one
  * @returns the prospect, and the id that earlier releases computed for it, if it differs
  * @throws InvalidRecord
  */
@@ -174,7 +167,6 @@ function foldable(fields: ImportedFields, name: TextField): string {
   return value;
 }
 
-/** The field is an array, or a text with addresses separated by commas, semicolons or white space. */
 function emails(value: unknown): string[] {
   const list = typeof value === 'string' ? value.split(/[\s,;]+/) : (value ?? []);
   if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
@@ -209,7 +201,6 @@ function instant(fields: ImportedFields, name: string): string | undefined {
   return new Date(value.trim().toUpperCase()).toISOString();
 }
 
-/** True for exactly the form that the catalog stores, such as `2026-01-31T12:00:00.000Z`. */
 function isCanonical(text: string): boolean {
   // Days 1 to 28 need only a regular expression, which is fast. The other days are checked with a `Date`.
   if (anyMonths.test(text)) return true;
@@ -221,8 +212,8 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the record's `_id`, else a UUID computed from `profnet_url` if that is a profile, else one from `work_email`: a person who is
- * imported again gets the same id.
+ * Returns the record's `_id`. Without it, computes a UUID from `profnet_url` if that is a profile, otherwise from
+ * `work_email`. A person who is imported again gets the same id.
  */
 function idOf(
   fields: ImportedFields,
@@ -242,15 +233,13 @@ export type Format = 'ndjson' | 'csv';
 
 export interface RecordReader {
   /**
-   * @returns the person; what is wrong with the record; undefined for the CSV header
+   * @returns the person, an error message for an invalid record, or undefined for the CSV header
    * @throws DomainError `validation_failed` if the CSV header is unusable
    */
   read(record: RawRecord): ImportedPerson | string | undefined;
-  /** The CSV header has not been read. A resumed import must read it first. */
   isAtHeader(): boolean;
 }
 
-/** @param context `date_verified` (ISO 8601) of people who have none, and how ids are computed */
 export function readerOf(format: Format, context: { importedAt: string; ids: PersonIds }): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;
   const toGiven = (record: RawRecord): ImportedFields | undefined =>
@@ -306,7 +295,6 @@ class CsvHeader {
     return this.#columns === undefined;
   }
 
-  /** Returns a record's values by column name. Undefined for the header. */
   read({ cells, endsWithCr }: RawRecord): ImportedFields | undefined {
     const fields = cells.map(({ text }) => text);
     if (!this.#columns) {

@@ -14,18 +14,17 @@ import {
 } from './catalog.ts';
 
 /**
- * The text under which a value or word is indexed: the field's code, a colon, and the folded text. Null counts as
- * empty.
+ * Returns the indexed text of a value or word: the field's code, a colon, and the folded text. Null counts as empty.
  */
 const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
-/** One token for each field that is searched as a whole, and for each word of the others. */
+/** Returns a token for each field that is searched as a whole, and for each word of the other fields. */
 export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
   ...exactFields.map((field) => tokenOf(field, folded[field])),
   ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),
 ];
 
-/** In the statement, `p` must be the alias of `prospects`. */
+/** The statement must use the alias `p` for `prospects`. */
 export function matching(
   sql: FragmentMaker,
   { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
@@ -66,10 +65,10 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
 }
 
 /**
- * The id of the prospect is among those that a look-up of each wanted value finds. The planner would expect that many
- * prospects match one of the values, and would read all in the order of the page.
- * @param isFound the condition of the look-up, by one index, on the prospect `t`
- * @param isWanted what else the found prospect `one` must meet
+ * Matches a prospect whose id is among those that a separate look-up of each wanted value finds. With a direct
+ * condition, the planner expects many matches, and reads all prospects in the order of the page.
+ * @param isFound condition of the look-up on the prospect `t`, by one index
+ * @param isWanted further condition on the found prospect `one`
  */
 const oneFoundBy = (sql: FragmentMaker, wanted: Fragment, isFound: Fragment, isWanted: Fragment): Fragment => sql`
   p.id = any(array(
@@ -79,7 +78,7 @@ const oneFoundBy = (sql: FragmentMaker, wanted: Fragment, isFound: Fragment, isW
     where ${isWanted}
   ))`;
 
-/** The index has a hash, because the names together can be longer than an index entry may be. */
+/** The index stores a hash, because the three names together can be too long for an index entry. */
 function printNamed(sql: FragmentMaker, people: NamedPerson[]): Fragment {
   const names = (i: 0 | 1 | 2): Fragment => sql`${people.map((person) => person[i])}::text[]`;
   const hash = (of: 't' | 'wanted'): Fragment =>
@@ -110,8 +109,8 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 }
 
 /**
- * Prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each in the index of
- * unlocks: else old statistics can lead it to scan all unlocks of the customer for each.
+ * Matches prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each prospect in the
+ * index of unlocks. Otherwise old statistics can lead it to scan all unlocks of the customer for each prospect.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
@@ -166,17 +165,13 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
   return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
 }
 
-/** As one comparison of rows: `(a, b, id) > (x, y, z)`. Only if all sort fields are ascending and never null. */
+/** Compares rows: `(a, b, id) > (x, y, z)`. Only valid if all sort fields are ascending and never null. */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
   const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
   return sql`(${columns}) > (${bounds})`;
 }
 
-/**
- * Prospects that equal a position in the first `before` sort fields: a condition for each.
- * @param values of the position
- */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
     .slice(0, before)
@@ -184,7 +179,6 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
-/** The field's value comes after the given one. Null comes last. */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
@@ -192,8 +186,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 }
 
 /**
- * Prospects that are not before a value in their first sort field, so that an index scan can start there: PostgreSQL
- * does not derive this from the whole condition, which contains `or`. `true` if the field can be null.
+ * Matches prospects that are not before a value in their first sort field, so that an index scan can start there.
+ * PostgreSQL cannot derive this from the whole condition, which contains `or`. Returns `true` if the field can be null.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

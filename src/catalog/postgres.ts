@@ -96,7 +96,7 @@ async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
 }
 
 /**
- * Computes the search columns of all people again, in batches. Deletes those who are suppressed.
+ * Computes the search columns of all people again, in batches. Deletes suppressed people.
  * @param progress awaited after each batch; if it throws, the work ends with this error
  */
 async function refoldDocuments(
@@ -137,7 +137,7 @@ async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
   }
 }
 
-/** Computes the suggested values again. Readers see either only old or only new ones. */
+/** Counts the suggested values again. Readers see either only old or only new values. */
 async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
     await sql`delete from prospect_values where generation <> (select values_generation from catalog_state)`;
@@ -155,7 +155,7 @@ async function rebuildValues(db: Database): Promise<void> {
   await db.search((sql) => sql`vacuum (analyze) prospects, prospect_values`);
 }
 
-/** Reads with a cursor on one connection and writes on another, so that only one batch is in memory. */
+/** Reads with a cursor on one connection, and writes on another. So only one batch is in memory. */
 async function writeValues(db: Database, generation: number, field: TextField): Promise<void> {
   await db.search(async (sql) => {
     const folded = sql(field);
@@ -174,7 +174,6 @@ async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
   for await (const batch of batches) yield* batch;
 }
 
-/** Skips existing rows, so it is safe to repeat after a lost connection. */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
@@ -193,7 +192,7 @@ interface Row {
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
 /**
- * In the service's own database, for up to a few hundred thousand people. Searches see every committed write at once.
+ * For up to a few hundred thousand people, in the service's own database. Searches see every committed write at once.
  */
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
@@ -249,8 +248,8 @@ const reads = (db: Database): CatalogReads => ({
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
 /**
- * Returns the number of the disk file of `prospects`. It changes if the table is truncated, so an import notices that
- * its people are gone.
+ * Returns the number of the disk file of `prospects`. It changes when the table is truncated, so an import notices the
+ * loss of its people.
  */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
@@ -273,7 +272,7 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
 }
 
 /**
- * With `netNewFor`, subtracts the matching prospects that this customer has unlocked, which is faster than to check
+ * For `netNewFor`, subtracts the matching prospects that this customer has unlocked. That is faster than a check of
  * each prospect.
  */
 async function count(sql: Sql, { criteria, netNewFor, unlockedBy }: CountedSearch): Promise<number> {
@@ -327,20 +326,18 @@ export interface RightsServices {
   notify: (text: string) => unknown;
 }
 
-/** For statements on the rows of all customers. */
 export const ofAll = ({ db }: Pick<RightsServices, 'db'>) => db.for({ customerId: allCustomers }, null);
 
 /**
- * The catalog in use first, then the one in PostgreSQL if that is another: people may have stayed there from before the
- * installation got its search cluster.
+ * Returns the catalog in use. Adds the catalog in PostgreSQL if that is another one: people may remain there from the
+ * time before the search cluster.
  */
 export const storesOf = ({ db, catalog }: Pick<RightsServices, 'db' | 'catalog'>): Catalog[] =>
   catalog.engine === 'postgres' ? [catalog] : [catalog, postgresCatalog(db)];
 
-/** Pause between two attempts to take the import lock (ms). */
 const pauseMs = 500;
 
-/** Waits until no import, removal or reindex runs, then calls `work` while none can start. */
+/** Waits until no import, removal or reindex runs. Then calls `work` under the import lock. */
 export async function whenNoImportRuns<T>(
   { db, notify }: Pick<RightsServices, 'db' | 'notify'>,
   work: (stillHeld: StillHeld) => Promise<T>,

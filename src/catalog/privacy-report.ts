@@ -18,20 +18,17 @@ import { ofAll, type RightsServices } from './postgres.ts';
 
 type Named<T> = T & { customer: string };
 
-/** What the installation holds about the people who have an identifier. */
 export interface Report {
   people: Copy[];
-  /** Customers who received the data. */
   unlocks: Named<UnlockOfPerson>[];
   contacts: Named<ContactOfPerson>[];
   mentions: Named<Mentions>[];
   suppressions: Omit<Suppression, 'digest'>[];
-  /** What was done about the identifier before. */
   actions: LoggedAction[];
 }
 
 /**
- * Finds what the installation holds. After an erasure it still finds the customers' own records, by what was given.
+ * Finds all data about the people with an identifier. After an erasure, it still finds the customers' own records.
  * @param action noted in the operators' log
  */
 export async function report(
@@ -61,7 +58,7 @@ export async function report(
   return { people, unlocks: named(unlocks), contacts: named(contacts), mentions: named(mentions), ...noticed };
 }
 
-/** With the ids that an import may have made: a person may be gone from the catalog, and still be unlocked. */
+/** Includes the ids that an import may have computed. A person may be gone from the catalog, and still be unlocked. */
 async function identifiersFor({ db }: RightsServices, given: Identifier, people: Copy[]): Promise<Identifier[]> {
   const identifiers = [given, ...people.flatMap(({ person }) => identifiersOf(person))];
   const ids = await PersonIds.open(db);

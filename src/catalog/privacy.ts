@@ -37,7 +37,7 @@ import { conflict, validationFailed, type DomainError } from '../errors.ts';
 import type { KeyedDigests } from '../text/ids.ts';
 import { PersonIds } from './parse-records.ts';
 
-/** Where the service itself keeps people. Contacts are customers' own. */
+/** Stores of people that belong to the service. Contacts belong to customers, so they are not listed. */
 export type Place = 'catalog' | 'former catalog' | 'held' | 'job results';
 
 export interface Copy {
@@ -45,7 +45,7 @@ export interface Copy {
   person: Prospect;
 }
 
-/** Returns every copy of the people who have the identifier. Reads the whole catalog, unless it is an id. */
+/** Returns every copy of the people with the identifier. Reads the whole catalog, unless the identifier is an id. */
 export async function findPeople(services: RightsServices, identifier: Identifier): Promise<Copy[]> {
   const copies: Copy[] = [];
   const note = (place: Place, people: Prospect[]): void => {
@@ -72,11 +72,9 @@ async function* candidatesIn(store: Catalog, { kind, value }: Identifier): Async
 }
 
 export interface Effects {
-  /** People who were deleted from a catalog. */
   deleted: number;
-  /** People who were taken out of the catalog and can come back. */
   held: number;
-  /** Customers who had unlocked a person, and were told of the removal now. */
+  /** Number of customers who had unlocked a person, and are notified of the removal now. */
   told: number;
   contacts: number;
   results: number;
@@ -93,8 +91,8 @@ const sumOf = (one: Effects, other: Effects): Effects => ({
 });
 
 /**
- * Erases people everywhere, who must be suppressed already. The catalog comes last: as long as it has a person, an
- * interrupted erasure can be found and repeated. Contacts stay, with a note.
+ * Erases people everywhere. They must be suppressed already. Erases them from the catalog last, so that an interrupted
+ * erasure can be found and repeated. Keeps contacts, with a note.
  */
 async function erasePeople(services: RightsServices, ids: readonly string[]): Promise<Effects> {
   if (ids.length === 0) return noEffects;
@@ -115,7 +113,6 @@ function byCustomer(customers: Map<string, string[]>): Map<string, string[]> {
   return unlocked;
 }
 
-/** In one transaction. */
 const eraseOfCustomer = (
   { db }: RightsServices,
   customerId: string,
@@ -142,7 +139,7 @@ async function removeFromStores(services: RightsServices, ids: readonly string[]
   return deleted;
 }
 
-/** Takes people who are only suppressed out of the catalog, and keeps them for the time when that is lifted. */
+/** Removes people who are only suppressed from the catalog. Holds them until the suppression is lifted. */
 async function hold(services: RightsServices, people: readonly Prospect[]): Promise<Effects> {
   if (people.length === 0) return noEffects;
   await services.db.transaction((sql) => holdPeople(sql, people));
@@ -154,8 +151,8 @@ async function hold(services: RightsServices, people: readonly Prospect[]): Prom
 }
 
 /**
- * Writes held people who are not suppressed any more back to the catalog, unless it has them again.
- * @returns how many were held
+ * Writes held people who are no longer suppressed to the catalog, unless the catalog has them again.
+ * @returns the number of released people
  */
 async function release({ db, catalog }: RightsServices, suppressed: SuppressedPeople): Promise<number> {
   let released = 0;
@@ -175,7 +172,6 @@ async function release({ db, catalog }: RightsServices, suppressed: SuppressedPe
   return released;
 }
 
-/** Returns all held people, in batches. They are few: who is erased is not held. */
 const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
   db.search(async (sql) => {
     const batches: Prospect[][] = [];
@@ -184,9 +180,9 @@ const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
   });
 
 /**
- * Makes the catalog agree with the suppressions once more, when no import runs that began before them. Then recounts
- * the suggestions, and deletes what the engines still store of removed people.
- * @param withUnlocks also looks for erased people among all unlocks: after an older backup was restored
+ * Applies the suppressions to the catalog again, after all imports that began before them. Then counts the suggestions
+ * again, and deletes the remains of removed people.
+ * @param withUnlocks also looks for erased people among all unlocks; for the time after a restored backup
  */
 const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Effects> =>
   whenNoImportRuns(services, async (stillHeld) => {
@@ -252,7 +248,7 @@ function split(people: readonly Prospect[], suppressed: SuppressedPeople): [eras
   return [erased, people.filter((person) => !erased.includes(person))];
 }
 
-/** The planner's statistics contain samples of values: those of people who are gone, until they are taken anew. */
+/** Collects the planner's statistics again, because they contain values of erased people. */
 const forgetStatistics = (db: SharedDatabase) => db.transaction((sql) => sql`analyze job_results, held_people`);
 
 export interface Noted {
@@ -262,12 +258,11 @@ export interface Noted {
 }
 
 /**
- * Erases the people who have the identifier. First suppresses every identifier that they have anywhere, so that nobody
- * imports or unlocks them any more. Others who share a further identifier of theirs are held, not deleted. Customers who
- * unlocked them are told also if the catalog has them no more. Can be repeated after an interruption, with the same
- * identifier.
+ * Erases the people with the identifier. First suppresses all their identifiers, so that nobody can import or unlock
+ * them. Others who share a further identifier are held, not deleted. Notifies customers who unlocked them, even if the
+ * catalog no longer has the people. Can be repeated with the same identifier after an interruption.
  * @param isConfirmed also erases if several people have the identifier
- * @returns what was written, and how many identifiers were not suppressed before
+ * @returns the effects, and the number of new suppressions
  * @throws DomainError `conflict` if several people have the identifier; nothing is written
  */
 export async function erase(
@@ -305,8 +300,8 @@ function severalPeople(ids: ReadonlySet<string>): DomainError {
 }
 
 /**
- * Returns the ids under which customers have unlocked the person: `made` are ids that imports make of the identifier,
- * `linked` those from which contacts with the identifier came. Leaves out ids of people who do not have it.
+ * Returns the ids under which customers have unlocked the person. `made`: ids that imports compute from the identifier.
+ * `linked`: ids from which contacts with the identifier came. Excludes ids of people without the identifier.
  */
 async function findUnlockedIds(
   services: RightsServices,
@@ -326,15 +321,14 @@ async function findUnlockedIds(
 }
 
 /**
- * Returns the identifiers to suppress, each once. Others who share only a further identifier, such as the e-mail address
- * of an office, are not deleted: they are kept out until the suppression of that identifier is lifted.
+ * Returns the distinct identifiers to suppress. Other people who share only a further identifier, such as an office's
+ * e-mail address, are not deleted. They stay out of the catalog until that suppression is lifted.
  */
 function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
   const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind === 'id' }]));
   return [...rows.set(`${given.kind}:${given.value}`, { ...given, is_erasure: true }).values()];
 }
 
-/** Keeps the people who have the identifier out of the catalog, until `lift`. */
 export async function suppress(services: RightsServices, identifier: Identifier, noted: Noted): Promise<Effects> {
   await changeSuppressions(services, 'suppress', identifier, noted, (sql, digests) =>
     insertSuppressions(
@@ -357,9 +351,9 @@ export async function suppress(services: RightsServices, identifier: Identifier,
 }
 
 /**
- * Lifts the suppression of an identifier, or all of a case. People who were never deleted are shown again at once,
+ * Lifts the suppression of an identifier, or all suppressions of a case. People who were never deleted return at once,
  * unless another identifier of theirs is suppressed.
- * @returns how many suppressions were lifted, and how many people are shown again
+ * @returns the number of lifted suppressions, and of returned people
  */
 export async function lift(
   services: RightsServices,
@@ -380,7 +374,6 @@ export async function lift(
 }
 
 export interface SavedList {
-  /** Tells whether the digests were made with this installation's secret. */
   secret_check: string;
   suppressions: (Omit<Suppression, 'digest'> & { digest: string })[];
 }
@@ -399,8 +392,9 @@ export async function list({ db }: RightsServices, noted: Noted): Promise<SavedL
 const checkOf = (digests: KeyedDigests): string => toBytes(digests.of('suppressions')).toString('hex', 0, 8);
 
 /**
- * Adds the suppressions of a saved list, and enforces all there are: in the catalog and in what a restored backup has.
- * @param saved undefined: only enforces
+ * Adds the suppressions of a saved list. Then applies all suppressions to the catalog and to the data of a restored
+ * backup.
+ * @param saved undefined: adds none
  * @throws DomainError `validation_failed` if the list was made with another secret
  */
 export async function apply(
@@ -419,7 +413,7 @@ export async function apply(
   return { ...(await sweepCatalog(services, true)), suppressed };
 }
 
-/** Changes suppressions and records the action in one transaction. After it, no job unlocks these people. */
+/** Changes suppressions and logs the action in one transaction. No later job unlocks these people. */
 async function changeSuppressions(
   { db }: RightsServices,
   action: PrivacyAction['action'],

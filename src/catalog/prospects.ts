@@ -20,7 +20,7 @@ import type { Catalog, Search, ProspectOrder, ProspectPosition } from './catalog
 
 const dot = '•';
 
-/** Hides e-mail addresses, phone number and where they come from, for a customer who has not unlocked the prospect. */
+/** Hides e-mail addresses, phone number and their source from a customer who has not unlocked the prospect. */
 export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
@@ -29,8 +29,8 @@ export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospe
 });
 
 /**
- * Returns `a•••@example.com`, which hides the length, or `•••` for a text that is no address: it may contain anything,
- * such as a phone number after an @.
+ * Returns `a•••@example.com`, which hides the length. Returns `•••` for a text that is not an address, because it may
+ * contain anything.
  */
 function maskEmail(email: string): string {
   if (email === '') return '';
@@ -38,7 +38,7 @@ function maskEmail(email: string): string {
   return isEmailAddress(email) ? `${email[0]}${hidden}${email.slice(email.lastIndexOf('@'))}` : hidden;
 }
 
-/** Replaces all but the last two digits by dots. A number with at most two is masked completely. */
+/** Replaces all but the last two digits by dots. Masks a number with at most two digits completely. */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);
   let left = phone.match(digits)?.length ?? 0;
@@ -56,8 +56,8 @@ export interface ProspectServices {
 }
 
 /**
- * Returns a page, and the next one's cursor, unless the page is not full. Contact data of prospects that the customer
- * has not unlocked is masked, unless masking is switched off.
+ * Returns a page, and the cursor of the next page if this one is full. Masks contact data of prospects that the
+ * customer has not unlocked, unless masking is off.
  * @throws DomainError `validation_failed`; `unavailable` if the catalog does not respond in time
  */
 export async function listProspects(
@@ -82,7 +82,7 @@ export async function listProspects(
 }
 
 /**
- * Counts prospects and pages. `total_pages` counts only those that can be requested by number, without a cursor.
+ * Counts prospects and pages. `total_pages` counts only pages that can be requested without a cursor.
  * @throws DomainError `validation_failed`; `unavailable` if the catalog does not respond in time
  */
 export async function countProspects(
@@ -100,10 +100,6 @@ export async function countProspects(
   };
 }
 
-/**
- * Counts the prospects that match, and those of them that the customer has unlocked.
- * @throws DomainError `unavailable` if the catalog does not respond in time
- */
 export async function countMatches(
   { catalog }: Pick<ProspectServices, 'catalog'>,
   customerId: string,
@@ -117,7 +113,6 @@ export async function countMatches(
   return { all, unlocked };
 }
 
-/** Leaves out prospects that the customer has unlocked, unless `all_contacts` is true. */
 export function toSearch(
   customerId: string,
   query: Pick<ProspectQuery, 'filters' | 'order_by' | 'all_contacts'>,
@@ -140,14 +135,13 @@ function refuseTooDeep(page = 1, limit: number): void {
     ]);
 }
 
-/** Hashes the customer's id, the conditions and the order. A cursor is rejected for any other search. */
+/** Hashes the customer's id, the conditions and the order. A cursor is valid only for a search with the same hash. */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
     .update(JSON.stringify([prospectOrderFields.noun, customerId, criteria, order, netNewFor !== undefined]))
     .digest('base64url')
     .slice(0, 16);
 
-/** Returns where the previous page ended, or undefined without a cursor. */
 async function readAfter(
   { catalog }: ProspectServices,
   scope: string,
@@ -165,7 +159,7 @@ async function readAfter(
   return withLongTexts(position, last && positionOf(last, order).values);
 }
 
-/** Reads the unlocks from PostgreSQL, because the newest may be missing in the search index. */
+/** Reads the unlocks from PostgreSQL, because the search index may lack the newest. */
 export async function maskLocked(
   { config, db }: ProspectServices,
   customerId: string,

@@ -4,10 +4,9 @@ import type { Identified, IdentifierKind } from '../queries/jobs/catalog-imports
 import { openDigests, readSuppressions } from '../queries/jobs/privacy.ts';
 import type { KeyedDigests } from '../text/ids.ts';
 
-/** All suppressions in memory, as they were when it was opened. For work that checks many people. */
+/** All suppressions in memory, as of the time when it was opened. For work that checks many people. */
 export class SuppressedPeople {
   readonly #digests: KeyedDigests;
-  /** Whether a digest is of an erasure, by digest. */
   readonly #byKind: Record<IdentifierKind, Map<string, boolean>>;
   readonly #size: number;
 
@@ -30,17 +29,16 @@ export class SuppressedPeople {
     return new SuppressedPeople(digests, byKind);
   }
 
-  /** Whether the person is suppressed. Must be fast: an import calls it for every person. */
   has(person: Identified): boolean {
     return this.#size > 0 && this.#found(person).some((isErasure) => isErasure !== undefined);
   }
 
-  /** Whether the person must be deleted, not only kept out. */
+  /** Returns true if the person must be deleted. False: the person is at most kept out. */
   isErased(person: Identified): boolean {
     return this.#size > 0 && this.#found(person).includes(true);
   }
 
-  /** Returns one value for each form of each identifier; undefined if it is not suppressed. */
+  /** Returns one value for each form of each identifier. Undefined: the form is not suppressed. True: it is erased. */
   #found(person: Identified): (boolean | undefined)[] {
     return identifiersOf(person).flatMap((own) => {
       const digests = this.#byKind[own.kind];

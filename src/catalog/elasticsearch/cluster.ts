@@ -11,22 +11,22 @@ import { serviceItself, type Requester } from '../../access/credentials.ts';
 
 const load = createRequire(import.meta.url);
 
-/** The client's package. It is loaded at the first use, because its 240 modules take a third of the start of a command. */
+/** Loads the client at its first use. Its 240 modules take a third of a command's start time. */
 const elasticsearch = (): typeof Package => load('@elastic/elasticsearch') as typeof Package;
 
 /**
- * What an error of the search cluster means for the caller:
- * - `wait`: the cluster cannot run the request now and has changed nothing. A later retry may succeed, or an operator
- *   must act.
+ * The meaning of a cluster error for the caller:
+ * - `wait`: the cluster cannot run the request now, and has changed nothing. A later retry may succeed, or an operator
+ * must act.
  * - `missing`: the index does not exist.
- * - `refused`: the request does not fit the index, so a retry does not help. The index is not as the service created
- *   it, or the service has a bug.
+ * - `refused`: the request does not fit the index, so a retry does not help. The service did not create the index, or
+ * the service has a bug.
  */
 type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * Meanings of error types whose HTTP status is misleading. For others, 401, 429, and 500 or above mean `wait`, any
- * other status `refused`.
+ * Meanings of error types with a misleading HTTP status. Of the others, 401, 429 and statuses from 500 mean `wait`. Any
+ * other status means `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -44,7 +44,6 @@ const meanings: Record<string, Meaning> = {
 const meaningOf = (status: number, type: string | undefined): Meaning =>
   meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
 
-/** The cluster rejected a request, and a later retry would not help. */
 export class ClusterRefusal extends Error {
   readonly meaning: Exclude<Meaning, 'wait'>;
 
@@ -55,7 +54,6 @@ export class ClusterRefusal extends Error {
   }
 }
 
-/** Some shards failed or did not respond in time. */
 class PartialAnswer extends Error {}
 
 interface Shards {
@@ -63,7 +61,6 @@ interface Shards {
   _shards?: Pick<estypes.ShardStatistics, 'total' | 'successful' | 'failed'>;
 }
 
-/** @throws PartialAnswer if a shard failed or did not respond in time */
 export function requireAllShards<T extends Shards>(answer: T): T {
   const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
   if (timed_out || failed > 0 || successful < total)
@@ -72,7 +69,7 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * An offline copy of a shard has not failed: it gets all writes when it comes back.
+ * Accepts an offline copy of a shard, because the copy gets all writes when it comes back.
  * @throws PartialAnswer if a shard failed
  */
 function requireRefreshed<T extends Shards>(answer: T): T {
@@ -81,10 +78,6 @@ function requireRefreshed<T extends Shards>(answer: T): T {
   return answer;
 }
 
-/**
- * For a look-up by id (mget).
- * @throws PartialAnswer if a document could not be read, e.g. because its shard is still starting
- */
 export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T>[]): estypes.GetGetResult<T>[] {
   return docs.map((doc) => {
     if ('error' in doc) throw new PartialAnswer('not all documents were read');
@@ -92,7 +85,6 @@ export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T
   });
 }
 
-/** A timeout, no connection, or a broken one. */
 export const isNoAnswer = (error: unknown): boolean =>
   error instanceof elasticsearch().errors.TimeoutError ||
   error instanceof elasticsearch().errors.ConnectionError ||
@@ -100,7 +92,6 @@ export const isNoAnswer = (error: unknown): boolean =>
 
 const isTimeout = (error: unknown): boolean => error instanceof elasticsearch().errors.TimeoutError;
 
-/** The cluster is unavailable, so a later retry may succeed. */
 function isUnavailableError(error: unknown): boolean {
   if (error instanceof elasticsearch().errors.ResponseError)
     return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
@@ -117,7 +108,7 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
 const isAborted = (error: unknown): boolean => error instanceof elasticsearch().errors.RequestAbortedError;
 
 /**
- * Converts errors of the client to our own, without the request and its personal data.
+ * Converts errors of the client to our own. Removes the request and its personal data.
  * @throws DomainError `unavailable` if the cluster cannot respond now
  * @throws ClusterRefusal if it rejected the request
  */
@@ -141,7 +132,6 @@ async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
 const doesNotAnswer = (cause: Error): DomainError =>
   unavailable('The prospect catalog does not answer at the moment', 1, cause);
 
-/** Every call must pass these to the client. */
 interface CallOptions {
   requestTimeout: number;
   signal?: AbortSignal;
@@ -150,27 +140,25 @@ interface CallOptions {
 export interface Reader {
   /**
    * Waits first if too many reads are running.
-   * @throws DomainError `unavailable` if the cluster is down, does not respond or is overloaded, or if the wait takes
-   * too long
+   * @throws DomainError `unavailable` if the cluster is down, overloaded or does not respond, or if the wait takes too
+   * long
    */
   read<T>(call: Call<T>): Promise<T>;
 }
 
-/** Sends one call. It must use the given client and the options. */
 export type Call<T> = (client: Client, options: CallOptions) => Promise<T>;
 
-/** How long an import's calls are retried (ms). Longer than the cluster needs to detect a lost node. */
+/** How long calls of an import are retried (ms). Longer than the cluster needs to detect a lost node. */
 const importPatienceMs = 300_000;
-/** Timeout of a question about the cluster's state (ms). */
 const askMs = 1_000;
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 const firstPauseMs = 100;
 const maxPauseMs = 5_000;
 
 /**
- * Sends calls to a cluster. The client's own pool chooses the node: one that broke a connection or did not respond in
- * time gets fewer calls until it responds. A broken connection or a 502 to 504 is retried once, on another node. Limits
- * concurrent reads, shared fairly between customers.
+ * Sends calls to a cluster. The client's pool chooses the node. A node that broke a connection or did not respond in
+ * time gets fewer calls until it responds. Retries a broken connection or a 502 to 504 once, on another node. Limits
+ * concurrent reads, and shares them fairly between customers.
  */
 export class ClusterClient {
   readonly #client: Client;
@@ -197,7 +185,6 @@ export class ClusterClient {
     return this.#gate;
   }
 
-  /** Maximum time of a read, with its retry (ms). */
   get maxReadMs(): number {
     return 2 * this.#readMs;
   }
@@ -215,8 +202,8 @@ export class ClusterClient {
 
   /**
    * Retries an idempotent call while the cluster is unavailable.
-   * @param patienceMs how long (ms); by default as long as an import
-   * @throws DomainError `unavailable` if it still is after `patienceMs`
+   * @param patienceMs maximum time (ms); default: that of an import
+   * @throws DomainError `unavailable` after `patienceMs`
    * @throws ClusterRefusal if a retry would not help
    */
   work<T>(call: Call<T>, patienceMs = importPatienceMs): Promise<T> {
@@ -235,10 +222,6 @@ export class ClusterClient {
     });
   }
 
-  /**
-   * Sends a call about the cluster's state: at most one second.
-   * @throws DomainError `unavailable` if the cluster does not respond
-   */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(() => this.#send(call, Math.min(this.#readMs, askMs)));
   }
@@ -269,7 +252,6 @@ function outcomeOf(error: unknown): string {
   return isUnavailableError(error) ? 'trouble' : 'error';
 }
 
-/** Makes all earlier writes visible to searches. Skips indexes that do not exist. */
 export async function refresh(nodes: ClusterClient, index: string | string[], patienceMs?: number): Promise<void> {
   const ask = { index, ignore_unavailable: true };
   await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
@@ -281,7 +263,6 @@ export const changeSettings = (
   settings: estypes.IndicesIndexSettings,
 ): Promise<unknown> => nodes.work((client, options) => client.indices.putSettings({ index, settings }, options));
 
-/** All actions, or none. */
 export async function changeAliases(
   nodes: ClusterClient,
   actions: estypes.IndicesUpdateAliasesAction[],
@@ -292,13 +273,11 @@ export async function changeAliases(
 export const countAll = (nodes: ClusterClient, index: string): Promise<number> =>
   nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);
 
-/** An operation of a bulk request: NDJSON lines as UTF-8 bytes. */
 export interface Operation {
   id: string;
   bytes: Buffer;
 }
 
-/** Returns the NDJSON lines: the action, then the document. A delete has none. */
 export const operationText = (action: object, source?: object): string =>
   source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
 
@@ -321,12 +300,12 @@ const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
- * Sends operations in a bulk request. Retries those that fail because the cluster is busy or the index blocked.
- * @param alias not the index's own name: if the index is missing, the cluster would create one with default settings;
- * with an alias, it rejects the operations
+ * Sends operations in a bulk request. Retries those that fail because the cluster is busy or the index is blocked.
+ * @param alias an alias, not the name of the index. If the index is missing, the cluster rejects operations on an
+ * alias. With the name, it would create an index with default settings
  * @param patienceMs how long operations are retried (ms)
  * @returns results by document id
- * @throws DomainError `unavailable` if some still fail after `patienceMs`
+ * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
  * @throws ClusterRefusal if a retry would not help
  */
 export async function bulk(
@@ -354,7 +333,7 @@ export async function bulk(
 
 /**
  * Returns one result for each operation, in the same order.
- * @throws ClusterRefusal if the cluster rejected one and a retry would not help
+ * @throws ClusterRefusal if the cluster rejected an operation and a retry would not help
  */
 async function bulkOnce(
   nodes: ClusterClient,

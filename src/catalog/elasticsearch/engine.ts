@@ -50,7 +50,6 @@ import type { Catalog } from '../catalog.ts';
  */
 const syncPatienceMs = 10_000;
 
-/** Returns customer ids by person id. People without unlocks are missing. */
 const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   unlocks.search((sql) => findUnlockingCustomers(sql, ids));
 
@@ -58,15 +57,15 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * `searched`: the index that searches use must exist, except before the first import has finished. `any`: it may be
- * missing, e.g. during an import that replaces a lost one.
+ * `searched`: the index for searches must exist, except before the first import has finished. `any`: it may be missing,
+ * e.g. during an import that replaces a lost index.
  */
 type Demand = 'searched' | 'any';
 
 /**
- * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. A document is written only if
- * no other process has changed it since it was read, so older unlocks never replace newer ones.
- * @param ids of the people
+ * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. Writes a document only if no
+ * other process has changed it since it was read. So older unlocks never replace newer ones.
+ * @param ids ids of the people
  * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
  */
 async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
@@ -83,9 +82,6 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
   }
 }
 
-/**
- * Tries once. Returns the ids of people whose document could not be read, or was changed by another process meanwhile.
- */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
   if (indexes.length === 0) return [];
@@ -102,9 +98,9 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 
 /**
  * Returns the indexes to which unlocks must be written. Asks the cluster each time, because a reindex may have created
- * another.
+ * another index.
  * @throws DomainError `unavailable` if the alias for searches belongs to several indexes or to a foreign one; or if
- * `demand` is `searched` and none has it, although an import has finished
+ * `demand` is `searched` and no index has the alias, although an import has finished
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
@@ -120,13 +116,11 @@ async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]
 
 interface PeopleRead {
   index: FoundIndex;
-  /** Documents of those who are in the index. */
   found: estypes.GetGetResult<PersonSource>[];
-  /** Ids whose read failed: they may be in the index or not. */
   unread: string[];
 }
 
-/** By id. One that cannot be read, e.g. because its shard is still starting, is in `unread`. */
+/** Reads people by id. People who cannot be read are in `unread`, e.g. because their shard is still starting. */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
@@ -139,7 +133,6 @@ async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]):
   };
 }
 
-/** Writes people back with their unlocks. Returns the ids for which this failed, so that the caller can retry. */
 async function writeUnlocks(
   { nodes, names }: Indexes,
   { index, found, unread }: PeopleRead,
@@ -158,10 +151,6 @@ async function writeUnlocks(
   return [...unread, ...conflicts];
 }
 
-/**
- * Handles a missing index as the result 409 (conflict) for every id, so that the caller retries all. Rethrows other
- * errors.
- */
 const allLeft = (ids: string[]) => (error: unknown) => {
   if (error instanceof ClusterRefusal && error.meaning === 'missing')
     return new Map(ids.map((id) => [id, { status: 409 }]));
@@ -172,12 +161,11 @@ async function noteIndexed(catalog: Indexes, indexed: UnlockKey[]): Promise<void
   if (indexed.length > 0) await catalog.unlocks.transaction((sql) => markIndexed(sql, indexed));
 }
 
-/** Without unlocks, which `writePeople` adds. */
 const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people with their unlocks from PostgreSQL, and again those whose unlocks change meanwhile.
+ * Writes people with their unlocks from PostgreSQL. Writes people again if their unlocks change in the meantime.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
@@ -190,10 +178,6 @@ async function writePeople(catalog: Indexes, index: string, people: Operation[])
   if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
 }
 
-/**
- * Adds the field `unlocked_by`.
- * @param customers who have unlocked the person; undefined if there are none
- */
 function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
   if (!customers) return person;
   const { id, bytes } = person;
@@ -202,7 +186,7 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
 }
 
 /**
- * Sees people who are written but not yet searchable.
+ * Also finds people who are written but not yet searchable.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
@@ -214,10 +198,6 @@ async function findStored({ nodes }: Indexes, index: string, ids: string[]): Pro
   return docs.filter(({ found }) => found).map(({ _id }) => _id);
 }
 
-/**
- * Returns the number of people deleted.
- * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
- */
 async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
   const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
   const results = await bulk(nodes, writeAlias(index), operations).catch(whenIndexMissing);
@@ -225,7 +205,8 @@ async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Pr
 }
 
 /**
- * Copies all people who are not suppressed into a new index, switches searches to it atomically, and deletes the old one.
+ * Copies all people into a new index, except suppressed people. Then switches searches to it atomically, and deletes
+ * the old index.
  * @param progress awaited after each batch; if it throws, the reindex ends with this error
  * @returns the number of people, and the new index
  * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
@@ -264,10 +245,6 @@ async function reindex(
   return { people, index: next };
 }
 
-/**
- * Copies all people who are not suppressed, with their unlocks from PostgreSQL. Returns their number.
- * @param progress awaited after each batch, with the number of people read so far
- */
 async function copyPeople(
   indexes: Indexes,
   from: string,
@@ -293,7 +270,6 @@ async function copyPeople(
   return copied;
 }
 
-/** Deletes old suggestions, and merges away the documents of removed people, which an index keeps until a merge. */
 async function purge({ nodes, names }: Indexes): Promise<void> {
   // Waits for searches that still use the old suggestions.
   await sleep(nodes.maxReadMs);
@@ -308,7 +284,7 @@ async function purge({ nodes, names }: Indexes): Promise<void> {
   for (const { name: index } of people) await mergeDeletions({ nodes }, index);
 }
 
-/** Removes deleted documents from the files of an index. By default, a merge leaves up to a tenth there. */
+/** Removes deleted documents from the files of an index. A merge with default settings leaves up to a tenth of them. */
 async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
   await changeSettings(nodes, index, allow(0));
@@ -318,7 +294,6 @@ async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string):
   await changeSettings(nodes, index, allow(null));
 }
 
-/** How long a merge may take (ms). */
 const mergeMs = 3_600_000;
 
 /** For many millions of people. Connects at the first read or write. */
@@ -327,8 +302,8 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
   /**
-   * The index to which people are written, until the next `prepare` or `reindex`. Kept, because later writes must fail
-   * if the index is lost, instead of going to another.
+   * The index for writes, until the next `prepare` or `reindex`. It is kept so that later writes fail if the index is
+   * lost. Otherwise they would go to another index.
    */
   let target: WriteTarget | undefined;
   const known = async (): Promise<WriteTarget | undefined> => (target ??= await findTarget(indexes));
@@ -387,8 +362,8 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
 }
 
 /**
- * Ends an import into an index: makes people visible to searches, computes suggested values, and lets searches use the
- * index if it replaces a lost one. Returns the number of people.
+ * Ends an import into an index. Makes people visible to searches, and computes suggested values. If the index replaces
+ * a lost one, searches use it from now on. Returns the number of people.
  * @throws DomainError `unavailable` if searches use another index by now
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {

@@ -9,52 +9,45 @@ import { findCatalogState, saveIncarnation } from '../../queries/jobs/catalog-im
 import { type ClusterClient, ClusterRefusal, requireAllShards } from './cluster.ts';
 import { unkeyedDetail, type CatalogStatus } from '../catalog.ts';
 
-/** The aliases of the catalog's indexes. */
 export interface Names {
   people: string;
-  /** All indexes that store people: the one that searches use and, during a reindex, the new one. */
+  /** All indexes with people: the one for searches and, during a reindex, the new one. */
   everywhere: string;
   values: string;
 }
 
 /**
- * Version of the index format, in all index names, so that a new release does not read an old format. Increase it when
- * the fields, `fold` or `usualSpelling` change.
+ * Version of the index format. All index names contain it, so that a new release does not read an old format. Increase
+ * it when the fields, `fold` or `usualSpelling` change.
  */
 const layout = 1;
 
-/** They begin with `ELASTICSEARCH_INDEX`. */
 export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
   const people = `${ELASTICSEARCH_INDEX}-v${layout}`;
   return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
 };
 
-/** Returns a unique name: the alias for searches, the time, and random digits. */
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/** True for names that the service gives: the alias, the time, and perhaps random digits. */
+/** Returns true for names that the service creates: the alias, the time, and perhaps random digits. */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
-/** The service writes to an index through this alias, which no other has. */
 export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
 
-/** A text for searching and sorting, compared byte by byte: it is stored folded. */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
 /** A text for searching, but not for sorting or counting. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
 /** A text for sorting and counting, but not for searching. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
-/** One half of a UUID, as a 64-bit number for sorting. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
-/** A small number. Filters scan its values, because indexing would slow imports. */
+/** A small number. Filters scan its values, because an index on it would slow down imports. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fieldCodes[field];
 export const wordsField = <M extends WordField>(field: M): `${FieldCode<M>}w` => `${fieldCodes[field]}w`;
-/** Index field of a text's original spelling, which is stored unless it is the `usualSpelling`. */
 export const spelledField = <M extends TextField>(field: M): `${FieldCode<M>}s` => `${fieldCodes[field]}s`;
 
 const perMember = <M extends TextField>(
@@ -68,15 +61,14 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
   number_of_replicas: config.ELASTICSEARCH_REPLICAS,
 });
 
-/** Fields that indexes of earlier releases lack. An import adds them to such an index. */
 const laterFields: Properties = { k: term };
 
-/** How often new writes become visible to searches. An import is faster with a longer interval. */
+/** Intervals at which new writes become visible to searches. An import is faster with a longer interval. */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
 /**
- * A new index of people, sorted by score, so that a search in the default order can stop after one page. The refresh
- * interval is that of an import.
+ * Sorted by score, so that a search in the default order can stop after one page. The refresh interval is that of an
+ * import.
  */
 export const peopleIndex = (
   config: Config,
@@ -109,7 +101,7 @@ export const peopleIndex = (
   },
 });
 
-/** A new index of suggested values, sorted by number of people, so that the most frequent come first. */
+/** Sorted by number of people, so that the most frequent values come first. */
 export const valuesIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
@@ -128,46 +120,44 @@ export const valuesIndex = (
 export interface Indexes {
   nodes: ClusterClient;
   db: Database;
-  /** For statements on the unlocks of all customers. */
   unlocks: Database;
   names: Names;
   config: Config;
 }
 
 /**
- * An index that has the catalog's alias, or whose name equals or begins with it. Others may have created it (see `isOurs`).
+ * An index that has the catalog's alias, or whose name equals or starts with the alias. Other programs may have created
+ * it (see `isOurs`).
  */
 export interface FoundIndex {
   name: string;
   uuid: string;
   aliases: string[];
-  /** The service created it: its name has our form, and its mapping is strict. */
   isOurs: boolean;
-  /** What the index forbids: `write`, `read`, `read_only`, … */
   blocks: string[];
   isClosed: boolean;
   createdAt: string;
 }
 
 /**
- * The index of an alias, `missing` if none has it, or `foreign` if several have it or the service did not create it.
+ * The index of an alias. `missing`: no index has the alias. `foreign`: several indexes have it, or the service did not
+ * create the index.
  */
 type Standing = FoundIndex | 'missing' | 'foreign';
 
-/** The catalog's index is missing, or its alias belongs to an index that the service did not create. */
 export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
  * Use it after a call: `promise.catch(whenIndexMissing)`.
- * @throws DomainError `unavailable` if the error means that an index is missing, else the error
+ * @throws DomainError `unavailable` if an index is missing; otherwise the given error
  */
 export function whenIndexMissing(error: unknown): never {
   throw error instanceof ClusterRefusal && error.meaning === 'missing' ? catalogLost() : error;
 }
 
 /**
- * Returns all indexes, also closed and hidden ones, that have this alias, or a name that equals or begins with it.
+ * Returns all indexes with this alias, or a name that equals or starts with it. Includes closed and hidden ones.
  * @param patienceMs how long to retry (ms)
  */
 export async function findIndexes(
@@ -209,14 +199,12 @@ export function standingOf(found: FoundIndex[], alias: string): Standing {
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
-/** An import into this catalog has finished once, according to PostgreSQL. */
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
 /**
- * Calls `read`.
- * @param alias that the read uses
- * @param nothing the result if the index is missing because no import has ever finished
+ * Calls `read`. Returns `nothing` if the index is missing because no import has finished yet.
+ * @param alias the alias that the read uses
  * @throws DomainError `unavailable` if the cluster cannot respond, or the index of an imported catalog is missing
  * @throws ClusterRefusal if the request itself is wrong
  */
@@ -234,15 +222,14 @@ export async function readCatalog<T>(indexes: Indexes, alias: string, read: () =
   }
 }
 
-/** The index to which people are written, through an alias for writes. */
 export interface WriteTarget extends FoundIndex {
-  /** Searches use it. One that replaces a lost index is used only after the import into it has ended. */
+  /** True: searches use the index. An index that replaces a lost one is searched only after its import has ended. */
   isSearched: boolean;
 }
 
 /**
- * Finds the index to which people are written: the one that searches use, or that of an unfinished import which
- * replaces a lost one. Deletes what an interrupted reindex left.
+ * Finds the index for writes. It is the index that searches use, or that of an unfinished import which replaces a lost
+ * one. Deletes the remains of an interrupted reindex.
  * @returns undefined if the catalog has no index
  * @throws DomainError `unavailable` if an operator must change something in the cluster first
  */
@@ -266,14 +253,13 @@ export async function findTarget(indexes: Indexes): Promise<WriteTarget | undefi
 
 const mustAct = (fault: string) => unavailable(`${fault}. Mend this in the search cluster: docs/catalog.md, "Repair"`);
 
-/** The block of a nearly full disk is lifted by the cluster itself, so writes wait for it. */
+/** Accepts the block of a nearly full disk, because the cluster itself removes it. Writes wait for this. */
 function requireOpen({ name, blocks, isClosed }: FoundIndex): void {
   if (isClosed) throw mustAct(`The index ${name} is closed`);
   const block = blocks.find((one) => one !== 'read_only_allow_delete');
   if (block !== undefined) throw mustAct(`The index ${name} has the block ${block}`);
 }
 
-/** Adds the fields that an index of an earlier release lacks. Its people get their values when they are written again. */
 async function addFields(nodes: ClusterClient, { name: index }: FoundIndex): Promise<void> {
   const fields = Object.keys(laterFields);
   const known = await nodes.work((client, options) => client.indices.getFieldMapping({ index, fields }, options));
@@ -304,8 +290,8 @@ export async function deleteIndexes(nodes: ClusterClient, indexes: readonly { na
 }
 
 /**
- * Creates an empty index to which all later writes go. Searches use it at once if it is the first, but only after the
- * import if it replaces a lost catalog.
+ * Creates an empty index for all later writes. Searches use the first index of a catalog at once. An index that
+ * replaces a lost one is used only after the import.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -315,7 +301,6 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   return target;
 }
 
-/** Adds the alias through which the service writes to it. */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
@@ -331,7 +316,6 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
 export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 
-/** Also true if no import has created an index yet. */
 export const isUp = (indexes: Indexes): Promise<boolean> =>
   Promise.all([isWhole(indexes, indexes.names.people), isWhole(indexes, indexes.names.values)]).then(
     (all) => all.every(Boolean),
@@ -339,8 +323,8 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
   );
 
 /**
- * True if the service created the index behind the alias, all primary shards are available, and nothing is blocked.
- * Also if no import has created an index yet.
+ * Returns true if the service created the index of the alias, all primary shards are available, and nothing is blocked.
+ * Also returns true if no import has created an index yet.
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
@@ -357,7 +341,6 @@ async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   return health.status !== 'red' && Object.keys(global).length === 0 && !(index in indices);
 }
 
-/** Forbidden operations: of the whole cluster, and by index name. */
 interface Blocks {
   global?: object;
   indices?: Record<string, object>;
@@ -367,7 +350,7 @@ const look = async (nodes: ClusterClient, alias: string): Promise<Standing> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
- * A count is 0 if there is no index that the service created.
+ * Returns 0 as a count if the index is missing or foreign.
  * @throws DomainError `unavailable` if the cluster or some of its shards do not respond
  */
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
@@ -389,7 +372,6 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   };
 }
 
-/** The index behind an alias. Its name is `none` if it was not found. */
 interface Counted {
   standing: Standing;
   index: string;
@@ -397,7 +379,6 @@ interface Counted {
   bytes: number;
 }
 
-/** Counts the people whom an earlier release stored without keys. */
 async function countUnkeyed(nodes: ClusterClient, { index, count }: Counted): Promise<number> {
   if (count === 0) return 0;
   const query = { bool: { must_not: { exists: { field: 'k' } } } };

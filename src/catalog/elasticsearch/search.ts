@@ -18,8 +18,8 @@ import { type Reader, requireAllShards, type ClusterClient } from './cluster.ts'
 import { suggest } from './values.ts';
 
 /**
- * Splits a UUID into two signed 64-bit numbers, as decimal texts, which have the same order. Elasticsearch sorts
- * numbers faster than texts.
+ * Splits a UUID into two signed 64-bit numbers with the same order, as decimal texts. Elasticsearch sorts numbers
+ * faster than texts.
  */
 const idHalvesOf = (id: string): [high: string, low: string] => {
   const digits = id.replaceAll('-', '');
@@ -27,19 +27,17 @@ const idHalvesOf = (id: string): [high: string, low: string] => {
 };
 
 /**
- * Converts 16 hexadecimal digits to a signed 64-bit number in the same order, as decimal text, because a JavaScript
- * number cannot hold it.
+ * Converts 16 hexadecimal digits to a signed 64-bit number with the same order. Returns decimal text, because a
+ * JavaScript number cannot hold it.
  */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 
-/** Stored, but never used to search or sort. */
 type Details = Pick<
   Prospect,
   'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url' | 'source' | 'collected_at'
 >;
 
-/** Contains a text's original spelling only if it cannot be computed. */
 export interface PersonSource
   extends
     Record<FieldCode<RequiredField>, string>,
@@ -54,12 +52,12 @@ export interface PersonSource
   has_email: 0 | 1;
   has_phone: 0 | 1;
   unlocked_by?: string[] | undefined;
-  /** Keys by which the person is matched. Missing if an earlier release stored the person. */
+  /** Keys that identify the person. Missing if an earlier release stored the person. */
   k?: string[] | undefined;
 }
 
 /**
- * One object literal serialises twice as fast as an object that is built in steps.
+ * Built as one object literal, because that serialises twice as fast.
  * @param unlockedBy ids of the customers who have unlocked the person
  */
 export const toSource = (
@@ -133,7 +131,6 @@ const spelledAsUsual = memoize(usualSpelling);
 
 type Query = NonNullable<estypes.SearchRequest['query']>;
 
-/** Texts are compared literally, never parsed as query syntax. */
 export const matching = ({ criteria, netNewFor, unlockedBy }: CountedSearch): Query => ({
   bool: {
     filter: [...criteria.map(print), ...(unlockedBy === undefined ? [] : [isUnlocked(unlockedBy)])],
@@ -177,7 +174,6 @@ function print(criterion: Criterion): Query {
 const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextField => member in fieldCodes;
 
-/** For the postal code, `""` also matches people without one. */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };
   if (member !== 'location_postal_code' || !values.includes('')) return isOne;
@@ -213,7 +209,7 @@ const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): es
   ...idHalvesOf(id),
 ];
 
-/** They throw `unavailable` if the index is missing although people were imported. */
+/** Each read throws `unavailable` if the index is missing although people were imported. */
 export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   const { names } = indexes;
   const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
@@ -225,7 +221,7 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   };
 }
 
-/** Reads all fields, because the cluster needs more time to return only some. */
+/** Reads all fields, because the cluster takes longer to select some. */
 async function searchPeople(
   reader: Reader,
   index: string,
@@ -241,7 +237,6 @@ async function searchPeople(
   });
 }
 
-/** A search, not a look-up by id (mget): it sees the same state of the index as other searches. */
 const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
   ids.length === 0
     ? []
@@ -259,7 +254,7 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
   return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
-/** An index that the service did not create lacks the id fields, so the cluster rejects a search in this order. */
+/** Sorts by the id fields. The cluster rejects this order for an index that the service did not create. */
 const indexGuardOrder = sortBy([]);
 
 async function countPeople(reader: Reader, index: string, search: CountedSearch): Promise<number> {
@@ -278,7 +273,6 @@ async function countPeople(reader: Reader, index: string, search: CountedSearch)
 
 const batchSize = 1_000;
 
-/** In the default order of searches. Empty at the end. */
 async function readBatch(
   nodes: ClusterClient,
   index: string,
@@ -298,7 +292,6 @@ async function readBatch(
   return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
-/** Yields all people whom searches see, in batches, in the default order of searches. */
 export async function* readAllPeople(nodes: ClusterClient, index: string): AsyncGenerator<Prospect[]> {
   for (let after: ProspectPosition | undefined; ;) {
     const people = await readBatch(nodes, index, after);

@@ -49,9 +49,9 @@ export async function suggest(
 const batchSize = 1_000;
 
 /**
- * Counts the suggested values of all text fields into a new index and switches searches to it. The next call deletes
- * the previous one, because running searches may still use it.
- * @param pageSize values counted in one request
+ * Counts the suggested values of all text fields into a new index, and switches searches to it. Keeps the previous
+ * index, because running searches may use it. The next call deletes it.
+ * @param pageSize number of values in one request
  * @param people name of the index of people
  */
 export async function rebuildValues(
@@ -80,7 +80,6 @@ export async function rebuildValues(
   await show(nodes, names, index);
 }
 
-/** Switches searches to `index`. Deletes all older ones but the previous, which running searches may still use. */
 async function show(nodes: ClusterClient, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
   const before = found.filter(({ name }) => name !== index);
@@ -94,11 +93,10 @@ async function show(nodes: ClusterClient, names: Names, index: string): Promise<
   await deleteIndexes(nodes, unused);
 }
 
-/** The cluster chooses the document's id, because one made from the value could be too long. */
+/** Lets the cluster choose the document's id, because an id made from the value could be too long. */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
-/** Yields every spelling with its number of people, sorted by the folded text. */
 async function* spellings(
   nodes: ClusterClient,
   people: string,
@@ -132,7 +130,6 @@ interface Term {
   doc_count: number;
 }
 
-/** Counts people who match `isMatch` by value of a field. Yields pages in ascending order. */
 async function* countTerms(
   nodes: ClusterClient,
   people: string,
