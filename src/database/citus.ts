@@ -17,7 +17,6 @@ const referenceTables = new Set(['customers', 'prospects', 'subscription_tiers',
 
 // Keys and sessions are read before a request can know which worker has the customer's rows. What is written for every
 // customer, such as the last use of a key, must not depend on all workers.
-/** Tables that are stored only on the coordinator in a distributed database. */
 const localTables = new Set([
   'api_keys',
   'audit_events',
@@ -34,20 +33,18 @@ const localTables = new Set([
   'suppressions',
 ]);
 
-/** Returns where the rows of a table are stored in a distributed database. The table must be in the schema `public`. */
 export function placementOf(table: string): Placement {
   if (referenceTables.has(table)) return 'reference';
   return localTables.has(table) ? 'local' : 'distributed';
 }
 
-/** The column whose value determines on which worker a row of a distributed table is stored. */
 const distributionColumn = 'customer_id';
 
 type Session = postgres.Sql | postgres.TransactionSql;
 
 /**
- * The distributed table that determines on which Citus worker the rows of each customer are stored. The rows of all
- * other distributed tables are stored on the same worker.
+ * The table that determines the worker of each customer. All other distributed tables store the customer's rows on the
+ * same worker.
  */
 const firstTable = 'contacts';
 
@@ -66,8 +63,8 @@ export const inOrderOfPlacing = (tables: readonly string[]): string[] =>
   tables.toSorted((a, b) => Number(b === firstTable) - Number(a === firstTable));
 
 /**
- * Distributes a table and its rows over the machines of a Citus cluster, in the way that `placementOf` returns. Foreign
- * keys between this table and distributed tables must be dropped before, and added again afterwards.
+ * Distributes a table and its rows over the machines of a Citus cluster. Drop foreign keys between this table and
+ * distributed tables before the call. Add them again afterwards.
  */
 export async function placeTable(tx: postgres.TransactionSql, table: string): Promise<void> {
   switch (placementOf(table)) {
@@ -85,8 +82,8 @@ export async function placeTable(tx: postgres.TransactionSql, table: string): Pr
 }
 
 /**
- * Makes Citus change the shards one after another during a transaction, over one connection to each worker. In a
- * transaction that changes several tables, each change then sees the previous changes.
+ * Makes Citus change the shards one after another, over one connection to each worker. Each change of a transaction
+ * then sees the previous changes, also if they are in other tables.
  */
 export async function changeShardsInSequence(tx: postgres.TransactionSql): Promise<void> {
   await tx`set local citus.multi_shard_modify_mode = 'sequential'`;

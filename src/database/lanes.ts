@@ -10,14 +10,13 @@ interface Connections {
   end(options: { timeout: number }): Promise<void>;
 }
 
-/** How long `close` waits for running operations (seconds). */
 const closeTimeout = 10;
 /** How long to wait until the server has closed a cancelled operation's connection (seconds). */
 const cutTimeout = 15;
 
 /**
- * A lane whose connections are shared. A running statement is never cancelled: the request could hit another
- * operation's.
+ * A lane with shared connections. Never cancels a running statement, because the cancel request could hit the statement
+ * of another operation.
  */
 class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
@@ -50,15 +49,14 @@ class SharedLane<Sql extends Connections> {
   }
 }
 
-/** An instance of the driver with only one connection. */
 interface Line<Sql> {
   sql: Sql;
   closed: () => void;
 }
 
 /**
- * A lane in which each operation has a connection for itself. Each is a driver instance, because the driver's pool can
- * give one connection to two transactions.
+ * A lane in which each operation has its own connection. Each connection is a driver instance, because the driver's
+ * pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -78,7 +76,7 @@ export class ExclusiveLane<Sql extends Connections> {
 
   /**
    * Waits first if too many operations are running.
-   * @param isToEnd decides, when the requester's signal aborts, whether `work` is cancelled at once, or only when the
+   * @param isToEnd called when the requester's signal aborts. True: cancels `work` at once. False: cancels it when the
    * time of the request is up
    */
   run<T>(
@@ -123,7 +121,6 @@ export class ExclusiveLane<Sql extends Connections> {
     return line;
   }
 
-  /** Closes an operation's connection. Resolves when the server has closed it too, or after `cutTimeout`. */
   async #cut(line: Line<Sql>): Promise<void> {
     // No cancel request: it could arrive late and hit the next statement on the connection. Until the server has closed
     // the connection, the operation counts as running.
@@ -135,11 +132,9 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 }
 
-/** Closes the gate. Resolves when running operations have ended, or after `closeTimeout`. */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
-/** Converts connection errors and temporary errors of the server to `unavailable`. Throws others unchanged. */
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();
@@ -160,13 +155,13 @@ const connectionCodes = new Set(
 
 // A refused login (28) is the operator's to mend. The caller's request is not at fault, and succeeds when it is mended.
 /**
- * SQLSTATEs of temporary failures; a retry can succeed: connection errors (08), refused logins (28), insufficient
- * resources (53), shutdown, crash and start (57P0x), cancelled statements, timeouts, serialisation failures, deadlocks.
+ * SQLSTATEs of temporary failures, after which a retry can succeed: connection errors (08), refused logins (28),
+ * insufficient resources (53), shutdown, crash and start (57P0x), cancelled statements, timeouts, serialisation
+ * failures, deadlocks.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
 const troubleStates = /^(08...|28000|28P01|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
-/** SQLSTATEs of lost and rejected connections, e.g. because the server is stopping, or the password has changed. */
 const lostStates = /^(08...|28000|28P01|57P0[1-3])$/;
 
 /**
@@ -193,10 +188,12 @@ const isConnectionFailure = (error: unknown): boolean => {
   return connectionCodes.has(code) || troubleStates.test(code);
 };
 
-/** True if an error or its cause means that a statement took too long (SQLSTATE 57014). */
 export const isStatementTimeout = (error: unknown): boolean => codeOf(causeOf(error)) === '57014';
 
-/** True if an error or its cause means that a connection was lost or could not be opened. Not for e.g. a deadlock. */
+/**
+ * Returns true if an error or its cause means that a connection was lost or could not be opened. Returns false for
+ * other temporary errors, such as a deadlock.
+ */
 export function isConnectionLost(error: unknown): boolean {
   const code = codeOf(causeOf(error));
   return connectionCodes.has(code) || lostStates.test(code);
@@ -209,7 +206,6 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : '';
 }
 
-/** Operations at the same time on each shared connection. The server executes their queries one after another. */
 const pipelineDepth = 64;
 
 export interface LaneSource {
@@ -227,10 +223,6 @@ export function openSharedLane({ config, plans, connect }: LaneSource, name: str
   });
 }
 
-/**
- * Creates a lane that gives each operation a connection of its own.
- * @param limit number of connections
- */
 export function openExclusiveLane(
   { config, connect }: LaneSource,
   name: string,

@@ -8,13 +8,11 @@ import type { AppliedMigration, Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
 import { sessionSettings } from './connection.ts';
 
-/** The names of the applied migrations, and of the newest in the database (`version`). */
 export interface Migrated {
   applied: string[];
   version: string;
 }
 
-/** Its message is shown to the user of the command line. */
 export class MigrationError extends Error {
   constructor(message: string) {
     super(message);
@@ -22,25 +20,25 @@ export class MigrationError extends Error {
   }
 }
 
-/** Advisory lock: one process migrates at a time. The bytes are the letters `sales-da`. */
+/** Key of the advisory lock that lets only one process migrate. Its bytes are the letters `sales-da`. */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 /**
  * How long a statement waits for a lock (ms). Shorter than `DATABASE_QUEUE_MS`, because requests to the same table are
- * blocked meanwhile.
+ * blocked during the wait.
  */
 const lockTimeoutMs = 500;
-/** Pause before a statement that did not get its lock is retried (ms). Blocked requests run meanwhile. */
 const lockPauseMs = 500;
-/** How long a migration retries to get a lock (ms). */
 const lockPatienceMs = 300_000;
 
 /**
- * Applies all missing migrations in order, each file in a transaction. The service may be running, and other processes
- * wait for their turn. Changes nothing if a newer release has migrated the database and this one supports its schema.
+ * Applies all missing migrations in order, each file in one transaction. The service may be running. Other processes
+ * wait until this one has finished. Changes nothing if a newer release has migrated the database and this one supports
+ * its schema.
  * @throws MigrationError if a file was changed after it was applied, if the database is too new or from before release
- * 1.0.0, if a table stayed locked for minutes, if the encoding is not UTF8, or if the server is older than PostgreSQL 18
+ * 1.0.0, if a table stayed locked for minutes, if the encoding is not UTF8, or if the server is older than PostgreSQL
+ * 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -80,7 +78,6 @@ export async function asMigrator<T>(
   }
 }
 
-/** @throws MigrationError unless exactly the migrations of this program are applied */
 export async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
   const { pending, newest } = compare(await readMigrations(ourMigrations), await appliedBy(sql));
   if (pending.length > 0)
@@ -103,7 +100,6 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
     );
 }
 
-/** Waits for the migration lock. Returns the id of the session that holds it. */
 async function lock(sql: postgres.Sql): Promise<number> {
   // A session that waits in `pg_advisory_lock()` holds a snapshot. A `create index concurrently` in another process would
   // wait for that snapshot forever.
@@ -128,7 +124,7 @@ async function appliedBy(sql: postgres.Sql): Promise<AppliedMigration[]> {
 }
 
 /**
- * Returns the migrations still to be applied (`pending`), and the newest applied one that this program does not know.
+ * Returns the migrations to apply (`pending`), and the newest applied migration that this program does not know.
  * @throws MigrationError if a file was changed after it was applied, or the database is too new or from before 1.0.0
  */
 function compare(
@@ -163,7 +159,6 @@ function compare(
   };
 }
 
-/** @throws MigrationError if the database has a migration that is not newer than this program, but that it does not have */
 function requireRelease(unknown: AppliedMigration[], pending: Migration[], newest: string): void {
   const strange = unknown.find(({ name }) => name < newest);
   if (!strange) return;
@@ -197,10 +192,6 @@ async function apply(sql: postgres.Sql, migration: Migration, { session, distrib
   }
 }
 
-/**
- * Runs a migration's text. In a distributed database, its comment `-- place: notes` distributes the new table `notes`
- * before the next statement.
- */
 async function run(tx: postgres.TransactionSql, text: string, distributed: boolean): Promise<void> {
   if (!distributed) return void (await tx.unsafe(text));
   await changeShardsInSequence(tx);
@@ -212,7 +203,7 @@ async function run(tx: postgres.TransactionSql, text: string, distributed: boole
   }
 }
 
-/** Each statement must end with a semicolon at the end of a line. */
+/** Splits at semicolons at the end of a line. Each statement of a migration must end with one. */
 const statementsOf = (text: string): string[] => text.split(/;[^\S\n]*\n/);
 
 async function applyStatement(sql: postgres.Sql, statement: string): Promise<void> {
@@ -223,17 +214,9 @@ async function applyStatement(sql: postgres.Sql, statement: string): Promise<voi
   if (/^-- repeat$/m.test(statement)) while (changed > 0) changed = await run();
 }
 
-/**
- * Limits how long statements wait for a lock.
- * @param limit ms; 0 means no limit
- */
 const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: number) =>
   sql`select set_config('lock_timeout', ${String(limit)}, false)`;
 
-/**
- * Retries if a lock is not acquired in time.
- * @throws MigrationError after `lockPatienceMs`
- */
 export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   const end = performance.now() + lockPatienceMs;
   for (;;) {
@@ -250,11 +233,9 @@ export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   }
 }
 
-/** SQLSTATE 55P03 (no lock in time) or 40P01 (deadlock). */
 const isLockTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
 
-/** @throws MigrationError if the transaction runs in another session than the one that holds the migration lock */
 export async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
   const [row] = await tx<{ id: number }[]>`select pg_backend_pid() as id`;
   if (row!.id !== session) throw new MigrationError('The connection was lost; run the command again');
@@ -262,10 +243,6 @@ export async function requireSession(tx: postgres.TransactionSql, session: numbe
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
-/**
- * Records that a migration was applied.
- * @throws MigrationError if the session is not the one with the migration lock, because the connection was lost
- */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {
   const { count } = await tx`
     insert into schema_migrations (name, sha256, oldest_release)
@@ -280,10 +257,10 @@ interface Distributed {
 }
 
 /**
- * Distributes the tables of a database over the machines of its Citus cluster, so that all rows of a customer are on
- * the same worker. Does nothing if the tables are already distributed. Everything happens in one transaction, so a
- * failed call changes nothing. Requests to the service wait until the transaction has ended.
- * @throws MigrationError if the database is not part of a Citus cluster, or if its schema does not match this program.
+ * Distributes the tables over the machines of the Citus cluster. All rows of a customer are then on the same worker.
+ * Does nothing if the tables are already distributed. Runs in one transaction, so a failed call changes nothing.
+ * Requests to the service wait for it.
+ * @throws MigrationError if the database is not part of a Citus cluster, or if its schema does not match this program
  */
 export const distribute = (ownerUrl: string): Promise<Distributed> =>
   asMigrator(ownerUrl, async (sql, session) => {
@@ -296,7 +273,6 @@ export const distribute = (ownerUrl: string): Promise<Distributed> =>
     return { tables };
   });
 
-/** The migration that sets what the planner expects of a customer. It can be repeated. */
 const plannerAssumptions = '0041_customers_of_one_size.sql';
 
 async function requireCluster(sql: postgres.Sql): Promise<void> {
@@ -320,8 +296,8 @@ async function requireCluster(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Checks the PostgreSQL role of the service, which Citus also uses to connect to the workers.
- * @throws MigrationError if the role cannot log in, or if Citus has not created the role on the workers.
+ * Checks the PostgreSQL role of the service. Citus also uses it to connect to the workers.
+ * @throws MigrationError if the role cannot log in, or if Citus has not created it on the workers
  */
 async function requireRole(sql: postgres.Sql): Promise<void> {
   const [role] = await sql<{ login: boolean; known: boolean }[]>`
@@ -371,7 +347,7 @@ async function distributeTables(sql: postgres.Sql, session: number): Promise<str
   return tables;
 }
 
-/** Without the partitions of a table, which are distributed with it. */
+/** Excludes the partitions of a table, because they are distributed with it. */
 async function readTables(sql: postgres.Sql): Promise<string[]> {
   const rows = await sql<{ name: string }[]>`
     select relname::text as name
@@ -388,7 +364,6 @@ const readForeignKeys = (tx: postgres.TransactionSql): Promise<ForeignKey[]> =>
     where contype = 'f' and connamespace = 'public'::regnamespace
     order by conrelid::regclass::text, conname`;
 
-/** Deletes the old rows that the coordinator still stores for tables which are now on the workers. */
 async function removeLocalCopies(sql: postgres.Sql): Promise<void> {
   const tables = await sql<{ name: string }[]>`
     select logicalrelid::text as name

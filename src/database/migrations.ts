@@ -16,14 +16,12 @@ export interface Migration {
   name: string;
   sha256: string;
   text: string;
-  /** The oldest release that can use the database after this migration, such as `1.4.0`. */
   oldestRelease: string;
 }
 
 export interface AppliedMigration {
   name: string;
   sha256: string;
-  /** Null for migrations from before release 1.0.0. */
   oldestRelease: string | null;
 }
 
@@ -31,7 +29,6 @@ export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migra
 
 let ourNames: string[] | undefined;
 
-/** Needs only the service's permissions. */
 export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   ourNames ??= await namesIn(ourMigrations);
   const known = new Set(ourNames);
@@ -43,7 +40,7 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-/** True if this release can use a database to which a newer one has applied the migration. */
+/** Returns true if this release can use a database with the migration of a newer release. */
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 
@@ -56,8 +53,8 @@ export const readApplied = (sql: Sql | postgres.Sql): Promise<AppliedMigration[]
     from schema_migrations m`;
 
 /**
- * In the order in which they must be applied.
- * @throws Error if a migration lacks the oldest release
+ * Returns the migrations in the order in which they must be applied.
+ * @throws Error if a migration does not name the oldest release
  */
 export async function readMigrations(folder: string): Promise<Migration[]> {
   return Promise.all(

@@ -6,12 +6,11 @@ import { withSessionSettings } from './connection.ts';
 
 export const queueSchema = 'pgboss';
 
-/** Between two signs of life of a worker, for its messages, and for its leases of webhook endpoints. */
 export const heartbeatSeconds = 5;
 
 /**
- * Retried with growing delays until they succeed. A worker must send heartbeats; if they stop, the message is retried.
- * Finished messages have no use, so they are deleted soon.
+ * Messages are retried with growing delays until they succeed. If a worker stops sending heartbeats, its message is
+ * retried. Finished messages are deleted soon, because they have no use.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -24,8 +23,8 @@ const persistent = {
 };
 
 /**
- * Each message is a turn of a customer. With the policy `short`, a second one with the same key as a waiting one is not
- * enqueued. A message expires soon, because its processing takes little time.
+ * Each message is a turn of a customer. The policy `short` skips a message if one with the same key is waiting.
+ * Messages expire soon, because their processing is short.
  */
 const turns = {
   ...persistent,
@@ -35,12 +34,11 @@ const turns = {
   expireInSeconds: 900,
 } as const;
 
-/** For maintenance. Messages come from a schedule, so a failed one is soon followed by another. */
 const maintenance = { ...persistent, retryLimit: 3, notify: false } as const;
 
 /**
- * With `notify: true`, idle workers start a message at once, else by polling. On the schedule `cron` (UTC), pg-boss
- * itself adds a message.
+ * With `notify: true`, an idle worker starts a message at once. Otherwise it polls. For queues with `cron` (UTC),
+ * pg-boss adds the messages.
  */
 export const queues = {
   unlock: turns,
@@ -58,12 +56,9 @@ export type TurnKind = { [K in JobKind]: (typeof queues)[K] extends typeof turns
 
 export const turnKinds = (Object.keys(queues) as JobKind[]).filter((kind): kind is TurnKind => queues[kind] === turns);
 
-/**
- * The queue in which pg-boss notes that a schedule is due, a message each time. By default it keeps them for a week.
- */
+/** The queue in which pg-boss stores one message for each due schedule. By default it keeps them for a week. */
 const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent.deleteAfterSeconds } };
 
-/** A job of the table `jobs`, or an import. */
 export type RunType = JobType | 'import';
 
 const queueOfType = {
@@ -87,7 +82,7 @@ export const isRunQueue = (queue: TurnKind): queue is RunQueue => queue in types
 export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], queueOf) as Record<RunQueue, RunType[]>;
 
 /**
- * Creates or updates the tables of pg-boss, the queues and their schedules. May be called repeatedly.
+ * Creates or updates the tables of pg-boss, the queues and their schedules. Can be repeated.
  * @param ownerUrl logs in as the owner of the database, who may create tables
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
@@ -121,11 +116,12 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
 
 type Options = Omit<Queue, 'name'> & { cron?: string };
 
-/** Keeps Citus from copying new tables to the workers. */
+/** Prevents Citus from copying new tables to the workers. */
 const withoutPropagation = { 'citus.enable_ddl_propagation': 'off' };
 
 /**
- * Finds the messages of a customer, of which a queue may hold tens of thousands. Those of earlier releases have no group.
+ * Adds an index on the messages of a customer, because a queue can have tens of thousands. Also sets the missing group
+ * of messages from earlier releases.
  */
 const addTurns = `
   create index if not exists job_turns on ${queueSchema}.job_common (name, group_id) where state < 'completed';
