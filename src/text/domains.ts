@@ -1,6 +1,5 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
 
-/** Letters, marks and digits of any script, in labels: what can be an internationalised domain name. */
 const label = String.raw`[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}-]*[\p{L}\p{M}\p{N}])?`;
 const domainName = new RegExp(String.raw`^${label}(?:\.${label})+$`, 'u');
 export const maxDomainLength = 253;
@@ -9,8 +8,8 @@ export const maxDomainLength = 253;
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
 /**
- * Returns an e-mail address with its domain in ASCII (RFC 5891), in which such addresses are compared and looked up:
- * `ida@xn--mller-kva.example` for `ida@müller.example`. Any other text is returned as it is.
+ * Returns an e-mail address with its domain in ASCII (RFC 5891), such as `ida@xn--mller-kva.example` for
+ * `ida@müller.example`. Addresses are compared in this form. Returns any other text unchanged.
  */
 export function withAsciiDomain(address: string): string {
   const at = address.lastIndexOf('@');
@@ -20,24 +19,22 @@ export function withAsciiDomain(address: string): string {
   return ascii === '' ? address : `${address.slice(0, at)}@${ascii}`;
 }
 
-/** Returns an e-mail address whose domain is in ASCII with its domain as people write it. */
 export function withUnicodeDomain(address: string): string {
   const at = address.lastIndexOf('@');
   const domain = address.slice(at + 1);
   return /^xn--|\.xn--/.test(domain) ? `${address.slice(0, at)}@${domainToUnicode(domain) || domain}` : address;
 }
 
-/** Longest web address that is read (UTF-16 units). */
 export const maxAddressLength = 2_048;
 
 const address = /^(?:[a-z][a-z0-9+.-]*:\/\/)?([^/?#:@\s]+?)\.?(?::\d{1,5})?(?:[/?#]\S*)?$/i;
 
-/** At least two labels. The last one is not a number, so that no IP address is a domain. */
+/** Matches a name with at least two labels. The last label is not a number, so an IP address does not match. */
 const asciiName = /^(?:[a-z\d-]{1,63}\.)+(?!\d+$)[a-z\d-]{2,63}$/;
 
 /**
- * Returns the domain in a host name or web address: in lower case and in Unicode, without scheme, `www.`, port and path.
- * Returns undefined if there is none.
+ * Returns the domain of a host name or web address, or undefined if there is none. The domain is in lower case and
+ * Unicode, without scheme, `www.`, port and path.
  */
 export function domainOf(text: string): string | undefined {
   const host = text.length > maxAddressLength ? undefined : address.exec(text)?.[1];
@@ -49,13 +46,12 @@ export function domainOf(text: string): string | undefined {
   return domainName.test(unicode) && domainToASCII(unicode) === ascii ? unicode : ascii;
 }
 
-/** Longest URL that is read (UTF-16 units). A longer text is not a profile. */
 const maxLength = 2_048;
 
 /**
- * Returns the form in which URLs of profiles are compared, or undefined if the text is not a profile, and so identifies
- * nobody. A profile is a host with a dot and at least two path segments, the last one with a letter or digit. The form is
- * percent-decoded and in lower case, without scheme, `www.` or a language host (`de.`), query, fragment and closing `/`.
+ * Returns the form in which URLs of profiles are compared, or undefined if the text is not a profile. A profile has a
+ * host with a dot and at least two path segments. Its last segment has a letter or digit. The form is percent-decoded
+ * and in lower case, without scheme, `www.`, language host (`de.`), query, fragment and closing `/`.
  */
 export function profileKey(url: string): string | undefined {
   if (url.length > maxLength) return undefined;
@@ -66,8 +62,8 @@ export function profileKey(url: string): string | undefined {
 }
 
 /**
- * Returns the form in which earlier releases compared URLs of profiles. Digests of suppressions and keys of catalogs that
- * they stored contain it. Equal former forms have equal forms by `profileKey`.
+ * Returns the form in which earlier releases compared URLs of profiles. Stored digests of suppressions and stored keys
+ * of catalogs contain it. URLs with equal former forms also have equal forms by `profileKey`.
  * @param url at most `maxLength` long
  */
 export const formerProfileKey = (url: string): string =>
@@ -80,7 +76,7 @@ export const formerProfileKey = (url: string): string =>
       .split(/[?#]/, 1)[0]!,
   );
 
-/** `/\/*$/` would take quadratic time. */
+/** Removes closing slashes. The regular expression `/\/*$/` would take quadratic time. */
 function withoutClosing(text: string): string {
   let end = text.length;
   while (text[end - 1] === '/') end -= 1;
@@ -89,10 +85,9 @@ function withoutClosing(text: string): string {
 
 const hostname = /^[^\s.]+(?:\.[^\s.]+)+$/;
 
-/** `de.linkedin.com` is `linkedin.com`; but `vk.com` and `ab.co.uk` have no language. */
+/** Removes a language from the host: `de.linkedin.com` becomes `linkedin.com`. Keeps `vk.com` and `ab.co.uk`. */
 const withoutLanguage = (host: string): string => host.replace(/^[a-z]{2}\.(?=[^.]{4,}\.)/, '');
 
-/** Leaves a text as it is if it is not encoded properly, or hides a NUL, which PostgreSQL does not store. */
 function decode(text: string): string {
   if (!text.includes('%')) return text;
   try {

@@ -1,22 +1,20 @@
 import { withAsciiDomain } from './domains.ts';
 
-/** Returns the length in code points, as JSON Schema counts. */
 export function lengthOf(text: string): number {
   let length = 0;
   for (const _ of text) length += 1;
   return length;
 }
 
-/** Returns whether PostgreSQL can store a text: it takes no NUL character and no lone surrogate. */
+/** Returns false for a text with a NUL character or a lone surrogate. */
 export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
 /**
- * White space, and marks that nobody sees: zero-width characters, and those that set the direction of writing. Phones, web
- * pages and address books leave them around what people copy.
+ * White space and invisible marks, such as zero-width characters and direction marks. They surround texts that are
+ * copied from phones, web pages and address books.
  */
 const blank = /[\s\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/;
 
-/** Removes white space and invisible marks at both ends of a text. */
 export function trimText(given: string): string {
   const text = given.trim(); // faster for long white space
   let [start, end] = [0, text.length];
@@ -25,7 +23,6 @@ export function trimText(given: string): string {
   return text.slice(start, end);
 }
 
-/** Fields stored without white space at start and end. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
 const codes = new Set(['location_country', 'currency']);
 
@@ -42,12 +39,12 @@ function normaliseField(field: string, value: unknown): unknown {
 
 export const emailKey = (address: string): string => withAsciiDomain(address.trim()).toLowerCase();
 
-/** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
+/** Returns true for `n/a`, and for a text without letters and digits, such as `-`. Such texts identify nobody. */
 export const isPlaceholder = (text: string): boolean => /^\s*#?n\/a\s*$|^[^\p{L}\p{N}]*$/iu.test(text);
 
 /**
- * Folds a text: lower case, no accents, single spaces, and the domains of e-mail addresses in ASCII. Folding again does not
- * change the result.
+ * Folds a text: lower case, no accents, single spaces, domains of e-mail addresses in ASCII. A folded text does not
+ * change when it is folded again.
  */
 export function fold(text: string): string {
   // Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
@@ -64,13 +61,12 @@ export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
-/** `müller.example` and `muller.example` are two domains. */
+/** Keeps accents in domains as ASCII, because `müller.example` and `muller.example` are two domains. */
 const withAsciiDomains = (text: string): string =>
   text.includes('@') ? text.replace(addressLike, withAsciiDomain) : text;
 
 const addressLike = /[^\s\u0085]+/g;
 
-/** White space as Unicode defines it: JavaScript's `\s`, and U+0085. */
 const whiteSpace = /[\s\u0085]+/g;
 const collapsed = /^(?:[^\s\u0085]+(?: [^\s\u0085]+)*)?$/;
 
@@ -84,8 +80,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters for which `toUpperCase` and then `toLowerCase` does not give the Unicode case folding, with their case
- * folding. E.g. sigma has two lower-case forms, and Cherokee letters are folded to capitals.
+ * Letters whose Unicode case folding differs from `toUpperCase` followed by `toLowerCase`, with their case folding. For
+ * example, sigma has two lower-case forms, and Cherokee letters fold to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],
@@ -103,8 +99,8 @@ function cherokee(first: number, last: number, capital: number): [string, string
 }
 
 /**
- * Letters that Unicode does not split into base and accent, by what people type instead, e.g. `ae` for `æ`: ligatures,
- * thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
+ * Letters that Unicode does not split into base and accent, with the letters that people type instead, such as `ae` for
+ * `æ`. They are ligatures, thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
  */
 const bases: [base: string, letters: string][] = [
   ['ae', 'æ'],
@@ -134,8 +130,8 @@ const bases: [base: string, letters: string][] = [
 ];
 
 /**
- * Returns an SQL expression that folds a text as `fold` does, apart from domains that are not ASCII. For tables that store
- * no folded texts, because a customer has few records in them.
+ * Returns an SQL expression that folds a text like `fold`, except for non-ASCII domains. For tables without folded
+ * columns, in which a customer has few records.
  * @param text SQL expression
  */
 export function foldInSql(text: string): string {
@@ -152,7 +148,6 @@ export function foldInSql(text: string): string {
   return `btrim(regexp_replace(${folded}, '[${spaces}]+', ' ', 'g'), ' ') collate "C"`;
 }
 
-/** JavaScript's `\s` and U+0085, as a class of PostgreSQL's regular expressions. */
 const spaces = '\\t-\\r \\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff';
 
 const exceptions = new Map([
@@ -161,7 +156,6 @@ const exceptions = new Map([
 ]);
 const exceptional = new RegExp(`[${[...exceptions.keys()].join('')}]`, 'gu');
 
-/** Fewest digits of a number that searches look for in phone numbers. */
 const fewest = 5;
 
 const digitsIn = (text: string): string => text.replace('(0)', '').replaceAll(/\D/g, '');
@@ -172,8 +166,8 @@ export interface PhoneNumber {
 }
 
 /**
- * Returns the digits of a contact's phone numbers, divided by blanks. A number with a country code that begins with 0 also
- * stands without it: people write `+49 030 …` and mean `+49 30 …`.
+ * Returns the digits of a contact's phone numbers, separated by blanks. Adds a second form without the 0 for numbers
+ * such as `+49 030 …`, which mean `+49 30 …`.
  */
 export function phoneDigits(numbers: readonly PhoneNumber[], mobile: string | null): string {
   const all = numbers.flatMap(({ country_code, number }) => {
@@ -183,13 +177,11 @@ export function phoneDigits(numbers: readonly PhoneNumber[], mobile: string | nu
   return [...all, digitsIn(mobile ?? '')].filter((one) => one.length >= fewest).join(' ');
 }
 
-/** A part of a phone number as people write it. */
 const numberPart = /^[\d+/()[\].-]+$/;
 
 /**
- * Divides the text of a search into numbers of at least five digits, which phone numbers can contain, and the rest. Parts
- * of numbers that follow each other are one number.
- * @returns the numbers as they were written, with their digits, without `+`, `00` or a `0` before them
+ * Splits a search text into phone numbers of at least five digits and the rest. Joins adjacent parts to one number.
+ * @returns the numbers as written, and their digits without a leading `+`, `00` or `0`
  */
 export function numbersIn(text: string): { numbers: { written: string; digits: string }[]; rest: string } {
   const groups: string[][] = [];
@@ -209,8 +201,8 @@ export function numbersIn(text: string): { numbers: { written: string; digits: s
 }
 
 /**
- * Legal forms of companies, folded, without spaces and punctuation, by country or language. A form may be written with
- * spaces and dots: `s. a.` and `s.a.` are `sa`.
+ * Legal forms of companies by country or language: folded, without spaces and punctuation. `sa` stands for `s. a.` and
+ * `s.a.` too.
  */
 const legalForms: Record<string, string> = {
   english:
@@ -235,10 +227,8 @@ const legalForms: Record<string, string> = {
   other: 'jsc ojsc cjsc pjsc fze fzco fzllc dmcc wll saog',
 };
 
-/** Legal forms that stand before the name, as in `PT Astra` or `ООО Ромашка`. */
 const leadingForms = new Set('ооо оао зао пао ао тоо тов ooo oao zao pao pt uab sia aktiebolaget'.split(' '));
 
-/** Legal forms of languages that do not separate words by spaces. They stand before or after the name. */
 const joinedForms = (
   '株式会社 有限会社 合同会社 合資会社 合名会社 一般社団法人 ' +
   '股份有限公司 有限责任公司 有限責任公司 有限公司 ' +
@@ -247,27 +237,23 @@ const joinedForms = (
   .split(' ')
   .map(fold);
 
-/** Characters that stand for a legal form between brackets, as in `(株)トヨタ`. */
 const bracketedForms = new Set(['株', '有', '주', '유'].map(fold));
 
 const forms = new Set([...Object.values(legalForms).flatMap((line) => line.split(' ')), ...joinedForms]);
 
-/** Words that connect a legal form with the name, as in `Smith & Co` or `Müller und Co`. */
+/** Words between the name and a legal form, as in `Smith & Co` or `Müller und Co`. */
 const connectors = new Set(['and', 'und', 'et', 'y', 'e', 'i', 'og', 'och', 'en', 'de']);
 
-/** Maximum number of words of a legal form, such as `s de r l de c v`. */
 const maxWords = 7;
 
 /**
- * Returns the name by which other people know a company: folded, without legal forms and punctuation. Two spellings of
- * one company have the same one: `ACME, Inc.` and `Acme Incorporated` are `acme`. A name that is nothing but a legal
- * form stays. Returns `""` for a name without letters and digits.
+ * Returns the folded name of a company without legal forms and punctuation. `ACME, Inc.` and `Acme Incorporated` both
+ * become `acme`. Keeps a name that is only a legal form. Returns `""` for a name without letters and digits.
  */
 export function externalName(name: string): string {
   return withoutTrailing(withoutLeading(wordsOf(name))).join(' ');
 }
 
-/** Apostrophes and dots join letters: `O'Neil`, `S.A.`. Other punctuation separates words. */
 function wordsOf(name: string): string[] {
   const text = fold(name).replaceAll(/['’`´ʼ.]/g, '');
   const found = text.match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
@@ -293,7 +279,6 @@ function withoutLeading(words: string[]): string[] {
   return words.length > 1 && leadingForms.has(first!) ? words.slice(1) : words;
 }
 
-/** Removes legal forms from the end, one after the other, as in `GmbH & Co. KG`. */
 function withoutTrailing(words: string[]): string[] {
   const length = lengthOfForm(words);
   if (length === 0) return words;
@@ -302,7 +287,6 @@ function withoutTrailing(words: string[]): string[] {
   return withoutTrailing(rest);
 }
 
-/** Returns the number of words of the longest legal form at the end. At least one word stays before it. */
 function lengthOfForm(words: readonly string[]): number {
   for (let length = Math.min(maxWords, words.length - 1); length > 0; length -= 1)
     if (forms.has(words.slice(-length).join(''))) return length;

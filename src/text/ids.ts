@@ -4,14 +4,14 @@ import { preconditionFailed, validationFailed } from '../errors.ts';
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
- * Returns an id in lower case, or undefined if the text is not a UUID. Call it where an id enters the program:
- * everywhere else, ids are compared as texts.
+ * Returns an id in lower case, or undefined if the text is not a UUID. Call it for every id from outside, because ids
+ * are compared as texts.
  */
 export const canonicalId = (text: string): string | undefined => (uuid.test(text) ? text.toLowerCase() : undefined);
 
 /**
- * Returns the strong entity tag of a record (RFC 9110 §8.8.3). It changes with any field.
- * @param record as it is sent in the response
+ * Returns the strong entity tag of a record (RFC 9110 §8.8.3). It changes if any field changes.
+ * @param record the record as sent in the response
  */
 export const etagOf = (record: object): string =>
   `"${hash('sha256', JSON.stringify(record), 'base64url').slice(0, 27)}"`;
@@ -31,8 +31,8 @@ export function readIfMatch(ifMatch: string): '*' | string[] {
 }
 
 /**
- * Checks the request header `If-Match` (RFC 9110 §13.1.1). Missing, `*` and the record's tag pass.
- * @param record the current one, as it is sent in a response
+ * Checks the request header `If-Match` (RFC 9110 §13.1.1). Accepts a missing header, `*` and the record's tag.
+ * @param record the current record, as sent in a response
  * @throws DomainError `precondition_failed`
  */
 export function requireMatch(ifMatch: string | undefined, record: object): void {
@@ -42,21 +42,17 @@ export function requireMatch(ifMatch: string | undefined, record: object): void 
   if (!tags.includes(etagOf(record))) throw preconditionFailed();
 }
 
-/** Block size of SHA-256 (bytes). */
 const blockSize = 64;
 const digestSize = 32;
 
 /**
- * Computes HMAC-SHA-256 (RFC 2104) of many short texts under one secret. Made of two plain hashes, because
- * `createHmac` needs ten times as long for a short text.
+ * Computes HMAC-SHA-256 (RFC 2104) of many short texts under one secret. Uses two plain hashes, because `createHmac`
+ * takes ten times as long for a short text.
  */
 export class KeyedDigests {
-  /** The inner key, and room for a text. */
   #inner: Buffer;
-  /** The outer key, and room for the inner digest. */
   readonly #outer: Buffer;
 
-  /** @param secret at most 64 bytes */
   constructor(secret: Buffer) {
     if (secret.length > blockSize) throw new Error('The secret of a keyed digest is too long');
     const key = Buffer.concat([secret], blockSize);
@@ -64,7 +60,7 @@ export class KeyedDigests {
     this.#outer = Buffer.concat([key.map((byte) => byte ^ 0x5c)], blockSize + digestSize);
   }
 
-  /** Returns the digest of the text's UTF-8 bytes as a string of 32 characters, one for each byte. */
+  /** Returns the digest of the UTF-8 text. Each of the 32 characters is one byte. */
   of(text: string): string {
     const most = blockSize + 3 * text.length; // UTF-8 bytes for one UTF-16 unit
     if (most > this.#inner.length) this.#inner = Buffer.concat([this.#inner.subarray(0, blockSize)], most);

@@ -1,14 +1,15 @@
 import { maxFaults, type Fault } from '../errors.ts';
 import { isStorable } from './fold.ts';
 
-/** Maximum nesting depth of JSON that callers send. It prevents stack overflows in recursive functions. */
+/** Maximum nesting depth of JSON in requests. Prevents stack overflows in recursive functions. */
 const maxDepth = 64;
 
 /**
  * Parses JSON from outside. Rejects deep nesting, duplicate names in an object, and names such as `__proto__`.
- * @param maxValues The maximum number of values. The default lets a text be parsed within 250 ms; a batch of 1,000 full
- *   contacts has fewer.
- * @returns The value, or the reason why the text is rejected, as the end of a sentence that begins with the text's name.
+ * @param maxValues The maximum number of values. With the default, parsing takes at most 250 ms. A batch of 1,000 full
+ * contacts has fewer values.
+ * @returns The value, or the reason for the rejection. The reason is the end of a sentence that starts with the text's
+ * name.
  */
 export function parseJson(text: string, maxValues = 400_000): { value?: unknown; fault?: string } {
   const { colons, fault } = checkSize(text, maxValues);
@@ -21,7 +22,6 @@ export function parseJson(text: string, maxValues = 400_000): { value?: unknown;
   }
 }
 
-/** Returns where JSON breaks off, as far as the parser names the place or the character. */
 function whereOf(error: unknown): string {
   const { message } = error as SyntaxError;
   const [, line, column] = /\(line (\d+) column (\d+)\)$/.exec(message) ?? [];
@@ -36,7 +36,7 @@ const [quote, backslash, colon, comma, openArray, closeArray, openObject, closeO
   (one) => one.charCodeAt(0),
 );
 
-/** Counts the colons outside strings, or returns why the text is not parsed. Reads each character once. */
+/** Counts the colons outside strings, or returns why the text is rejected. Reads each character only once. */
 function checkSize(text: string, maxValues: number): { colons: number; fault?: string } {
   let [colons, values, depth] = [0, 1, 0];
   for (let i = 0; i < text.length; i += 1) {
@@ -77,17 +77,15 @@ function countNames(value: unknown): number {
   return count;
 }
 
-/** Maximum length of a name or pointer (UTF-16 units). A longer one is cut. */
 const maxLength = 1_000;
 
-/** Escapes a property name (RFC 6901). A very long name is cut first. */
+/** Escapes a property name (RFC 6901). Cuts a very long name first. */
 export const escapePointer = (name: string): string => beginningOf(name).replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** Returns the first `maxLength` UTF-16 units as a copy: a slice would keep the whole name in memory. */
+/** Returns the first `maxLength` UTF-16 units as a copy. A slice would keep the whole name in memory. */
 const beginningOf = (name: string): string =>
   name.length > maxLength ? Array.from(name.slice(0, maxLength)).join('') : name;
 
-/** @param tokens property names and array indexes on the way to the value */
 export function pointerTo(tokens: readonly (string | number)[]): string {
   let pointer = '';
   for (const token of tokens) {
@@ -104,8 +102,8 @@ export const tokensOf = (pointer: string): string[] =>
     .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
 
 /**
- * Returns a fault for each text that PostgreSQL cannot store. Stops after `maxFaults` + 1.
- * @param body a JSON value; the caller has checked that it is not nested too deeply
+ * Returns a fault for each text that PostgreSQL cannot store. Stops after `maxFaults` + 1 faults.
+ * @param body a JSON value; the caller has checked its nesting depth
  */
 export function findUnstorableText(body: unknown): Fault[] {
   const faults: Fault[] = [];
