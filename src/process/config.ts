@@ -12,7 +12,6 @@ const count = (description: string, value: number) => integer(description, value
 const credits = (item: string) => integer(`credits that ${item} costs`, 1, 0, 10_000);
 const perMinute = (description: string, value: number) =>
   integer(`${description} per minute; 0 turns this limit off`, value, 0, 1_000_000_000);
-/** @param value the default */
 const onOff = (description: string, value: 'on' | 'off') =>
   Type.Union([Type.Literal(value), Type.Literal(value === 'on' ? 'off' : 'on')] as [TLiteral<'on'>, TLiteral<'off'>], {
     default: value,
@@ -23,14 +22,13 @@ const optionalText = (description: string, options: { minLength?: number; patter
 const optionalInteger = (description: string, minimum: number, maximum: number) =>
   Type.Optional(Type.Integer({ minimum, maximum, description }));
 /**
- * A URL that can contain a password. Marked as `secret`: its value can also come from a file, named e.g. by
- * `DATABASE_URL_FILE` for `DATABASE_URL`.
+ * A URL that can contain a password. It is `secret`: a file can provide its value. For example, `DATABASE_URL_FILE`
+ * names the file for `DATABASE_URL`.
  */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
-/** All environment variables. The table in docs/configuration.md is generated from this schema. */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,
@@ -299,7 +297,9 @@ export const ConfigSchema = Type.Object({
 
 export type Config = Readonly<Static<typeof ConfigSchema>>;
 
-/** Contains one message for each problem (`faults`), without values of variables, which can be secret. */
+/**
+ * `faults` has one message for each problem. Messages never contain values of variables, because these can be secret.
+ */
 export class ConfigError extends Error {
   readonly faults: string[];
 
@@ -313,12 +313,11 @@ export class ConfigError extends Error {
 const properties: TProperties = ConfigSchema.properties;
 const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
 
-/** Variables for which an empty text is a value. For all others, it means that the variable is not set. */
 const emptyMeansOff = new Set(['VERIFY_CANARY_DOMAINS']);
 
 /**
- * Ignores variables with an empty value. Reads secrets from files (see `readSecretFiles`), and inserts passwords into
- * the database and Redis URLs.
+ * Reads secrets from files (see `readSecretFiles`), and inserts passwords into the database and Redis URLs. Ignores
+ * variables with an empty value.
  * @throws ConfigError listing all invalid variables
  */
 export function parseConfig(variables: Record<string, string | undefined>): Config {
@@ -339,13 +338,11 @@ export function parseConfig(variables: Record<string, string | undefined>): Conf
   return Object.freeze(insertPasswords(parsed));
 }
 
-/** Returns the URL at which callers reach the service, without a slash at its end. */
 export function publicUrl({ PUBLIC_URL, HOST, PORT }: Pick<Config, 'PUBLIC_URL' | 'HOST' | 'PORT'>): string {
   const host = isIP(HOST) === 6 ? `[${HOST}]` : HOST;
   return (PUBLIC_URL ?? `http://${host}:${PORT}`).replace(/\/$/, '');
 }
 
-/** Variables with a password, and with the URL into which it is inserted. */
 const passwords = [
   ['DATABASE_PASSWORD', 'DATABASE_URL'],
   ['MIGRATION_DATABASE_PASSWORD', 'MIGRATION_DATABASE_URL'],
@@ -408,8 +405,8 @@ const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 /**
- * Returns a message for each invalid element of a comma-separated list, with its position, but not the element itself,
- * which can be secret.
+ * Returns a message for each invalid element of a comma-separated list. The message has the position, but not the
+ * element, which can be secret.
  * @param expected describes valid elements, such as `an IP address`
  */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
@@ -439,7 +436,7 @@ function isPercentEncoded(url: string): boolean {
   }
 }
 
-/** True for a web origin (such as `https://app.example.com`) in exactly the form that browsers send. */
+/** Returns true for a web origin (such as `https://app.example.com`) in exactly the form that browsers send. */
 const isOrigin = (text: string): boolean =>
   /^https?:/.test(text)
     ? URL.canParse(text) && new URL(text).origin === text
@@ -450,7 +447,6 @@ const isServerAddress = (text: string): boolean => {
   return isIP(bracketed ?? plain ?? text) > 0;
 };
 
-/** @throws ConfigError if a variable is invalid */
 export const readConfig = (): Config => parseConfig(process.env);
 
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
@@ -464,15 +460,12 @@ function expectation(schema: TProperties[string]): string {
 }
 
 export interface ConfigReport {
-  /** Every variable in the order of docs/configuration.md. Secret values are not shown. */
   settings: { name: string; value: string | null; from: 'environment' | 'file' | 'default' | 'not set' }[];
-  /** Variables that look like one of this service, such as `RATE_LIMIT_DEFUALT`. */
+  /** Unknown variables that look like one of this service, such as `RATE_LIMIT_DEFUALT`. */
   unknown: string[];
-  /** Variables that are set, but that another one makes meaningless. */
   without_effect: { name: string; because: string }[];
 }
 
-/** @throws ConfigError if a variable is invalid */
 export function describeConfig(variables: Record<string, string | undefined> = process.env): ConfigReport {
   const config = parseConfig(variables);
   const isSet = (name: string): boolean => (variables[name] ?? '') !== '';
@@ -499,11 +492,11 @@ export function describeConfig(variables: Record<string, string | undefined> = p
   return { settings, unknown, without_effect };
 }
 
-/** How names of variables of this service begin, as far as no other program has such names. */
+/** Prefixes of this service's variables. Excludes prefixes that other programs use. */
 const ownPrefix =
   /^(MIGRATION_DATABASE|DATABASE|ELASTICSEARCH|RATE_LIMITS?|VERIFY|WEBHOOK|UNLOCK|PROSPECT|REQUEST|STATEMENT|OVERLOAD|SHUTDOWN|HISTORY|CORS|TRUST|METRICS|KEY_PREFIX|MAX_(CONNECTIONS|BUFFERED))(_|$)/;
 
-/** Variables by the beginning of their names, why they have no effect, and when. */
+/** Variables that can be ineffective: the start of their names, the reason, and the condition. */
 const dependent: [name: RegExp, because: string, isOff: (config: Config) => boolean][] = [
   [/^ELASTICSEARCH_(?!URL)/, 'ELASTICSEARCH_URL is not set', (config) => config.ELASTICSEARCH_URL === undefined],
   [/^RATE_LIMIT_/, 'RATE_LIMITS is off', (config) => config.RATE_LIMITS === 'off'],

@@ -1,8 +1,8 @@
 let last: Promise<void> = Promise.resolve();
 
 /**
- * Resolves after the event loop has handled other events. A long computation must await this regularly, so that
- * requests are not blocked.
+ * Lets the event loop handle other events. A long computation must await this regularly, so that requests are not
+ * blocked.
  */
 export function yieldToEventLoop(): Promise<void> {
   // Calls are queued: one computation resumes per round of the loop, so many together delay a request by one time slice.
@@ -15,7 +15,6 @@ export function yieldToEventLoop(): Promise<void> {
   return last;
 }
 
-/** How long a computation may block the event loop (ms). */
 const timeSliceMs = 10;
 
 export class TimeSlice {
@@ -25,7 +24,6 @@ export class TimeSlice {
     return performance.now() - this.#since >= timeSliceMs;
   }
 
-  /** Lets the event loop handle other events, then starts a new measurement. */
   async pause(): Promise<void> {
     await yieldToEventLoop();
     this.#since = performance.now();
@@ -33,9 +31,9 @@ export class TimeSlice {
 }
 
 /**
- * Runs `work` with an abort controller that also aborts with `outer`. Its listener on `outer` is removed when the work
- * has ended, so `outer` may live as long as the process. (A signal of `AbortSignal.any` that has a listener stays in
- * memory as long as its sources.)
+ * Runs `work` with an abort controller that also aborts with `outer`. Removes its listener on `outer` when the work has
+ * ended, so `outer` may live as long as the process. (A signal of `AbortSignal.any` with a listener stays in memory as
+ * long as its sources.)
  */
 export async function withOwnAbort<T>(
   outer: AbortSignal | undefined,

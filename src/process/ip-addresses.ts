@@ -4,14 +4,12 @@ import { LRUCache } from 'lru-cache';
 
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
-/** Names that a configuration may use, and what each stands for. */
 const named: Record<string, string[]> = {
   loopback: ['127.0.0.0/8', '::1'],
   linklocal: ['169.254.0.0/16', 'fe80::/10'],
   uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
 };
 
-/** For error messages: what each element of a list must be. */
 export const rangeSyntax = `an IP address, a range such as 10.0.0.0/8 (not /0), or one of ${Object.keys(named).join(', ')}`;
 
 /**
@@ -29,10 +27,7 @@ export function parseRanges(list: string): { ranges: AddressRanges; faults: numb
   };
 }
 
-/**
- * Parses an address, as a range of one, or a CIDR range. Returns undefined if the text is invalid, or if the range is
- * /0.
- */
+/** Parses a CIDR range, or an address as a range of one. Returns undefined for an invalid text and for the range /0. */
 function parseRange(text: string): AddressRanges[number] | undefined {
   const [, address, bits] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   if (address === undefined || !isIP(address)) return undefined;
@@ -48,8 +43,7 @@ function parseRange(text: string): AddressRanges[number] | undefined {
 }
 
 /**
- * Converts an IP address to its standard spelling (RFC 5952), without port and zone. An IPv4 address that is written as
- * IPv6 becomes IPv4.
+ * Converts an IP address to its standard spelling (RFC 5952), without port and zone. Converts IPv4 in IPv6 to IPv4.
  * @returns undefined if the text is not an IP address
  */
 export function normaliseAddress(text: string): string | undefined {
@@ -62,8 +56,8 @@ export function normaliseAddress(text: string): string | undefined {
 }
 
 /**
- * Returns the address of a caller who may be behind proxies: from right to left, the first in `X-Forwarded-For` that
- * does not belong to a trusted proxy.
+ * Returns the address of a caller who may be behind proxies. It is the last address in `X-Forwarded-For` that does not
+ * belong to a trusted proxy.
  * @param peer the address at the other end of the connection
  * @param forwarded the value of `X-Forwarded-For`
  * @param trusted the proxies
@@ -80,21 +74,19 @@ export function callerAddress(peer: string | undefined, forwarded: string | unde
   return caller;
 }
 
-/** For a caller whose connection is already closed. */
 const unknownAddress = '0.0.0.0';
 
-/** @param address in the form that `normaliseAddress` returns */
 export function isWithin(ranges: AddressRanges, address: string): boolean {
   const parsed = ipaddr.parse(address);
   return ranges.some(([base, bits]) => base.kind() === parsed.kind() && parsed.match(base, bits));
 }
 
-/** The groups of recent IPv6 addresses, because parsing one takes longer than a look-up. */
+/** Groups of recent IPv6 addresses. Cached, because parsing takes longer than a look-up. */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the key under which requests from an address are counted: an IPv4 address, the /64 prefix of an IPv6 address,
- * or `unknown` for any other text.
+ * Returns the key that counts requests from an address: an IPv4 address, the /64 prefix of an IPv6 address, or
+ * `unknown`.
  * @param address undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {
@@ -119,7 +111,9 @@ function groupOf(address: string): string {
 // The only IPv6 range that IANA allocates for global unicast.
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
 
-/** False for private, local, multicast, carrier-grade NAT and documentation addresses, and for IPv4 inside IPv6. */
+/**
+ * Returns false for private, local, multicast, carrier-grade NAT and documentation addresses, and for IPv4 inside IPv6.
+ */
 export function isPublic(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
   const parsed = ipaddr.parse(address);
@@ -127,7 +121,6 @@ export function isPublic(address: string): boolean {
   return parsed.kind() === 'ipv4' || parsed.match(globalUnicast);
 }
 
-/** Networks of IPv6 whose addresses hold an IPv4 address, and the first of its four bytes. */
 const ipv4Networks = [
   [ipaddr.IPv6.parseCIDR('::ffff:0:0/96'), 12],
   [ipaddr.IPv6.parseCIDR('64:ff9b::/96'), 12],
@@ -135,8 +128,8 @@ const ipv4Networks = [
 ] as const;
 
 /**
- * Returns the IPv4 address that a connection to an IPv6 address ends at: that of an IPv4-mapped, a NAT64 (64:ff9b::/96)
- * or a 6to4 (2002::/16) address. Returns every other address unchanged.
+ * Returns the IPv4 address embedded in an IPv4-mapped, a NAT64 (64:ff9b::/96) or a 6to4 (2002::/16) address. A
+ * connection to such an address ends there. Returns every other address unchanged.
  */
 export function innerAddress(address: string): string {
   if (!ipaddr.IPv6.isValid(address)) return address;

@@ -11,7 +11,7 @@ const load = createRequire(import.meta.url);
 
 type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
 
-/** If `LOG_FORMAT` is not set, lines are JSON unless stderr is a terminal. */
+/** Without `LOG_FORMAT`, lines are JSON unless stderr is a terminal. */
 export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
   (LOG_FORMAT ?? (process.stderr.isTTY ? 'pretty' : 'json')) === 'json';
 
@@ -30,7 +30,7 @@ export function logFormat(config: FormatConfig): (line: string) => string {
 }
 
 /**
- * Replaces control characters, except line breaks and tabs, and changes of text direction in a line of JSON. Otherwise
+ * Escapes control characters, except line breaks and tabs, and changes of text direction in a line of JSON. Otherwise
  * logged data could control the terminal or imitate another line.
  */
 const withoutControls = (json: string): string =>
@@ -38,12 +38,10 @@ const withoutControls = (json: string): string =>
     isHarmless.test(found) ? found : '\ufffd',
   );
 
-/** JSON escapes that are safe to print: line breaks, tabs, quotes, slashes, backslashes, and `\u`. */
 const isHarmless = /^\\["\\/ntu]$/;
 
 const stderr = pino.destination({ fd: 2, sync: true });
 
-/** Writes log lines to stderr. */
 export class LogOutput {
   readonly #format: (line: string) => string;
 
@@ -51,7 +49,6 @@ export class LogOutput {
     this.#format = format;
   }
 
-  /** @param line JSON that ends with a line break */
   write(line: string): void {
     stderr.write(this.#format(line));
   }
@@ -69,8 +66,8 @@ export function logger(config: Config): FastifyBaseLogger {
 }
 
 /**
- * Returns what of an error is safe to log: no message from PostgreSQL that can contain values. For a temporary failure
- * (`unavailable`), the cause instead of the stack trace.
+ * Returns the safe part of an error for the log. Removes messages from PostgreSQL, because they can contain values.
+ * Returns the cause instead of the stack trace of a temporary failure (`unavailable`).
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   if (isUnavailable(error)) return loggableFailure(error as DomainError);

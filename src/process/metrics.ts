@@ -8,7 +8,6 @@ import packageJson from '../../package.json' with { type: 'json' };
 
 export const processMetrics = new Registry();
 
-/** Measures memory, garbage collection and event loop delay. Further calls have no effect. */
 export function measureProcess(): void {
   if (processMetrics.getSingleMetric('process_start_time_seconds')) return;
   collectDefaultMetrics({ register: processMetrics });
@@ -17,7 +16,7 @@ export function measureProcess(): void {
 const registers = [processMetrics];
 
 /**
- * From the arrival of the headers to the end of the response (seconds).
+ * Measures from the arrival of the headers to the end of the response (seconds).
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/#metric-httpserverrequestduration
  */
 export const requestDuration = new Histogram({
@@ -36,7 +35,6 @@ export const gateWait = new Histogram({
   registers,
 });
 
-/** Operations that a `Gate` rejected, because too many waited or the wait took too long. */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',
   help: 'Operations rejected because no slot became free in time, by gate.',

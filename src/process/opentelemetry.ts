@@ -19,7 +19,6 @@ import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from './config.ts';
 import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tracing } from './spans.ts';
 
-/** OpenTelemetry recommends this limit (characters). */
 const maxLength = 255;
 
 /**
@@ -47,14 +46,12 @@ function withoutParentheses(text: string): string {
   return outer === text ? text : withoutParentheses(outer);
 }
 
-/** How long `stop` waits until all spans are sent (ms). */
 const flushMs = 3_000;
-/** Minimum time between two log lines about a collector that does not accept spans (ms). */
 const warningIntervalMs = 60_000;
 
 /**
- * Records spans and sends them to the collector in the background. If it is slow or unavailable, spans are buffered up
- * to a limit, then dropped.
+ * Records spans, and sends them to the collector in the background. While the collector is slow or unavailable, buffers
+ * spans up to a limit, then drops them.
  */
 export async function openTracing(config: Config, log: FastifyBaseLogger): Promise<Tracing> {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -80,7 +77,6 @@ async function openExporter(config: Config): Promise<SpanExporter> {
   return new OTLPTraceExporter({ url, headers: parseKeyPairsIntoRecord(headers) });
 }
 
-/** Logs why spans could not be sent, at most once per minute. */
 function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
   let warnedAt = -Infinity;
   return (error) => {
@@ -91,8 +87,8 @@ function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
 }
 
 /**
- * Returns the HTTP status, an error code such as `ECONNREFUSED`, or a message such as `Request timed out`, but no
- * message from the collector.
+ * Returns the HTTP status, an error code such as `ECONNREFUSED`, or a message such as `Request timed out`. Never
+ * returns a message from the collector.
  */
 function exportFaultOf(error: unknown): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
@@ -134,15 +130,14 @@ function currentTrace(): TraceContext {
   return traceparent === undefined ? {} : { traceparent };
 }
 
-/** Returns an empty array if the trace context is missing or malformed. */
 function linksTo(cause: NewSpan['cause']): Link[] {
   const found = trace.getSpanContext(contextOf(cause?.traceparent));
   return found ? [{ context: found }] : [];
 }
 
 /**
- * Returns an empty context if the header is missing or malformed. `tracestate` is not used: it can contain any text of
- * the caller, which would be sent to the collector.
+ * Returns an empty context if the header is missing or malformed. Ignores `tracestate`, because the caller could send
+ * any text to the collector with it.
  */
 const contextOf = (traceparent: string | string[] | undefined): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent });
@@ -158,12 +153,12 @@ async function endWith<T>(span: Span, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Records the error code, not the message, which can contain customer data. */
+/** Records the error code, but not the message, which can contain customer data. */
+/** Records the error code, but not the message, which can contain customer data. */
 function fail(span: Span, code: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR }).setAttribute('error.type', code);
 }
 
-/** Returns a SQLSTATE, a system error code or an HTTP status, else the error's name. */
 function codeOf(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
   return typeof code === 'string' || typeof code === 'number' ? String(code) : String(name);
@@ -185,8 +180,8 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Patches the driver, so that each statement that is sent in a lane and inside another span is recorded as a span. So
- * background statements of the service do not start new traces.
+ * Patches the driver to record a span for each statement of a lane inside another span. So background statements of the
+ * service do not start new traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;
@@ -197,7 +192,6 @@ function watchHandle(tracer: Tracer, prototype: Statement): void {
   };
 }
 
-/** The span ends when the result or an error arrives. */
 function record(tracer: Tracer, statement: Statement, lane: string): void {
   const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': lane };
   const span = tracer.startSpan('statement', { kind: SpanKind.CLIENT, attributes });

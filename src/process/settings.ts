@@ -4,9 +4,9 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
 type Environment = Record<string, string | undefined>;
 
 /**
- * Sets variables to the contents of secret files, as Docker and Kubernetes provide them: `DATABASE_URL` gets what the
- * file named by `DATABASE_URL_FILE` contains, without a line break at the end. The file must be a regular one of at
- * most 64 KiB (or a link to one), because reading a pipe or a device might never end.
+ * Sets variables to the contents of secret files, as Docker and Kubernetes provide them. For example, `DATABASE_URL`
+ * gets the contents of the file that `DATABASE_URL_FILE` names, without a final line break. The file must be a regular
+ * file of at most 64 KiB, or a link to one, because reading a pipe or a device might never end.
  * @param secrets variables whose values can come from files
  * @returns the environment with the secrets, and one message for each problem
  */
@@ -71,8 +71,8 @@ function readRegularFile(path: string): Buffer | undefined {
 }
 
 /**
- * Inserts or replaces the password of a URL. It may contain any character, and the URL several hosts, which the class
- * `URL` cannot parse.
+ * Inserts or replaces the password of a URL. Supports any characters in the password. Supports several hosts, which the
+ * class `URL` cannot parse.
  */
 export const withPassword = (url: string, password: string): string =>
   url.replace(
@@ -86,8 +86,8 @@ export const withPassword = (url: string, password: string): string =>
  */
 
 /**
- * True for a header `name=value`, percent-encoded, semicolons too. The OpenTelemetry library drops a header without a
- * value, and the part of a value after a semicolon.
+ * Returns true for a percent-encoded header `name=value`. Semicolons must be encoded too. The OpenTelemetry library
+ * drops a header without a value, and the part of a value after a semicolon.
  */
 export function isHeader(text: string): boolean {
   const [, name, value] = /^([^=;]+)=([^;]+)$/.exec(text) ?? [];
@@ -100,10 +100,9 @@ export function isHeader(text: string): boolean {
   }
 }
 
-/** Maximum length of a resource attribute's name or value in the OpenTelemetry library (UTF-16 units). */
 const maxAttributeLength = 255;
 
-/** Returns true for a resource attribute `name=value`, percent-encoded, and for an empty text. */
+/** Returns true for a percent-encoded resource attribute `name=value`, and for an empty text. */
 export function isResourceAttribute(text: string): boolean {
   if (text === '') return true;
   const parts = text.split('=');

@@ -6,14 +6,12 @@ export type SpanAttributes = Record<string, string | number>;
 export interface NewSpan {
   name: string;
   attributes?: SpanAttributes;
-  /** Starts a new trace. Otherwise the span becomes a child of the active span, if any. */
   isRoot?: boolean;
-  /** The operation that caused this one. The span gets a link to it. */
   cause?: TraceContext;
 }
 
 /**
- * Refers to a span, and can be stored and sent to other processes. Empty if tracing was off.
+ * Identifies a span. Can be stored and sent to other processes. Empty if tracing was off.
  * @see https://www.w3.org/TR/trace-context/#traceparent-header
  */
 export interface TraceContext {
@@ -22,9 +20,7 @@ export interface TraceContext {
 
 export interface RequestSpan {
   traceId: string;
-  /** Operations that `work` starts become child spans. */
   run(work: () => void): void;
-  /** @param hasFailed true if the service failed to handle the request */
   end(attributes: SpanAttributes, hasFailed: boolean): void;
 }
 
@@ -32,7 +28,6 @@ export interface Statement {
   /** The SQL text, with placeholders instead of values. Undefined until the statement is sent. */
   string?: string;
   executed: boolean;
-  /** Asks the driver to send the statement. Only the first call has an effect. */
   handle(): unknown;
   resolve(result: unknown): unknown;
   reject(error: unknown): unknown;

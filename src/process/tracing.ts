@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
 import type { NewSpan, RequestSpan, Statement, TraceContext, Tracing } from './spans.ts';
 
-/** Undefined while tracing is off: OpenTelemetry is loaded only if it is on. */
+/** Undefined while tracing is off. OpenTelemetry is loaded only if it is on. */
 let tracing: Tracing | undefined;
 
 /**
@@ -17,7 +17,6 @@ export async function startTracing(config: Config, log: FastifyBaseLogger): Prom
   tracing = await openTracing(config, log);
 }
 
-/** Sends the remaining spans, waiting a few seconds at most. */
 export async function stopTracing(): Promise<void> {
   const stopping = tracing;
   tracing = undefined;
@@ -26,7 +25,7 @@ export async function stopTracing(): Promise<void> {
 
 export const isTracing = (): boolean => tracing !== undefined;
 
-/** Runs `work` as a span. If it fails, the error code is recorded, but not the message. */
+/** Runs `work` as a span. Records the code of an error, but not its message. */
 export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inSpan(span, work) : work();
 
@@ -38,10 +37,9 @@ export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): Re
 
 export const watchStatements = (statements: { prototype: Statement }): void => tracing?.watchStatements(statements);
 
-/** Can be stored with work that another process does later. Empty if no span is active. */
+/** Can be stored for work in another process. Empty if no span is active. */
 export const currentTrace = (): TraceContext => tracing?.current() ?? {};
 
-/** For log lines. Empty if no trace is active. */
 export function traceFields(): { trace_id?: string } {
   const trace_id = tracing?.currentTraceId();
   return trace_id === undefined ? {} : { trace_id };
