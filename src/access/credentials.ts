@@ -9,12 +9,12 @@ import { DomainError } from '../errors.ts';
 declare const hashed: unique symbol;
 
 // A fast hash is safe here, because a token has 256 random bits.
-/** The SHA-256 hash of an API key or session token. Only this hash is stored in the database. */
+/** The SHA-256 hash of an API key or session token. The database stores only this hash. */
 export type TokenHash = Buffer & { readonly [hashed]: true };
 
 /**
- * An API key or session token in clear text. If the object is printed, logged or serialised, the output is
- * `[redacted]`. The method `reveal` returns the text.
+ * An API key or session token in clear text. Printing, logging and serialising show `[redacted]`. Call `reveal` for the
+ * text.
  */
 export class RawToken {
   readonly #text: string;
@@ -23,7 +23,7 @@ export class RawToken {
     this.#text = text;
   }
 
-  /** Returns the token in clear text. May be called only for the response that shows a new token to its owner. */
+  /** Returns the token in clear text. Call it only for the response that shows a new token to its owner. */
   reveal(): string {
     return this.#text;
   }
@@ -34,10 +34,7 @@ export class RawToken {
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /**
-   * The prefix of the token and the next four characters. This part is not secret, and helps users to identify their
-   * tokens.
-   */
+  /** The prefix and the next four characters. They are not secret, and help users to identify their tokens. */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -57,12 +54,11 @@ export class RawToken {
 
 export const sessionPrefix = 'sdsession';
 
-/** The prefix of the tokens in links with which users set their password. */
 export const linkPrefix = 'sdlink';
 
 /**
- * Creates a random token with 256 random bits, in the form `<prefix>_<43 base62 characters>_<checksum>`. The checksum
- * is the CRC-32 of the preceding text, as 6 base62 characters.
+ * Creates a token with 256 random bits, in the form `<prefix>_<43 base62 characters>_<checksum>`. The checksum is the
+ * CRC-32 of the preceding text, as 6 base62 characters.
  */
 export function mintToken(prefix: string): RawToken {
   const body = `${prefix}_${base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43)}`;
@@ -71,7 +67,7 @@ export function mintToken(prefix: string): RawToken {
 
 /**
  * Parses an API key or session token. Returns undefined if the format or the checksum is wrong. Accepts any prefix, so
- * that old API keys stay valid when `KEY_PREFIX` changes.
+ * that old keys stay valid when `KEY_PREFIX` changes.
  */
 export function recogniseToken(text: string): RawToken | undefined {
   if (!shape.test(text)) return undefined;
@@ -92,28 +88,21 @@ function base62(value: bigint, length: number): string {
 }
 
 /**
- * The hash of a user who has not set a password yet. Logins of unknown addresses are compared with it, so that they take as
- * long. No password matches it.
+ * The hash of a user without a password. No password matches it. Logins of unknown addresses are compared with it, so
+ * that they take as long as others.
  */
 export const noPassword =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';
 
-/**
- * The authenticated sender of a request: an API key or a logged-in user. A caller may access only the data of the
- * customer with the id `customerId`.
- */
 export type Caller = KeyCaller | SessionCaller;
 
 export interface KeyCaller {
   kind: 'key';
   keyId: string;
   customerId: string;
-  /** The user who created the key. */
   userId: string;
   scopes: readonly Scope[];
-  /** What one call may do without the approval of an admin. */
   approveOver: Partial<ApproveOver>;
-  /** The approval with which the service sends the call again. */
   approved?: ApprovedCall | undefined;
 }
 
@@ -126,20 +115,16 @@ export interface SessionCaller {
   tokenHash: TokenHash;
 }
 
-/** Returns whom the journal names as the author of the caller's changes. */
 export const authorOf = (caller: Caller): EventActor =>
   caller.kind === 'key' ? { type: 'key', id: caller.keyId } : { type: 'user', id: caller.userId, name: caller.email };
 
-/** Who pays for a job: a customer, through one of its keys. */
 export interface Spender {
   customerId: string;
-  /** Null if no key starts the job. */
+  /** Null if the job was not started with a key. */
   apiKeyId: string | null;
-  /** The most credits that the job may reserve. Undefined: any number. */
   maxCredits?: number | undefined;
 }
 
-/** @param maxCredits the most credits that the job may reserve; undefined: any number */
 export const spenderOf = (caller: Caller, maxCredits?: number): Spender => ({
   customerId: caller.customerId,
   apiKeyId: caller.kind === 'key' ? caller.keyId : null,
@@ -159,46 +144,41 @@ declare module 'fastify' {
 }
 
 /**
- * The customer for whom an operation runs, and how long the operation may take. Limited resources, such as database
- * connections, are shared fairly between customers.
+ * The customer of an operation, and its time limits. Limited resources, such as database connections, are shared fairly
+ * between customers.
  */
 export interface Requester {
-  /** The id of the customer for whom the operation runs, `serviceItself` or `allCustomers`. */
   customerId: string;
   /**
-   * Aborts when the result of the operation is no longer needed, because the time is up or the caller has closed the
-   * connection. The abort reason is a DomainError.
+   * Aborts when the result is no longer needed: the time is up, or the caller has closed the connection. The abort
+   * reason is a DomainError.
    */
   signal?: AbortSignal;
-  /** Aborts only when the time is up. Used for writes, which continue if the caller closes the connection. */
+  /** Aborts only when the time is up. Used for writes, which continue after the caller has closed the connection. */
   timeUp?: AbortSignal;
   /**
-   * The total time that the operation may still wait for limited resources (ms). Each wait reduces this time. If
-   * undefined, only the limits of the resources apply.
+   * The total time that the operation may still wait for limited resources (ms). Each wait reduces it. Undefined: only
+   * the limits of the resources apply.
    */
   patienceMs?: number;
   /**
-   * Maximum time of each single wait for a limited resource (ms). Replaces the limit of the resource. Set for long
-   * requests, such as exports.
+   * Maximum time of each wait for a limited resource (ms). Replaces the limit of the resource. Set for long requests,
+   * such as exports.
    */
   waitMs?: number;
-  /** Who acts, as the journal tells it. Default: the command line for a command, else the service itself. */
+  /** The actor in the journal. Default: the command line for a command, otherwise the service itself. */
   actor?: EventActor;
-  /** What the journal calls all changes of the operation. Default: another for each transaction. */
+  /** Groups all changes of the operation in the journal. Default: a new id for each transaction. */
   changeId?: string;
-  /** The id of the request. Jobs and imports that it creates store it. */
+  /** The id of the request. Jobs and imports of the request store it. */
   requestId?: string;
 }
 
-/** The customer id for work of the service itself, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
-/**
- * Used instead of a customer id for work that reads rows of many customers, such as the search for waiting jobs.
- */
+/** Replaces a customer id in work on the rows of many customers, such as the search for waiting jobs. */
 export const allCustomers = 'all customers';
 
-/** Thrown when an operation ends early because the caller has closed the connection. */
 export class CallerHungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');

@@ -3,14 +3,14 @@ import { gateRefusals, gateWait } from '../process/metrics.ts';
 import { unlessAborted, type Requester } from './credentials.ts';
 
 /**
- * Who uses a limited resource: the id of a customer, or the address of a caller without a credential. For an operation
- * that belongs to nobody, a unique symbol.
+ * The holder of slots: the id of a customer, or the address of a caller without a credential. A unique symbol for an
+ * operation without an owner.
  */
 export type SlotHolder = string | symbol;
 
 /**
- * A number of permits ("slots") to use a resource: connections, running requests, bytes of memory. The slots are shared
- * fairly between holders: a single holder gets at most half of them, and each of two holders gets at most a third.
+ * A number of permits ("slots") to use a resource, such as connections, running requests or bytes of memory. Shares the
+ * slots fairly between holders. A single holder gets at most half of them. Each of two holders gets at most a third.
  */
 export class FairSlots {
   readonly #count: number;
@@ -38,7 +38,6 @@ export class FairSlots {
     return isAdmitted;
   }
 
-  /** Takes `count` slots for a holder without checking the limits. */
   take(holder: SlotHolder, count = 1): void {
     this.#held.set(holder, this.heldBy(holder) + count);
     this.#taken += count;
@@ -64,13 +63,10 @@ export interface GateLimits {
   name: string;
   limit: number;
   perHolder?: number;
-  /** Maximum number of waiting operations. If it is missing, their number is not limited. */
   maxWaiting?: number;
-  /** Maximum time that an operation waits (ms). If it is missing, the time is not limited. */
   maxWaitMs?: number;
 }
 
-/** How long an operation may wait for its start, and an abort signal that ends the wait. */
 type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
 
 interface Waiter {
@@ -78,9 +74,9 @@ interface Waiter {
 }
 
 /**
- * Limits how many operations use a resource (such as the database) at the same time, and how many operations wait for
- * the resource. Customers share the running and the waiting places fairly. An operation is rejected with the error
- * `unavailable` if too many operations are waiting or if the operation has waited too long.
+ * Limits how many operations use a resource (such as the database) at the same time, and how many wait for it. Shares
+ * running and waiting places fairly between customers. Rejects an operation with `unavailable` if too many are waiting,
+ * or if it has waited too long.
  */
 export class Gate {
   readonly name: string;
@@ -89,10 +85,7 @@ export class Gate {
   readonly #maxWaitMs: number;
   readonly #inside: FairSlots;
   readonly #queue: FairSlots;
-  /**
-   * The waiting operations of each customer, in order of arrival. The customer that comes first in the map is served
-   * next.
-   */
+  /** The waiting operations of each customer, in order of arrival. The first customer in the map is served next. */
   readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
   #closed = false;
   #emptied: (() => void) | undefined;
@@ -115,12 +108,12 @@ export class Gate {
   }
 
   /**
-   * Runs `work` for a customer. If too many operations are running, waits first. If the requester's abort signal fires,
-   * rejects at once; `work` continues if it has already started.
+   * Runs `work` for a customer. Waits first if too many operations are running. Rejects at once if the requester's
+   * signal aborts, but does not stop `work`.
    * @param requester The customer, with an abort signal and a maximum waiting time.
    * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the gate is
-   *   closed.
-   * @throws The reason of the abort signal, if the signal fires.
+   * closed.
+   * @throws The reason of the abort signal, if it aborts.
    */
   async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
     requester.signal?.throwIfAborted();
@@ -130,8 +123,8 @@ export class Gate {
   }
 
   /**
-   * Runs `work` that belongs to no customer. If too many operations are running, waits first. For the fair
-   * distribution, each call counts as a separate customer.
+   * Runs `work` that belongs to no customer. Waits first if too many operations are running. Each call counts as a
+   * separate customer.
    */
   async runAlone<T>(work: () => Promise<T>): Promise<T> {
     const holder = Symbol('work');
@@ -140,7 +133,6 @@ export class Gate {
     return this.#runInside(holder, work);
   }
 
-  /** Rejects new operations from now on. Resolves when all running and waiting operations have ended. */
   close(): Promise<void> {
     this.#closed = true;
     if (this.inside === 0) return Promise.resolve();
@@ -156,7 +148,7 @@ export class Gate {
   }
 
   /**
-   * Starts an operation if the limits allow this, and returns undefined. Otherwise returns a promise that resolves when
+   * Starts an operation, and returns undefined, if the limits allow it. Otherwise returns a promise that resolves when
    * the operation may start.
    */
   #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
@@ -201,7 +193,6 @@ export class Gate {
     return line;
   }
 
-  /** Removes a waiting operation from the queue. Returns false if the operation was no longer in the queue. */
   #withdraw(holder: SlotHolder, waiter: Waiter): boolean {
     const line = this.#waiting.get(holder);
     if (!line?.delete(waiter)) return false;
@@ -226,7 +217,7 @@ export class Gate {
     }
   }
 
-  /** Takes the slot for the operation that is served next. Returns undefined if the limits allow none. */
+  /** Takes the slot for the next waiting operation. Returns undefined if the limits allow none. */
   #takeNext(): [SlotHolder, Set<Waiter>, Waiter] | undefined {
     for (const [holder, line] of this.#waiting) {
       const waiter = line.values().next().value!;

@@ -12,29 +12,25 @@ import { fold } from '../text/fold.ts';
 import { Gate } from './gate.ts';
 
 // Callers wait 100 ms at most, so some time is left for their fallback.
-/** Maximum time to wait for the result of one Redis command (ms). */
 const answerMs = 75;
-/** Maximum time that the service, when it starts, waits for the connection to Redis (ms). */
 const openMs = 1_000;
 const reconnectMs = 250;
 /**
- * Maximum time that a connection to Redis receives no data while a response is expected (ms). After this time the
- * client closes the connection and opens a new one.
+ * Maximum time without data from Redis while a response is expected (ms). Then the client closes the connection, and
+ * opens a new one.
  */
 const silenceMs = 2_000;
 
 /**
- * A client for a Redis or Valkey server, which may fail at any time. After a command has failed or timed out, all
- * further commands fail at once until a new connection is open. So an unavailable server does not delay requests.
+ * A client for a Redis or Valkey server, which may fail at any time. After a failed command, all commands fail at once
+ * until a new connection is open. So an unavailable server does not delay requests.
  */
 export class RedisServer {
   readonly client: Redis;
   readonly #log: FastifyBaseLogger;
   readonly #purpose: string;
-  /** True if the connection to Redis is open and no command has failed on this connection. */
   #isUsable = false;
   #isWorking = true;
-  /** Message of the last connection error, or another text that explains why no connection to Redis is open. */
   #connectionFault = 'no connection yet';
 
   private constructor(client: Redis, purpose: string, log: FastifyBaseLogger) {
@@ -50,9 +46,8 @@ export class RedisServer {
   }
 
   /**
-   * Connects to a Redis server. Waits up to one second for the connection. If this time is too short, connecting
-   * continues in the background.
-   * @param purpose What the server is used for, such as `rate limits`. The text appears in log lines.
+   * Connects to a Redis server. Waits up to one second. Afterwards, connecting continues in the background.
+   * @param purpose the use of the server, such as `rate limits`, for log lines
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const { Redis } = await import('ioredis'); // few installations use it
@@ -70,7 +65,6 @@ export class RedisServer {
     return server;
   }
 
-  /** Runs a Redis command. Returns undefined if the command fails or takes longer than `answerMs`. */
   async ask<T extends object>(command: () => Promise<T>): Promise<T | undefined> {
     if (!this.#isUsable) return this.#fail(this.#connectionFault);
     try {
@@ -87,10 +81,7 @@ export class RedisServer {
     this.client.disconnect();
   }
 
-  /**
-   * Handles a failed command: closes the connection and opens a new one. Logs the reason once per outage, not once per
-   * command.
-   */
+  /** Closes the connection after a failed command, and opens a new one. Logs the reason only once per outage. */
   #fail(reason: string): undefined {
     if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
     this.#isWorking = false;
@@ -100,7 +91,6 @@ export class RedisServer {
   }
 }
 
-/** Waits for the result of a Redis command. Rejects if the result does not arrive within `answerMs`. */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   const { promise, resolve, reject } = Promise.withResolvers<T>();
   // After the timeout it waits one more round of the event loop: if this process was stalled, the answer may have
@@ -111,8 +101,8 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 }
 
 /**
- * Key: the name of a rate limit. Value: the environment variable that sets its maximum number of requests per minute.
- * The limits are checked in this order.
+ * The variable that sets the maximum number of requests per minute, by rate limit. The limits are checked in this
+ * order.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
@@ -127,30 +117,21 @@ const variables = {
 
 export type Policy = keyof typeof variables;
 
-/** The names of all rate limits, in the order in which they are checked. */
 export const policies = Object.keys(variables) as Policy[];
 
-/**
- * Length of the time window in which a rate limit counts requests (seconds). The window begins with the first counted
- * request.
- */
+/** Length of the time window of a rate limit (seconds). The window starts with the first counted request. */
 export const windowSeconds = 60;
 
-/**
- * How many requests a rate limit has counted for one key (e.g. an API key or an IP address) in the current time window
- * of one minute.
- */
 export interface Use {
   limit: Limit;
   used: number;
   msLeft: number;
-  /** The end of the current time window, on the clock of `performance.now()` (ms). */
+  /** The end of the time window, on the clock of `performance.now()` (ms). */
   endsAt: number;
-  /** True if Redis counted the request, false if this process counted it. */
   isShared: boolean;
 }
 
-/** @throws DomainError `rate_limited`, with the name of the first exceeded limit, if a request exceeds one of them. */
+/** @throws DomainError `rate_limited`, with the name of the first exceeded limit */
 export function refuseIfPast(uses: Use[]): void {
   const past = uses.find(({ limit, used }) => used > limit.quota);
   if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
@@ -159,9 +140,8 @@ export function refuseIfPast(uses: Use[]): void {
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
- * A rate limit: a maximum number of requests per minute for each key (an API key, a user, an IP address or an account).
- * Redis counts the requests. While Redis does not respond, or if none is configured, this process counts them in
- * memory.
+ * A maximum number of requests per minute for each key (an API key, a user, an IP address or an account). Redis counts
+ * the requests. This process counts them in memory if no Redis is configured, or while Redis does not respond.
  */
 export class Limit {
   readonly policy: Policy;
@@ -175,8 +155,8 @@ export class Limit {
   readonly #shared: RateLimiterRedis | undefined;
 
   /**
-   * @param server If undefined, only this process counts the requests.
-   * @param name A name that is unique among the rate limits on the Redis server.
+   * @param server undefined: only this process counts the requests
+   * @param name unique among the rate limits on the Redis server
    */
   constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
     const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
@@ -189,7 +169,6 @@ export class Limit {
     this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
   }
 
-  /** Counts one request for a key. */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
     const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
@@ -198,16 +177,12 @@ export class Limit {
     return use;
   }
 
-  /** As `count`, but does not count a request. */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
   }
 
-  /**
-   * Subtracts one request that `count` has counted for a key. Does nothing if the time window of that request has
-   * ended.
-   */
+  /** Subtracts one counted request of a key. Does nothing if its time window has ended. */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
     if (performance.now() >= endsAt) return;
     if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
@@ -224,15 +199,15 @@ type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/** Maximum number of keys for which one rate limit counts requests in memory. This many keys need about 20 MB. */
+/** Maximum number of keys of one rate limit in memory. They need about 20 MB. */
 export const maxKeys = 50_000;
 
 /**
- * A request counter in memory for at most `maxKeys` keys (e.g. IP addresses). If there are more keys, deletes the
- * counts of the keys with the oldest time windows. So requests from millions of IP addresses cannot fill the memory.
+ * Counts requests in memory for at most `maxKeys` keys (such as IP addresses). Deletes the keys with the oldest time
+ * windows if there are more. So requests from millions of IP addresses cannot fill the memory.
  */
 class BoundedMemory extends RateLimiterMemory {
-  /** The newest time windows and their keys, as a ring buffer. `#next` is the index of the oldest time window. */
+  /** Keys with the newest time windows, as a ring buffer. `#next` is the index of the oldest one. */
   readonly #windows: { key: string; endsAt: number }[] = [];
   #next = 0;
 
@@ -250,21 +225,16 @@ class BoundedMemory extends RateLimiterMemory {
   }
 }
 
-/** The enabled rate limits, by name. A disabled rate limit is undefined. */
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
-  /**
-   * Limits the failed logins of one IP address, summed over all accounts. The maximum is three times the maximum for
-   * one account.
-   */
+  /** Limits the failed logins of one IP address over all accounts. Its maximum is three times that of one account. */
   loginAddress?: Limit;
-  /** Returns true if Redis responds or if no Redis server is configured. */
   isUp(): Promise<boolean>;
   close(): void;
 }
 
 /**
- * Creates the rate limits that the configuration enables. If Redis is configured, waits up to one second for the
- * connection to Redis.
+ * Creates the rate limits that the configuration enables. Waits up to one second for the connection to Redis, if it is
+ * configured.
  */
 export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
   const isOn = config.RATE_LIMITS === 'on';
@@ -284,7 +254,6 @@ export async function openRateLimits(config: Config, log: FastifyBaseLogger): Pr
 }
 
 // There is no limit for an account alone, because anybody could use such a limit to lock out the owner.
-/** Limits failed logins in two ways: for each IP address, and for each pair of an account and an IP address. */
 export class LoginAttempts {
   readonly #perAccount: Limit | undefined;
   readonly #perAddress: Limit | undefined;
@@ -294,7 +263,6 @@ export class LoginAttempts {
     this.#perAddress = loginAddress;
   }
 
-  /** @throws DomainError `rate_limited` if the IP address has reached its limit of failed logins. */
   async check(address: string): Promise<void> {
     const use = await this.#perAddress?.read(addressGroup(address));
     if (use) refuseIfPast([{ ...use, used: use.used + 1 }]);
@@ -302,8 +270,8 @@ export class LoginAttempts {
 
   /**
    * Runs a login attempt. If `attempt` throws `Unauthorized`, counts a failed login for the IP address and the account.
-   * @param email The e-mail address of the account. The account need not exist.
-   * @throws DomainError `rate_limited` if the limit of failed logins is reached. `attempt` is then not called.
+   * @param email the e-mail address of the account, which need not exist
+   * @throws DomainError `rate_limited` if the limit of failed logins is reached; then does not call `attempt`
    */
   async run<T>(address: string, email: string, attempt: () => Promise<T>): Promise<T> {
     // Counted as failed before it runs, so that concurrent attempts count too. A successful attempt is subtracted again.
@@ -331,10 +299,8 @@ export class LoginAttempts {
   }
 }
 
-/** For the key of a counter, which has a fixed length and does not reveal the address. */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
-/** Maximum number of look-ups that run at the same time for one IP address that has reached its rate limit. */
 const maxLookUps = 8;
 const maxWaitMs = 10_000;
 
@@ -342,16 +308,14 @@ const maxWaitMs = 10_000;
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
   readonly #lookUps = new Gate({ name: 'look_ups', limit: Infinity, perHolder: maxLookUps, maxWaitMs });
-  /** The IP addresses that have reached their rate limit, until their minute ends. */
   readonly #past = new LRUCache<string, true>({ max: 10_000 });
 
-  /** @param limit The rate limit of each IP address, or undefined if it is disabled. */
   constructor(limit: Limit | undefined) {
     this.#limit = limit;
   }
 
   /**
-   * Counts a request that has no valid API key or session token, and that gets a 401 response.
+   * Counts a request that gets a 401 response, because it has no valid API key or session token.
    * @throws DomainError `rate_limited` if the IP address exceeds its limit. The response is then 429 instead of 401.
    */
   async count(address: string): Promise<void> {
@@ -363,8 +327,8 @@ export class UnauthenticatedLimit {
   }
 
   /**
-   * Runs the database look-up of an API key or session token. If the IP address has reached its rate limit, at most
-   * `maxLookUps` of its look-ups run at the same time. So a valid key from such an address is delayed, not rejected.
+   * Looks up an API key or session token. If the IP address has reached its rate limit, at most `maxLookUps` of its
+   * look-ups run at the same time. So a valid key from such an address is delayed, but not rejected.
    * @throws DomainError `unavailable` if the look-up waits too long.
    */
   lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
