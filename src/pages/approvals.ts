@@ -29,7 +29,6 @@ const words: Record<Approval['status'], string> = {
   lapsed: 'too late',
 };
 
-/** What a call is, by the end of its path. */
 const kinds: readonly (readonly [RegExp, string])[] = [
   [/\/batch\/create$/, 'Create records'],
   [/\/batch\/update$/, 'Change records'],

@@ -120,7 +120,10 @@ export async function changes(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** @throws DomainError `forbidden` if the undo would delete more records than this user may delete at once */
+/**
+ * Rejects an undo that only an admin may start.
+ * @throws DomainError `forbidden` if the undo would delete more records than this user may delete at once
+ */
 function requireAdminFor(request: FastifyRequest, { counts }: ChangeSummary): void {
   const created = Object.values(counts).reduce((sum, one) => sum + one.created, 0);
   if (created > memberDeletes && sessionOf(request).role !== 'admin')
@@ -134,8 +137,9 @@ async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
 }
 
 /**
- * Returns the record to which an undo is limited. Undefined: it is of the whole change.
- * @throws DomainError `not_found` if the address names something else, so that a broken link undoes no whole change
+ * Returns the record to which an undo is limited, or undefined if it undoes the whole change.
+ * @throws DomainError `not_found` if the address names something else, so that a broken link does not undo the whole
+ * change
  */
 function recordOf(request: FastifyRequest): string | undefined {
   const given = text(queryOf(request), 'record');
@@ -166,7 +170,6 @@ async function askAboutRecord(request: FastifyRequest, change: ChangeSummary, re
   };
 }
 
-/** Says what the undo does with one record, by what the change has done with it. */
 const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
   created: ({ object }) => html`This ${object} is deleted, unless it was changed since.`,
   updated: ({ object }) => html`This ${object} gets back what it had before this change. What was changed since stays.`,
@@ -174,7 +177,6 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
     html`<strong>${oldNameOf(change)}</strong> stands again, with its lists and everything else that still exists.`,
 };
 
-/** What is chosen above the list: who, and the first and the last day. */
 function chosenOf(request: FastifyRequest): Record<string, string> {
   const query = queryOf(request);
   const day = (name: string) =>
@@ -185,7 +187,7 @@ function chosenOf(request: FastifyRequest): Record<string, string> {
   return { ...(by && { by }), ...day('from'), ...day('to') };
 }
 
-/** Days are those of UTC. */
+/** Returns the filters of the list. Days are in UTC. */
 const filtersOf = ({ by, from, to }: Record<string, string>): ChangeQuery['filters'] => ({
   ...(by && { actor_id: by }),
   ...(from && { since: `${from}T00:00:00.000Z` }),
@@ -216,13 +218,14 @@ const filterForm = (chosen: Record<string, string>, users: readonly User[], keys
 const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, label = 'Undo'): Html =>
   undoable ? linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog') : '';
 
-/** Returns the button that takes back what a job or import has written; an empty string if there is nothing. */
+/**
+ * Returns a button that undoes what a job or import has written. Returns an empty string if there is nothing to undo.
+ */
 export async function undoOf(request: FastifyRequest, id: string, label: string): Promise<Html> {
   const undoable = await request.db.lookup((sql) => isUndoable(sql, request.caller.customerId, id));
   return undoButton({ id, undoable }, label);
 }
 
-/** Such as “created 3 contacts and 1 company, updated 2 lists”. */
 function countsText({ counts }: ChangeSummary): string {
   const verbs = (['created', 'updated', 'deleted'] as const).flatMap((verb) => {
     const parts = eventNouns.flatMap((noun) => {
@@ -243,7 +246,7 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     ? 'removed for good'
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
-/** Paths of the pages of records; those below are the records' own. */
+/** Paths of lists of records. The page of a record is below the path of its list. */
 export const recordPaths: Partial<Record<EventNoun, string>> = {
   contact: '/app/contacts',
   company: '/app/companies',
@@ -253,7 +256,6 @@ export const recordPaths: Partial<Record<EventNoun, string>> = {
   activity: '/app/activities',
 };
 
-/** Returns a record's name, or what else it can be called by. */
 export function nameOf(noun: EventNoun, record: object): string {
   const value = (name: string): string => asText((record as Record<string, unknown>)[name]);
   const person = `${value('first_name')} ${value('last_name')}`.trim();
@@ -284,15 +286,12 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
   }
 }
 
-/** How the history of a record is told. */
 export interface Telling {
   wordOf: (field: string) => string;
   users: readonly User[];
-  /** Names of stages by id. */
   stages?: ReadonlyMap<unknown, string>;
 }
 
-/** Says what a change has done with the record whose page tells it. */
 export const changeText = (change: Change, telling: Telling): Html =>
   change.type === 'updated'
     ? fieldsText(change, telling)
@@ -319,13 +318,11 @@ function valueText(name: string, value: unknown, { users, stages }: Telling): Ht
   return html`${Array.isArray(value) ? value.map(asText).join(', ') : asText(value)}`;
 }
 
-/** A line of an opportunity, as it is shown. */
 interface Line {
   name: string;
   quantity: number;
 }
 
-/** Returns a value of a field as text. A phone number is an object of texts. */
 function asText(value: unknown): string {
   if (value === null || value === undefined) return '';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';

@@ -87,7 +87,6 @@ const notices: Record<string, string> = {
 const pathOf = (object: DeclaredObject, { key }: { key: string }): string =>
   `${section}/${object}/${encodeURIComponent(key)}`;
 
-/** Of a field that is not declared, only key and type are known: those that records have. */
 type Listed = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
 
 function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
@@ -150,7 +149,9 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   return `${section}?done=saved`;
 }
 
-/** Choices count only for their type, so that one can change the type and back before saving. */
+/**
+ * Reads the form of a field. Choices apply only to their type, so a user can change the type and back before saving.
+ */
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
   const fields = fieldsOf(request);
   const type = text(fields, 'type') as DeclaredField['type'];
@@ -165,7 +166,10 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
   };
 }
 
-/** Returns what the form of a new field has at first: of a field that records have, its key and type. */
+/**
+ * Returns the first values of the form of a new field. For an undeclared field that records have, these are its key and
+ * type.
+ */
 function newDraft(request: FastifyRequest): DeclaredField {
   const [key, given] = ['key', 'type'].map((name) => text(queryOf(request), name)) as [string, string];
   const type = declaredTypes.find((one) => one === given) ?? 'text';

@@ -74,8 +74,8 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   });
 
   /**
-   * Handles an upload form when its file begins to arrive. The file is read only if the other fields, which must come
-   * first, are valid.
+   * Handles an upload form when its file begins to arrive. Reads the file only if the other fields are valid. They must
+   * come before the file.
    */
   async function receive(
     request: FastifyRequest,
@@ -113,8 +113,8 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 
   /**
-   * Creates an import and stores its file. Cancels the import if any of this fails or the caller
-   * hangs up: nobody would know that it waits.
+   * Creates an import and stores its file. Cancels the import if this fails or the caller disconnects, because nobody
+   * would know of the import.
    */
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
@@ -133,7 +133,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 }
 
-/** Reads the rest of a form that was refused, so that the browser gets the response. The form's parser holds it back. */
+/**
+ * Reads the rest of a refused form, which the form's parser holds back. Otherwise the browser would not get the
+ * response.
+ */
 const discardRest: onSendAsyncHookHandler = async ({ raw }, _reply, payload) => {
   raw.unpipe();
   raw.resume();
@@ -155,7 +158,7 @@ const formErrorCodes: ReadonlySet<string> = new Set([
   'FST_INVALID_JSON_FIELD_ERROR',
 ]);
 
-/** The settings are not validated yet. An import without a name is called like its file. */
+/** Returns the settings in a form, not validated yet. An import without a name gets the name of its file. */
 function draftOf(fields: Fields, filename: string): ImportCreate {
   const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();
   const [name, match] = [text(fields, 'name').trim() || ofFile, text(fields, 'match')];

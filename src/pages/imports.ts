@@ -37,12 +37,11 @@ import {
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
 
-/** Columns of a file that a page shows. */
 const maxShown = 30;
 
 /**
- * Returns a table of records that failed or have warnings: each reason stands beside the cell that it is about. Columns
- * with a reason come first.
+ * Returns a table of records that failed or have warnings. Each reason is beside its cell. Columns with a reason come
+ * first.
  */
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
   const all = layout ? shownColumns(layout) : [];
@@ -77,7 +76,6 @@ const wholeRecord: Column<Failure> = [
 ];
 
 interface ShownColumn {
-  /** Its header, or a name that no other column has. */
   header: string;
   field: string;
 }
@@ -110,14 +108,13 @@ function reasonsIn(message: string, fields: readonly string[]): Map<string, stri
   return reasons;
 }
 
-/** A fault can be in a part of the value, or in a value that a full name has given. */
+/** Returns the column of a fault. The fault can be in a part of the value, or in a value derived from a full name. */
 function columnOf(name: string, names: ReadonlySet<string>): string {
   if (names.has(name)) return name;
   const whole = name.split('.')[0]!;
   return names.has(whole) ? whole : /^(?:first|last)_name$/.test(name) ? 'full_name' : name;
 }
 
-/** Shows what a check has found: values that several records have, and old and new values of stored records. */
 function foundChanges(
   { object, match }: Pick<Import, 'object' | 'match'>,
   { changes, repeated }: Pick<ImportPreview, 'changes' | 'repeated'>,
@@ -231,13 +228,16 @@ export async function imports(app: FastifyInstance): Promise<void> {
 
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
-/** The form has a place for one list. More are named by programs, and stay. */
+/**
+ * True if the form can show the lists of an import. It has a place for one list. Programs can name more, and these
+ * stay.
+ */
 const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
   object === 'contacts' && list_ids.length <= 1;
 
 /**
- * Returns the lists that a submitted form chooses, if it shows any. A new list is created only with `sql`, so that there
- * is none if nothing is imported.
+ * Returns the lists that a submitted form chooses, if it shows any. Creates a new list only if `sql` is given, so that
+ * no list is created if nothing is imported.
  */
 async function listsOf(
   request: FastifyRequest,
@@ -251,7 +251,10 @@ async function listsOf(
   return { list_ids: id === undefined ? [] : [id] };
 }
 
-/** Returns the query of the next page's address, which names a list that is not created yet, and a page of columns. */
+/**
+ * Returns the query of an address that shows another page of columns. It keeps the name of a list that is not created
+ * yet.
+ */
 function nextView(fields: Fields, page: string): string {
   const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
   const query = new URLSearchParams({
@@ -354,8 +357,8 @@ const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Ht
   showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
 
 /**
- * Returns the button that imports what a check has read. If it cannot, returns the reason; for an import that is no
- * finished check, an empty string.
+ * Returns the button that imports what a check has read, or the reason why this is impossible. Returns an empty string
+ * for an import that is not a finished check.
  */
 async function importButton(
   request: FastifyRequest,
@@ -380,7 +383,6 @@ const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportStat
 
 const failuresAtOnce = 25;
 
-/** Returns one page of the records that failed or have warnings, each reason beside its cell. */
 async function failuresOf(
   request: FastifyRequest,
   { id, object, total, failed, warnings }: Import,
@@ -406,7 +408,6 @@ async function failuresOf(
   !${cursorPager(`${section}/${id}`, cursor, nextCursor)}`;
 }
 
-/** Returns a message for an import that has completed or failed, and a link to the file of its failed records, if any. */
 function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
   const errors =
@@ -424,7 +425,10 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
-/** A corrected file holds records that are written already: they are changed, not created again. */
+/**
+ * Returns the next steps after an import. A corrected file contains records that are written already. These are
+ * updated, not created again.
+ */
 function nextSteps({ object, match, failed, warnings }: Import, list: string | undefined): Html {
   const again = new URLSearchParams({
     object,

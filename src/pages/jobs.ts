@@ -76,7 +76,6 @@ const waitLabels: Record<NonNullable<Job['waiting_for']>, string> = {
 
 type Filters = Partial<Pick<Job, 'status' | 'type'>>;
 
-/** Ignores unknown values of query parameters. */
 function filtersOf(request: FastifyRequest): Filters {
   const query = queryOf(request);
   const status = jobStatuses.find((one) => one === text(query, 'status'));
@@ -282,10 +281,6 @@ const left = 44;
 const top = 10;
 const ground = height - 20;
 
-/**
- * Returns an SVG element: bars, a scale at the left, and the names of the first and the last bar below.
- * @param label describes the chart to screen readers
- */
 export function barChart(label: string, bars: readonly Bar[]): Html {
   const most = topOf(Math.max(...bars.map(({ value }) => value)));
   const step = (width - left) / bars.length;
@@ -315,7 +310,7 @@ export function barChart(label: string, bars: readonly Bar[]): Html {
 
 const scale = new Intl.NumberFormat('en-GB', { notation: 'compact' });
 
-/** Returns the top of a scale: the next number of the form 1, 2, 4 or 10, 20, 40 …, whose half can be read too. */
+/** Returns the top of a scale: the next number of the form 1, 2, 4, 10, 20, 40 …. Half of it is easy to read too. */
 function topOf(highest: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, highest)));
   return [1, 2, 4, 10].map((factor) => factor * power).find((one) => one >= highest)!;

@@ -43,10 +43,8 @@ import {
 } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
 
-/** A new API key as submitted, not validated yet. */
 type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps; approve_over: ApproveOver };
 
-/** Labels by resource: the part of a scope before the colon. */
 const resources: Record<string, string> = {
   customer: 'Account and credits',
   contacts: 'Contacts',
@@ -150,15 +148,14 @@ const periodLabels: Record<(typeof capPeriods)[number], string> = {
   total: 'in total',
 };
 
-/** What a key may do at most. */
 interface KeyLimits {
   spend_caps: SpendCaps;
   approve_over: ApproveOver;
 }
 
 /**
- * Returns the fields for the limits of a key: for each pool an amount, empty for no cap, and a time; and what one call may
- * do without an approval.
+ * Returns the fields for the limits of a key. Each pool has an amount (empty for no cap) and a time. Further fields
+ * limit what one call may do without an approval.
  */
 const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html =>
   html`<fieldset class="card" id="spend_caps">
@@ -213,7 +210,6 @@ const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
     )}
   </fieldset>`;
 
-/** Returns the limits in a submitted form, not validated yet. */
 const limitsIn = (fields: Fields): KeyLimits => ({
   spend_caps: Object.fromEntries(pools.map((pool) => [pool, capOf(fields, pool)])) as SpendCaps,
   approve_over: { credits: overOf(fields, 'over_credits'), records: overOf(fields, 'over_records') },
@@ -227,7 +223,6 @@ const capOf = (fields: Fields, pool: Pool): SpendCaps[Pool] =>
     ? null
     : { amount: integer(fields, `cap_${pool}`), per: text(fields, `cap_${pool}_per`) as 'day' };
 
-/** Says what a key has spent, of which cap. */
 const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html =>
   html`!${pools.map((pool, i) => html`${i > 0 ? ' · ' : ''}${poolLabels[pool]}: !${spentIn(spent[pool], caps[pool])}`)}`;
 
@@ -310,7 +305,7 @@ async function requireKey(request: FastifyRequest): Promise<ApiKey> {
 
 /**
  * Returns the key whose form is shown.
- * @throws DomainError `not_found`; `conflict` if the key is not active. A sent form says so itself
+ * @throws DomainError `not_found`; `conflict` if the key is not active. A sent form does this check itself
  */
 async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
   const key = await requireKey(request);
@@ -329,7 +324,6 @@ function draftOf(request: FastifyRequest): KeyDraft {
   };
 }
 
-/** A preset in the address fills in a new form. */
 function presetOf(request: FastifyRequest): KeyDraft {
   const { scopes: permissions, caps } =
     presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
@@ -345,7 +339,6 @@ const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
   attributes: 'data-once data-keep',
 });
 
-/** @param issued undefined if the form was sent before */
 function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
   if (!issued) {
     const advice = 'rotate it to get a new one, or revoke it.';
@@ -405,7 +398,6 @@ const dayMs = 24 * 60 * 60 * 1000;
 
 const pageRows = 50;
 
-/** API keys that expire within this number of days are highlighted. */
 const warningDays = 14;
 
 const doneTexts: Record<string, string> = {
@@ -413,7 +405,7 @@ const doneTexts: Record<string, string> = {
   capped: 'The limits are changed. They count from the next call on.',
 };
 
-/** Shows the keys that work before the others. Only admins get buttons to change keys. */
+/** Returns the list of keys, with active keys first. Only admins get buttons to change keys. */
 export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const isAdmin = sessionOf(request).role === 'admin';
   const add = linkButton('New key', `${section}/new`);
@@ -460,7 +452,6 @@ function actsOf({ id, name }: ApiKey): Html {
   </span>`;
 }
 
-/** Shows the status, or a warning if the key expires soon. */
 function stateOf({ status, expires_at }: ApiKey): Html {
   if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');
   const daysLeft = Math.ceil((Date.parse(expires_at) - Date.now()) / dayMs);

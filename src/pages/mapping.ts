@@ -25,7 +25,7 @@ type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
 /**
  * Returns the file's preview, with controls to map its columns and to start the import.
  * @param lists controls that choose a list for the contacts
- * @param page of the columns
+ * @param page page of the columns
  */
 export const mappingForm = (
   found: Import,
@@ -68,7 +68,6 @@ const listOf =
           </ul>
         </div>`;
 
-/** Contains the number of the record, counted from 1. */
 function faultText(object: Import['object'], { path, message }: Fault): string {
   const [, what, index, ...fields] = path.split('/');
   const words = inWords(object, message);
@@ -79,14 +78,15 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
 
 const maxFaults = 100;
 
-/** How many columns of a CSV file, and fields of preview records, a page shows. */
 const maxShown = 40;
 
-/** Returns e.g. `41 to 80`: the columns of a page. */
 const rangeOf = (page: number, all: number): string =>
   `${count((page - 1) * maxShown + 1)} to ${count(Math.min(page * maxShown, all))}`;
 
-/** Returns a button that keeps the choices of this page and shows other columns. Empty if there are none. */
+/**
+ * Returns a button that shows other columns and keeps the choices of this page. Returns an empty string if there are
+ * none.
+ */
 const turnTo = (page: number, all: number): Html =>
   page < 1 || (page - 1) * maxShown >= all
     ? ''
@@ -106,7 +106,6 @@ function columns(found: Import, preview: DetailedPreview, page: number): Html {
     !${table('Columns', columnsOf(found, preview, first), shown)}`;
 }
 
-/** Names the columns with values that are left out, and says how to keep them. */
 function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html {
   const names = all
     .filter(({ header, samples }, i) => samples.length > 0 && headers!.indexOf(header) === i)
@@ -121,7 +120,6 @@ function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html 
 
 const maxNamed = 12;
 
-/** @param first index of the first column of the file that is shown */
 function columnsOf({ object }: Import, preview: DetailedPreview, first: number): readonly Column<PreviewColumn>[] {
   const isRepeated = (header: string, i: number): boolean => preview.headers!.indexOf(header) !== first + i;
   const fieldOf = (header: string): string => fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
@@ -166,7 +164,10 @@ const typeLabels: Record<ReadType, string> = {
   url: 'web address',
 };
 
-/** Only custom fields have one. It is shown for all, so that it can be chosen together with the field. */
+/**
+ * Returns the control for the type of a column. Only custom fields have a type. All columns have the control, so a user
+ * can choose field and type together.
+ */
 function typeChoice({ header, type, isTypeGiven, isDeclared }: PreviewColumn, field: string, i: number): Html {
   if (isDeclared && type) return html`${typeLabels[type]}<small class="quiet">as the field is declared</small>`;
   const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
@@ -251,7 +252,6 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
   return html`!${all.length > maxShown ? note : ''} !${table<object>('First records', shown, items)}`;
 }
 
-/** Returns a value as people write it: of phone numbers, and of objects, what they hold. */
 export function shownValue(value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) return value.map(shownPart).join(', ');
@@ -295,11 +295,13 @@ function chosenFor(fields: Fields, i: number, offered: readonly string[]): Mappe
   return isTyped ? { field, type: type as CustomType } : field;
 }
 
-/** Returns the field of the customer's own that is called like a column. */
 export const customField = (header: string): string =>
   header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
 
-/** Returns what changes how the whole file is read: then the columns of the form are no longer those of the file. */
+/**
+ * Returns the changes to how the whole file is read. After them, the columns of the form are no longer those of the
+ * file.
+ */
 export function sourceChangesOf(
   found: Import,
   { sheet, has_header: hasHeader }: Pick<ImportState, 'sheet' | 'has_header'>,
@@ -314,7 +316,7 @@ export function sourceChangesOf(
   };
 }
 
-/** Returns why an import with its current settings cannot succeed, as a whole or in any record. */
+/** Returns the reasons why an import with its current settings fails as a whole or for every record. */
 export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
   ...missingFields(found, preview).map((field) => ({
@@ -323,7 +325,7 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   })),
 ];
 
-/** Returns fields, or groups of them, that every new record must have and to which no column is mapped. */
+/** Returns the fields, or groups of fields, that every new record must have and to which no column is mapped. */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
   const { create, needsOneOf = [] } = importedKinds[found.object];
@@ -338,7 +340,10 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
 export const fieldLabel = (object: ImportObject, field: string): string =>
   customKey(field) === undefined ? fieldWord(object, field) : `Your own field “${fieldWord(object, field)}”`;
 
-/** The fields that a column can be read as, without custom fields, in the order in which people look for them. */
+/**
+ * Returns the fields to which a column can be mapped, without custom fields. The order is that in which people look for
+ * them.
+ */
 export function fieldsToChoose(object: ImportObject): string[] {
   const names = importableNames(importedFields[object]);
   if (object === 'opportunities')
@@ -355,7 +360,7 @@ export function fieldsToChoose(object: ImportObject): string[] {
   ];
 }
 
-/** Returns a message about a file with words for the names of fields in it, but for those that are words, such as `gender`. */
+/** Replaces the names of fields in a message with words, except names that are words, such as `gender`. */
 export function inWords(object: ImportObject, message: string): string {
   const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
   const names = new RegExp(

@@ -54,8 +54,8 @@ const isVisitOfRoot = (request: FastifyRequest): boolean =>
 const isReading = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD';
 
 /**
- * Handles requests whose path Fastify cannot read, e.g. with invalid percent-encoding, and for which it runs no route
- * and no hook. Sends a page for paths below `/app`, else an error of the API.
+ * Handles requests whose path Fastify cannot read, e.g. with invalid percent-encoding. Fastify runs no route and no
+ * hook for them. Sends a page for paths below `/app`, else an error of the API.
  */
 export function unreadablePaths({ PUBLIC_URL }: Config) {
   const protect = helmet(protection(PUBLIC_URL));

@@ -23,7 +23,7 @@ import { buttons, html, type Html } from './base/html.ts';
 import { companyKind, contactKind } from './records/kinds.ts';
 import { parametersOf, viewOf } from './records/record-kind.ts';
 
-/** For each table, the parameters of an address that a view keeps: not the page, and no message. */
+/** Returns, for each table, the parameters of an address that a view keeps. The page and messages are not kept. */
 const keptOf: Readonly<Record<ViewObject, (fields: Fields) => URLSearchParams>> = {
   contacts: (fields) => parametersOf(viewOf(contactKind, fields)),
   companies: (fields) => parametersOf(viewOf(companyKind, fields)),
@@ -37,7 +37,7 @@ const isObject = (name: string): name is ViewObject => Object.hasOwn(keptOf, nam
 
 const maxName = 60;
 
-/** Of the parameters of a view (characters). */
+/** Maximum length of the parameters of a view (characters). */
 const maxQuery = 2_000;
 
 const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
@@ -97,7 +97,7 @@ const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =
 
 /**
  * Returns the view in the request's path.
- * @throws DomainError `not_found` if this user does not see it; `forbidden` if only others delete it
+ * @throws DomainError `not_found` if this user may not see it; `forbidden` if this user may not delete it
  */
 async function requireOwn(request: FastifyRequest): Promise<SavedView> {
   const id = idOf(request, 'view');
@@ -134,8 +134,8 @@ function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
 }
 
 /**
- * Returns the saved views of a table, each a link, and a link that saves what the page shows.
- * @param shown the parameters of the page's address that a view keeps
+ * Returns links to the saved views of a table, and a link that saves the current view.
+ * @param shown parameters of the page's address that a view keeps
  */
 export async function viewLinks(request: FastifyRequest, object: ViewObject, shown: URLSearchParams): Promise<Html> {
   const views = (await viewsOf(request)).filter((one) => one.object === object);

@@ -29,8 +29,8 @@ import { listEndpoints } from '../queries/accounts/webhook-endpoints.ts';
 import { pathOf, troubleOf } from './webhooks.ts';
 
 /**
- * The first page after the login: what a person has to do, what colleagues and programs did, and what needs a look. For a
- * new customer, first steps.
+ * Adds the first page after the login. It shows what a person has to do, what colleagues and programs did, and
+ * problems. For a new customer, it shows first steps.
  */
 export async function start(app: FastifyInstance): Promise<void> {
   app.get('/', forMembers, async (request, reply) => {
@@ -113,7 +113,6 @@ async function tasksOf(request: FastifyRequest, reply: FastifyReply): Promise<Ht
   !${undated.length === 0 ? '' : part('Without a day', undated, '')}`;
 }
 
-/** Returns the open opportunities of this person that will be decided this month, or should have been. */
 async function dealsOf({ db, caller: { customerId, userId } }: FastifyRequest): Promise<Html> {
   const now = new Date();
   const lt = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1)).toISOString();
@@ -150,11 +149,10 @@ async function dealsOf({ db, caller: { customerId, userId } }: FastifyRequest): 
 
 const dealsShown = 10;
 
-/** Journal entries that are read for what happened last, and lines that are shown of it. */
+/** Number of journal entries read for the latest changes. */
 const latestRead = 100;
 const latestShown = 12;
 
-/** Returns what others did last, a line for each act. */
 async function latestOf(request: FastifyRequest): Promise<Html> {
   const { db, caller } = request;
   const [{ changes }, users] = await Promise.all([
@@ -221,7 +219,7 @@ const attention = (
       )}
     </ul>`;
 
-/** Returns the jobs and imports that have not ended, and whether one of them changes without this person. */
+/** Returns the jobs and imports that have not ended. `isLive` is true if one of them changes without this person. */
 async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
   const [processing, pending, imports] = await db.search((sql) => {
     const list = (status: Job['status']) =>
@@ -247,11 +245,9 @@ const card = (path: string, title: string, one: Import | Job, noun: string): Htm
     <p class="quiet">Begun !${moment(one.created_at)}</p>
   </section>`;
 
-/** Something that a person should look at. */
 interface Concern {
-  /** Names it for as long as it is the same. */
+  /** Identifies the concern as long as it stays the same. */
   key: string;
-  /** A sentence with a link. */
   text: Html;
 }
 
@@ -260,16 +256,15 @@ const keptConcern = (request: FastifyRequest, { key }: Concern): string =>
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Days before the end of an API key at which it is named. */
+/** A warning appears this number of days before an API key expires. */
 const keyDays = 14;
 
-/** Days for which an import with failures is named. */
+/** Number of days for which an import with failures is shown. */
 const importDays = 7;
 
-/** Share of the last grant of credits below which they are low. */
+/** Credits are low below this share of the last grant. */
 const lowShare = 0.1;
 
-/** Each returns what the user should look at in one part of the pages. */
 const sources: readonly ((request: FastifyRequest) => Promise<Concern[]>)[] = [
   waitingCalls,
   failedImports,
@@ -278,10 +273,8 @@ const sources: readonly ((request: FastifyRequest) => Promise<Concern[]>)[] = [
   endingKeys,
 ];
 
-/** Most dismissed concerns that a browser keeps. */
 const maxDismissed = 50;
 
-/** The cookie with what this person has dismissed in this browser. */
 const cookieOf = ({ server: { config } }: FastifyRequest) => ({
   name: `${isHttps(config.PUBLIC_URL) ? '__Host-' : ''}dismissed`,
   attributes: { ...sessionCookies(config).attributes, maxAge: (90 * dayMs) / 1000 },
@@ -296,7 +289,7 @@ export function dismiss(request: FastifyRequest, reply: FastifyReply): void {
   void reply.setCookie(name, kept.join('.'), attributes);
 }
 
-/** Returns everything that needs a person and was not dismissed, most urgent first: each with its name in the form. */
+/** Returns all concerns that were not dismissed, most urgent first. Each has its name in the form. */
 export async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
   const dismissed = new Set(dismissedBy(request));
   const found = (await Promise.all(sources.map((find) => find(request)))).flat();

@@ -188,7 +188,6 @@ function stateOf(linkEnds: string | undefined): Html {
     : html`!${badge('has a link', 'busy')} <span class="quiet">until !${moment(linkEnds)}</span>`;
 }
 
-/** Returns e.g. `an admin`. */
 const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');
 
 function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
@@ -256,7 +255,6 @@ export async function sessions(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns why a login was rejected. Throws every error that says nothing of it. */
 function loginRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Refused {
   if (error instanceof Unauthorized) {
     request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
@@ -321,7 +319,6 @@ export async function password(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns the faults of a new password that differs from the repeated one, or not from the current one. */
 function passwordFaults(fields: Fields): Fault[] {
   const [current, given, repeated] = ['current_password', 'new_password', 'repeated'].map((name) => text(fields, name));
   return [
@@ -355,7 +352,10 @@ const showPassword = (request: FastifyRequest, { faults }: Refused): FormPage =>
   isNarrow: true,
 });
 
-/** The page to which a link of an admin leads: its user sets the password. Only the sent form uses the link up. */
+/**
+ * Adds the page to which a password link of an admin leads. Its user sets the password there. Only the sent form uses
+ * up the link.
+ */
 export async function passwordLinks(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const check = compile(PasswordByLink);

@@ -56,7 +56,7 @@ const section = '/app/webhooks';
 
 export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id}`;
 
-/** What the number of waiting events says if there are more than are counted. */
+/** Maximum number of waiting events that is counted. */
 const maxCounted = 10_000;
 
 function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
@@ -65,7 +65,6 @@ function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
   return failing_since === null ? badge('active', 'good') : badge('failing', 'warning');
 }
 
-/** Returns why the endpoint gets nothing, or an empty text. */
 export function troubleOf({
   disabled_reason,
   active,
@@ -110,7 +109,6 @@ const errorLabels: Record<DeliveryError, string> = {
   redirect: 'Redirects are not followed',
 };
 
-/** Says in words how a try ended. */
 const outcomeOf = ({ ok, status, error, ms }: TestResult): string =>
   [ok ? 'Delivered' : errorLabels[error!], status === null ? '' : `status ${status}`, `${count(ms)} ms`]
     .filter(Boolean)
@@ -156,7 +154,6 @@ export const typeLabels: Record<EventType, string> = {
   'prospect.removed': 'Unlocked person removed from the catalog',
 };
 
-/** @param save text of the button */
 const endpointForm = (draft: EndpointDraft, faults: Faults, save: string, back: string): Html =>
   html`<div class="card">
       !${inputField(
@@ -363,7 +360,7 @@ async function showEdit(request: FastifyRequest, { faults }: Refused): Promise<F
   };
 }
 
-/** The only page that contains a secret. If the form was sent before, it says so. */
+/** Sends the only page that contains a secret. Says so if the form was sent before. */
 function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
   if (!issued) return sendIssuedBefore(request, reply, { what: 'secret', advice: 'rotate it to get a new one.' });
   return sendSecret(request, reply, {

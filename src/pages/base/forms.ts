@@ -13,10 +13,8 @@ import type { Validator, MessageFor } from '../../validation/validator.ts';
 import { html, notice, pager, counted, type Html, type PagerNames } from './html.ts';
 import type { Format } from '../../schemas/formats.ts';
 
-/** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
 
-/** Maximum number of fields of a form. */
 const maxFields = 1_000;
 
 /**
@@ -38,8 +36,8 @@ const tokens = new Tokens({ saltLength: 22 });
 export const tokenField = 'form_token';
 
 /**
- * Creates a token that is valid only with the user's session. That of the login form is valid only with a cookie, which
- * this function sets.
+ * Creates a token that is valid only with the user's session. The token of the login form is valid only with a cookie,
+ * which this function sets.
  */
 export function formToken(request: FastifyRequest, reply: FastifyReply): string {
   return tokens.create(secretOf(request) ?? newSecret(request, reply));
@@ -52,13 +50,15 @@ function newSecret({ server }: FastifyRequest, reply: FastifyReply): string {
   return secret;
 }
 
-/** Returns what form tokens are made with: the hash of the session token, or the value of the login form's cookie. */
 const secretOf = ({ caller, cookies, server }: FastifyRequest): string | undefined =>
   caller?.kind === 'session'
     ? caller.tokenHash.toString('base64url')
     : cookies[sessionCookies(server.config).login] || undefined; // a cookie can be empty
 
-/** @throws DomainError `forbidden` if the form's token is missing or wrong */
+/**
+ * Checks the CSRF token of a form.
+ * @throws DomainError `forbidden` if the token is missing or wrong
+ */
 export function requireToken(request: FastifyRequest, fields: unknown): void {
   const secret = secretOf(request);
   if (secret !== undefined && tokens.verify(secret, tokenOf(fields))) return;
@@ -66,12 +66,9 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
   throw new DomainError('forbidden', 'This form is too old, or it was not sent from a page of yours. Open it again.');
 }
 
-/** Says that a form had its effect when it was sent before, and has none now. */
 const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
 
-/**
- * Does in a transaction what a form is for. If the form was sent before, does nothing and returns undefined.
- */
+/** Runs the action of a form in a transaction. Does nothing and returns undefined if the form was sent before. */
 export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Promise<T>): Promise<T | undefined> =>
   request.db.transaction(async (sql) =>
     (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? act(sql) : undefined,
@@ -82,10 +79,9 @@ export function tokenOf(fields: unknown): string {
   return typeof token === 'string' ? token : '';
 }
 
-/** Hidden form field with the price that the page has shown. */
 export const priceField = 'price';
 
-/** Returns who pays for what a form starts: no more than the price that the page has shown. */
+/** Returns the spender for a form's action. It pays at most the price that the page has shown. */
 export const payerOf = (request: FastifyRequest): Spender => ({
   ...spenderOf(request.caller),
   maxCredits: Number(/^\d{1,15}$/.exec(text(fieldsOf(request), priceField))?.[0] ?? 0),
@@ -93,18 +89,17 @@ export const payerOf = (request: FastifyRequest): Spender => ({
 
 export const fieldsOf = ({ body }: FastifyRequest): Fields => (body ?? {}) as Fields;
 
-/** Returns the first value of a form field, or an empty string if it is missing. */
 export const text = (fields: Fields, name: string): string => [fields[name] ?? []].flat()[0] ?? '';
 
-/** Returns the text of a field that can have several lines. Browsers send line breaks as CR LF. */
+/** Returns the text of a field with LF line breaks. Browsers send CR LF. */
 export const linesIn = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
 
-/** Returns what `linesIn` reads from a form in which a person left this stored text unchanged. */
+/** Returns what `linesIn` returns for a stored text that the person did not change. */
 export const asSentBack = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
 /**
- * Returns the stored text that a browser sends back as `given`, or `given` if it is none of them. So a form does not
- * change a text that the person has not changed.
+ * Returns the stored text that a browser sends back as `given`, or `given` if there is none. A form therefore keeps
+ * texts that the person did not change.
  */
 export const unchanged = (given: string, stored: readonly string[]): string => {
   const sent = asSentBack(given);
@@ -113,8 +108,8 @@ export const unchanged = (given: string, stored: readonly string[]): string => {
 
 /**
  * Returns the values of all form fields with the same name.
- * @param most how often the form may have the field: as often as the schema of the API's call allows
- * @throws DomainError `validation_failed` if the form has it more often, because a page draws a row for each
+ * @param most maximum number of values, as in the schema of the API's call
+ * @throws DomainError `validation_failed` for more values, because a page draws a row for each
  */
 export function values(fields: Fields, name: string, most: number): string[] {
   const given = [fields[name] ?? []].flat();
@@ -125,33 +120,26 @@ export function values(fields: Fields, name: string, most: number): string[] {
   return given;
 }
 
-/** Returns texts that are not integers unchanged, so that the validation rejects them with a message. */
+/** Returns the field as a number. Returns text that is not an integer unchanged, and the validation rejects it. */
 export const integer = (fields: Fields, name: string): number =>
   /^\d{1,10}$/.test(text(fields, name)) ? Number(text(fields, name)) : (text(fields, name) as never);
 
-/** Error messages by field name. That of the whole form has an empty string as its key. */
+/** Error messages by field name. The message of the whole form has an empty string as its key. */
 export type Faults = Record<string, string>;
 
-/** Why a form had no effect. The page with the form shows it. */
 export interface Refused {
   faults: Faults;
-  /** HTTP status of the page. */
   status: number;
 }
 
 export const notSent: Refused = { faults: {}, status: 200 };
 
-/**
- * Returns a hidden field with the version of what a form shows.
- * @param shown as it is stored when the form is opened
- */
 export const versionField = (shown: object): Html => hidden({ etag: etagOf(shown) });
 
-/** What the submitted form showed (`versionField`) was changed since. */
+/** Returns true if the record was changed since the form was opened. Compares with `versionField`. */
 export const isOutdated = (request: FastifyRequest, stored: object): boolean =>
   text(fieldsOf(request), 'etag') !== etagOf(stored);
 
-/** Refuses a form because what it changes was changed since the user opened it. */
 export const conflictOf = (noun: string): Refused => ({
   faults: {
     '':
@@ -181,10 +169,10 @@ function controlAt(path: string): string {
   return name === 'custom_fields' && key !== undefined ? customName(key) : name;
 }
 
-/** Returns the name of the control of a custom field. Browsers change line breaks in names. */
+/** Returns the name of the control of a custom field. Encodes the key, because browsers change line breaks in names. */
 export const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
 
-/** Returns why a form had no effect, from an error that its values caused. Throws every other error. */
+/** Converts an error that the form's values caused to a refusal. Throws every other error. */
 export function refusalOf(error: unknown): Refused {
   if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
   if (!(error instanceof DomainError)) throw error;
@@ -193,7 +181,6 @@ export function refusalOf(error: unknown): Refused {
   return { faults, status: statuses[error.code] };
 }
 
-/** Why nothing was started, if it would cost more than the page has shown. */
 export const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
 
 const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
@@ -223,7 +210,6 @@ export function pageNumberOf(request: FastifyRequest): number {
   return page;
 }
 
-/** Returns the requested page of rows that were read at once, and the links to the pages beside it. */
 export function pageOf<T>(
   request: FastifyRequest,
   path: string,
@@ -234,7 +220,6 @@ export function pageOf<T>(
   return { shown: rows.slice((page - 1) * size, page * size), links };
 }
 
-/** Returns the links to the pages before and after the page with this number. */
 export const numberedPager = (
   page: number,
   isMore: boolean,
@@ -244,8 +229,8 @@ export const numberedPager = (
   pager({ newer: page > 1 ? address(page - 1) : undefined, older: isMore ? address(page + 1) : undefined }, names);
 
 /**
- * Returns a message about what was just done: the query parameter `done` names it.
- * @param texts by that name
+ * Returns a message about the last action, which the query parameter `done` names.
+ * @param texts messages by that name
  */
 export function doneNotice(request: FastifyRequest, texts: Readonly<Record<string, string>> = {}): Html {
   const done = text(queryOf(request), 'done');
@@ -260,10 +245,6 @@ export interface FieldOptions {
   faults: Faults;
 }
 
-/**
- * Returns a field with label, hint and error message.
- * @param control returns the input element with the given attributes
- */
 export function field({ name, label, hint, faults }: FieldOptions, control: (attributes: Html) => Html): Html {
   const fault = faults[name];
   const described = [hint && `${name}-hint`, fault && `${name}-fault`].filter(Boolean).join(' ');
@@ -282,10 +263,6 @@ export function field({ name, label, hint, faults }: FieldOptions, control: (att
 export const faultText = (name: string, faults: Faults): Html =>
   faults[name] ? html`<small class="fault" id="${name}-fault">${faults[name]}</small>` : '';
 
-/**
- * Returns the error messages of the whole form, and of fields that do not show theirs.
- * @param body of the form
- */
 export function formFaults(faults: Faults, body: Html = ''): Html {
   const others = Object.entries(faults).filter(([name]) => !body.includes(html`id="${name}-fault"`));
   if (Object.keys(faults).length === 0) return '';
@@ -295,7 +272,7 @@ export function formFaults(faults: Faults, body: Html = ''): Html {
   </div>`;
 }
 
-/** Returns an input, or for a text with line breaks a text area: browsers take the line breaks out of an `input`. */
+/** Returns an input, or a text area for text with line breaks: browsers remove them from an `input`. */
 export const textInput = (attributes: Html, value: string, type = 'text'): Html =>
   /[\r\n]/.test(value) ? textArea(attributes, value) : html`<input type="${type}" !${attributes} value="${value}" />`;
 
@@ -310,7 +287,7 @@ export const option = (value: string, label: string, chosen: string): Html =>
 
 export type Choice = readonly [value: string, label: string];
 
-/** Returns a control with choices. The chosen value is always one of them, so that a form keeps what nobody changes. */
+/** Returns a select element. The chosen value is always among its choices, so a form keeps unchanged values. */
 export const select = (attributes: Html, choices: readonly Choice[], chosen: string): Html =>
   html`<select !${attributes}>
     !${choices.map(([value, label]) => option(value, label, chosen))}
@@ -320,10 +297,6 @@ export const select = (attributes: Html, choices: readonly Choice[], chosen: str
 export const selectField = (options: FieldOptions, choices: readonly Choice[], chosen: string): Html =>
   field(options, (attributes) => select(attributes, choices, chosen));
 
-/**
- * Returns a field with an input element.
- * @param more further attributes
- */
 export const inputField = (
   options: FieldOptions,
   value: string,
@@ -334,14 +307,9 @@ export const inputField = (
 export const areaField = (options: FieldOptions, value: string): Html =>
   field(options, (attributes) => textArea(html`!${attributes} maxlength="5000"`, value));
 
-/** Returns a choice above a list. It sends its form when it is changed. */
 export const filterChoice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
   html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;
 
-/**
- * Returns a box to tick, or one of several to choose from.
- * @param more further attributes
- */
 export const tick = (
   type: 'checkbox' | 'radio',
   [name, value]: readonly [name: string, value: string],
@@ -353,13 +321,11 @@ export const tick = (
     <input type="${type}" name="${name}" value="${value}" !${isTicked ? 'checked' : ''} !${more} /> !${label}
   </label>`;
 
-/** Returns fields that nobody sees, by name. A name with several values has a field for each. */
 export const hidden = (fields: Readonly<Record<string, string | readonly string[]>>): Html =>
   html`!${Object.entries(fields).flatMap(([name, value]) =>
     [value].flat().map((one) => html`<input type="hidden" name="${name}" value="${one}" />`),
   )}`;
 
-/** Says what is wrong with a value of a form, in words for people. */
 export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
   const limit = Number(params['limit']);
   switch (keyword) {

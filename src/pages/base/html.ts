@@ -3,7 +3,7 @@ import { html } from 'ghtml';
 /** A day without a time, such as `2026-12-31`. It is the same day in every time zone. */
 export type Day = string;
 
-/** Returns the day of an instant, in UTC: pages store days as their beginning in UTC. */
+/** Returns the UTC day of an instant. Pages store a day as its beginning in UTC. */
 export const dayOf = (instant: string): Day => instant.slice(0, 10);
 
 export const startOf = (day: Day): string => `${day}T00:00:00.000Z`;
@@ -13,8 +13,8 @@ export const endOf = (day: Day): string => `${day}T23:59:59.999Z`;
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
 /**
- * Reads a day as people write it, such as `25.11.2026` or `25 Nov 2026`. Returns undefined if it is not a day, or if it
- * can be two: `03/04/2026` is in March or in April.
+ * Reads a day as people write it, such as `25.11.2026` or `25 Nov 2026`. Returns undefined if it is not a day or is
+ * ambiguous: `03/04/2026` is in March or in April.
  */
 export function readDay(given: string): Day | undefined {
   if (given.length > maxLength) return undefined;
@@ -41,7 +41,7 @@ function dayFrom(year: unknown, month: unknown, day: unknown): Day | undefined {
 
 /**
  * Reads a number as people write it, such as `40.000,00`, `40,000.00` or `€ 40 000`. Returns undefined if it is not a
- * number, or if it can mean two: `1,249` is a thousand in one country, and a bit more than one in another.
+ * number or is ambiguous: `1,249` is a thousand in one country, and a bit more than one in another.
  */
 export function readNumber(given: string): number | undefined {
   if (given.length > maxLength) return undefined;
@@ -51,14 +51,12 @@ export function readNumber(given: string): number | undefined {
   return groupings.some((grouped) => grouped.test(text)) ? Number(withPoint(text)) : undefined;
 }
 
-/** Groups of three digits, and the decimals after another mark. */
 const groupings = [
   /^\d{1,3}(?:\.\d{3})+(?:,\d+)?$/,
   /^\d{1,3}(?:,\d{3})+(?:\.\d+)?$/,
   /^\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d+)?$/,
 ];
 
-/** Drops the marks between groups of digits. */
 function withPoint(text: string): string {
   const hasDecimals = new Set(text.replaceAll(/\d/g, '')).size > 1;
   const end = hasDecimals ? Math.max(text.lastIndexOf('.'), text.lastIndexOf(',')) : text.length;
@@ -68,7 +66,7 @@ function withPoint(text: string): string {
 export { html };
 
 /**
- * Text that contains HTML. In a template, `!${…}` inserts it unchanged and `${…}` escapes it, so a forgotten `!` shows
+ * Text that contains HTML. In a template, `!${…}` inserts it unchanged and `${…}` escapes it. A forgotten `!` shows
  * tags as text, which is safe.
  */
 export type Html = string;
@@ -90,8 +88,8 @@ export const date = (instant: string): Html =>
   html`<time datetime="${instant}" data-day>${dates.format(new Date(instant))}</time>`;
 
 /**
- * Returns the day of an instant in UTC, such as the day on which an opportunity closes. It is the day that was typed, in
- * the time zone of every viewer. A text that is not an instant is returned as text: custom fields can be called like days.
+ * Returns the UTC day of an instant, such as the close date of an opportunity. Viewers in all time zones see the same
+ * day. Returns text that is not an instant as text, because a custom field can have the name of a day.
  */
 export const day = (instant: string): Html =>
   Number.isNaN(Date.parse(instant))
@@ -103,7 +101,6 @@ export const count = (value: number): string => numbers.format(value);
 export const counted = (value: number, noun: string, plural = `${noun}s`): string =>
   `${count(value)} ${value === 1 ? noun : plural}`;
 
-/** Determines the colour of a badge or message. `busy` means in progress. */
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
@@ -111,7 +108,6 @@ export const badge = (text: string, tone: Tone): Html => html`<span class="badge
 export const notice = (text: string, tone: Tone = 'good'): Html =>
   html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}</p>`;
 
-/** Returns what a page shows in place of an empty list. `text` says what to do. */
 export const empty = (title: string, text: string, link: Html = '', drawing: PictureName = 'search'): Html =>
   html`<div class="empty">
     !${picture(drawing)}
@@ -120,19 +116,18 @@ export const empty = (title: string, text: string, link: Html = '', drawing: Pic
     !${link}
   </div>`;
 
-/** A column of a table: its head, what a row shows in it, and how (`number`: at the right; `row`: it names the row). */
+/** Column of a table: head, cell content, and style. `number` aligns right. `row` names the row. */
 export type Column<Row> = readonly [
   head: string,
   cell: (row: Row, index: number) => Html,
   kind?: string | undefined,
-  /** The link that sorts by it, and how it is sorted now. */
   sort?: { path: string; now: 'ascending' | 'descending' | 'none' } | undefined,
 ];
 
 /**
- * Returns a table in a frame of its own, in which it scrolls if it is wider than the screen; the first column stays. On
- * a narrow screen each row is a card, in which each cell has the head of its column.
- * @param none what stands there if there are no rows
+ * Returns a table that scrolls in its own frame if it is wider than the screen. The first column stays visible. On a
+ * narrow screen each row is a card.
+ * @param none text for an empty table
  */
 export const table = <Row>(label: string, columns: readonly Column<Row>[], rows: readonly Row[], none?: Html): Html =>
   none !== undefined && rows.length === 0
@@ -210,7 +205,6 @@ export interface PagerNames {
   older: string;
 }
 
-/** Returns links to the previous and next page, or an empty string if there is only one page. */
 export function pager(
   { newer, older }: { newer?: string | undefined; older?: string | undefined },
   names: PagerNames = { newer: 'Newer', older: 'Older' },
@@ -222,7 +216,6 @@ export function pager(
   </nav>`;
 }
 
-/** Returns the links beside a page of rows that were read with a cursor; an empty cursor is the first page. */
 export const cursorPager = (
   path: string,
   cursor: string,
@@ -236,24 +229,15 @@ export const cursorPager = (
   return pager({ newer: cursor ? urlOf({}) : undefined, older: next && urlOf({ cursor: next }) });
 };
 
-/**
- * Returns a link that looks like a button.
- * @param style how it looks, e.g. `danger outline`
- * @param more further attributes
- */
 export const linkButton = (label: string, path: string, style = '', more: Html = ''): Html =>
   html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;
 
-/**
- * Returns the button that sends a form, and the link that leads back.
- * @param refusal text of the link
- */
 export const buttons = (label: string, back: string, refusal = 'Cancel'): Html =>
   html`<div class="buttons">
     <button>${label}</button> !${linkButton(refusal, back, 'secondary outline', 'data-close')}
   </div>`;
 
-/** Line drawings of 48 × 48 units. The style sheet gives them their colours, and their strokes a width of 2. */
+/** Line drawings of 48 × 48 units. The style sheet sets their colours and a stroke width of 2. */
 const drawings = {
   people:
     '<circle cx="18" cy="17" r="7"/><path d="M5 40c0-8 6-13 13-13s13 5 13 13"/><path d="M31 11a7 7 0 0 1 0 13M35 29c5 2 8 6 8 11"/>',
@@ -275,6 +259,5 @@ const drawings = {
 
 export type PictureName = keyof typeof drawings;
 
-/** Returns a drawing that stands above the text of an empty list. Screen readers skip it. */
 export const picture = (name: PictureName): string =>
   html`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true">!${drawings[name]}</svg>`;

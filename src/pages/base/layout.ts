@@ -14,27 +14,22 @@ import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
 
-/** Most records that a member deletes at once, also by an undo. */
+/** Maximum number of records that a member deletes at once, also by an undo. */
 export const memberDeletes = 100;
 
 const schema = { hide: true } as const;
 
-/** Options of a page. */
 export interface PageAccess {
   schema: typeof schema;
   config: { access: { page: 'member' | 'admin' } | { public: true } };
 }
 
-/** For pages that every logged-in user may open. */
 export const forMembers = { schema, config: { access: { page: 'member' } } } as const;
 
-/** For pages that only admins may open. */
 export const forAdmins = { schema, config: { access: { page: 'admin' } } } as const;
 
-/** For pages that need no login. */
 export const forAll = { schema, config: { access: { public: true } } } as const;
 
-/** Path on disk by file name in the URL. */
 const files = {
   'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
   'style.css': fileURLToPath(new URL('./style.css', import.meta.url)),
@@ -47,7 +42,6 @@ const names = Object.keys(files) as Asset[];
 
 const versions = Object.fromEntries(names.map((name) => [name, versionOf(files[name])])) as Record<Asset, string>;
 
-/** Returns the first characters of the file's SHA-256 hash. */
 function versionOf(path: string): string {
   return createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 12);
 }
@@ -76,14 +70,13 @@ export async function assets(app: FastifyInstance): Promise<void> {
 export interface Page {
   title: string;
   body: Html;
-  /** Below the title, in a line. */
   lead?: Html;
   actions?: Html;
-  /** Path of the highlighted entry of the navigation; by default the first part of the page's own path. */
+  /** Path of the highlighted navigation entry. Default: the first part of the page's path. */
   section?: string;
   /**
-   * The page shows a running job or import. With JavaScript, the part with the attribute `data-live` is updated every
-   * few seconds; without, the whole page is reloaded.
+   * True if the page shows a running job or import. A script updates the part with `data-live` every few seconds.
+   * Without JavaScript, the whole page is reloaded.
    */
   isLive?: boolean;
   status?: number;
@@ -122,7 +115,7 @@ const sections: readonly (readonly Entry[])[] = [
   ],
 ];
 
-/** Browsers must not store the page, because it contains data of one user. */
+/** Sends a page that browsers must not store, because it contains data of one user. */
 export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply {
   return reply
     .code(page.status ?? 200)
@@ -134,7 +127,7 @@ export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Pag
 export const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
 
 /**
- * Returns a form with a token against cross-site request forgery.
+ * Returns a form with a CSRF token.
  * @param attributes further HTML attributes
  */
 export function form(
@@ -148,12 +141,11 @@ export function form(
 }
 
 export interface FormPage extends Pick<Page, 'title' | 'section'> {
-  /** Address to which the form is sent; by default that of the page, without its query. */
+  /** Address to which the form is sent. Default: the page's address without its query. */
   action?: string;
   body: Html;
   attributes?: Html;
   lead?: Html;
-  /** The form is small, as in a dialog. */
   isNarrow?: true;
 }
 
@@ -171,26 +163,22 @@ export function sendForm(
   });
 }
 
-/** Returns the path and the query of a request. Browsers compare the paths of forms, so ids have one form. */
+/** Returns the path and query of a request, with each id in one form. Browsers compare the paths of forms. */
 export const urlOf = ({ url }: FastifyRequest): string =>
   url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
 
 export interface Confirmation {
-  /** The action, such as `Cancel the job`: title and button. */
   title: string;
   section?: string;
   text: Html;
   back: string;
   refusal?: string;
-  /** How the button looks; by default like one that destroys something. */
   tone?: '' | 'danger';
-  /** Tag of the record that the text describes. The form sends it. */
+  /** Etag of the record that the text describes. The form sends it. */
   etag?: string;
-  /** Why nothing was done yet, if the form was sent before. */
   warning?: string | undefined;
 }
 
-/** Sends a question. Its form goes to the address of the question. */
 export function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -244,7 +232,7 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
     </html>`;
 }
 
-/** Returns the path of a page that offers to take back what this request has changed. */
+/** Returns the path of a page that offers to undo the changes of this request. */
 export const withUndo = (request: FastifyRequest, path: string): string =>
   `${path}${path.includes('?') ? '&' : '?'}change=${request.requester.changeId}`;
 
@@ -285,15 +273,12 @@ function sidebar(request: FastifyRequest, reply: FastifyReply, { section = secti
 const link = ({ path, label }: Entry, section: string | undefined): Html =>
   html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;
 
-/** The path of the next page, a page that is sent already, or why nothing was done. */
 type Outcome = string | FastifyReply | Refused;
 
 interface FormRoutes {
-  /** Returns the page with the form: as it is at first, or as it was sent. */
   show: (request: FastifyRequest, refused: Refused) => FormPage | Promise<FormPage>;
-  /** Does what the form is for. What it throws about the form's values is shown with the form. */
+  /** Performs the action of the form. Errors about the form's values are shown with the form. */
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<Outcome>;
-  /** Runs before a sent form is read. */
   guard?: (request: FastifyRequest) => Promise<void>;
 }
 
@@ -318,10 +303,9 @@ export function formRoutes(
 }
 
 interface QuestionRoutes {
-  /** Returns the question, or the path of another page if there is nothing to ask. */
   ask: (request: FastifyRequest) => Promise<Omit<Confirmation, 'warning'> | string>;
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<string | FastifyReply>;
-  /** Returns why the question is asked again after an error; undefined if the error says nothing of it. */
+  /** Returns the reason to ask again after an error. Returns undefined if the error gives no such reason. */
   warn?: (error: unknown) => string | undefined;
 }
 
@@ -378,7 +362,7 @@ const titles: Record<number, string> = {
   429: 'Too many requests',
 };
 
-/** After the login, the user returns to the page of this request. */
+/** Redirects to the login page. After the login, the user returns to the page of this request. */
 function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   request.log.info({ credential: 'session', reason }, 'sent to the login');
   const query = new URLSearchParams();
@@ -392,7 +376,6 @@ function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: F
   return goTo(reply.header('cache-control', 'no-store'), `/app/login${query.size > 0 ? `?${query.toString()}` : ''}`);
 }
 
-/** Returns the path of the requested page or, for a sent form, of the page with the form. */
 function placeOf({ method, url, headers: { referer } }: FastifyRequest): string {
   if (method === 'GET' || method === 'HEAD') return ownPath(url);
   return URL.canParse(referer ?? '') ? ownPath(pathOf(new URL(referer!))) : '/app';
@@ -401,7 +384,7 @@ function placeOf({ method, url, headers: { referer } }: FastifyRequest): string 
 const pathOf = ({ pathname, search }: URL): string => pathname + search;
 
 /**
- * Returns the path if it is one of these pages, else `/app`. So a manipulated link cannot redirect to another site
+ * Returns the path if it is one of these pages, else `/app`. A manipulated link can then not redirect to another site
  * after the login.
  */
 export function ownPath(path: string): string {
@@ -418,12 +401,10 @@ export interface ShownSecret {
   lead: Html;
   label: string;
   value: string;
-  /** Below the secret: what to do with it. */
   advice: Html;
   next: string;
 }
 
-/** The only kind of page that contains a secret. */
 export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: ShownSecret): FastifyReply {
   const { title, lead, label, value, advice, next } = shown;
   return sendPage(request, reply, {
@@ -441,7 +422,9 @@ export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: 
   });
 }
 
-/** For a form that issues a secret and was sent before, e.g. by reloading: it issued none now. */
+/**
+ * Sends the page for a form that issued a secret before and was sent again, e.g. by reloading. No new secret is issued.
+ */
 export const sendIssuedBefore = (
   request: FastifyRequest,
   reply: FastifyReply,

@@ -29,7 +29,6 @@ const tables: Record<ImportObject, FieldTable> = {
   opportunities: opportunityTable,
 };
 
-/** Returns what people call each field of a kind of records. */
 const labelsOf = <Name extends string>(table: Record<Name, FieldEntry>): Words<Name> =>
   Object.fromEntries(Object.entries<FieldEntry>(table).map(([name, { label }]) => [name, label])) as Words<Name>;
 
@@ -37,8 +36,8 @@ export const opportunityWords = labelsOf(opportunityTable);
 export const prospectWords = labelsOf(prospectTable);
 
 /**
- * Returns the word for a field of records that can be imported. A field of your own (`custom_fields.<key>`) is called by its
- * label, if it is declared, else by its key. A name that is not known is returned without underscores.
+ * Returns the label of a field of records that can be imported. A custom field (`custom_fields.<key>`) has its declared
+ * label, else its key. Returns an unknown name without underscores.
  */
 export function fieldWord(object: ImportObject, name: string, declared: readonly DeclaredField[] = []): string {
   const [table, custom] = [tables[object], customKey(name)];
@@ -56,7 +55,6 @@ export const typeWords: Words<DeclaredType> = {
   choice: 'Choice',
 };
 
-/** Returns a name of the API as words, such as `Accept all` for `accept_all`. */
 export function plain(name: string): string {
   const text = name.replaceAll(/[_.]/g, ' ').toLowerCase();
   return text.charAt(0).toUpperCase() + text.slice(1);
@@ -64,7 +62,6 @@ export function plain(name: string): string {
 
 type VerificationStatus = (typeof verificationStatuses)[number];
 
-/** What the last verification of an e-mail address found: a word, its reason, and a colour. */
 export const verificationWords: Readonly<Record<VerificationStatus, { word: string; reason: string; tone: Tone }>> = {
   unverified: { word: 'not verified', reason: 'Nobody has checked this address yet.', tone: 'plain' },
   verified: { word: 'verified', reason: 'The address accepts mail.', tone: 'good' },
@@ -92,7 +89,6 @@ export const jobWords: Words<JobType> = {
   undo: 'Undo a change',
 };
 
-/** How rules compare, as the middle of a sentence: “Job title contains engineer”. */
 export const operatorWords: Words<RuleOperator> = {
   equals: 'is',
   not_equals: 'is not',
@@ -110,7 +106,6 @@ export const operatorWords: Words<RuleOperator> = {
   is_not_empty: 'is not empty',
 };
 
-/** Activities: what they are called, and the middle of a sentence that begins with who did it. */
 export const activityWords: Readonly<Record<Activity['type'], { word: string; done: string }>> = {
   note: { word: 'Note', done: 'wrote a note' },
   call: { word: 'Call', done: 'had a call' },
@@ -139,10 +134,8 @@ export const poolWords: Readonly<Record<Pool, { word: string; purpose: string }>
 
 const regions = new Intl.DisplayNames('en', { type: 'region' });
 
-/** Returns the name of a country, such as `Germany` for `DE`; an empty string for no country. */
 export const countryName = (code: string): string => (code === '' ? '' : (regions.of(code) ?? code));
 
-/** Code and name of every country, by name. */
 export const countryChoices: readonly (readonly [code: string, name: string])[] = [...countries]
   .map((code) => [code, countryName(code)] as const)
   .toSorted(([, a], [, b]) => a.localeCompare(b, 'en'));
@@ -160,7 +153,6 @@ export function money(amount: number, currency: string): string {
   return format.format(amount);
 }
 
-/** Returns the outcome of a verification as a coloured word, whose reason shows when the mouse rests on it. */
 export function verification(status: keyof typeof verificationWords): Html {
   const { word, reason, tone } = verificationWords[status];
   return html`<span title="${reason}">!${badge(word, tone)}</span>`;
@@ -169,16 +161,12 @@ export function verification(status: keyof typeof verificationWords): Html {
 export const mailLink = (address: string | null): Html =>
   address ? html`<a href="${`mailto:${encodeURIComponent(address).replaceAll('%40', '@')}`}">${address}</a>` : '';
 
-/** Returns a link that calls a phone number. A number with words, such as an extension, is returned as text. */
 export const phoneLink = (number: string): Html =>
   /^[+\d\s()./-]+$/.test(number)
     ? html`<a href="${`tel:${number.replaceAll(/[^+\d]/g, '')}`}">${number}</a>`
     : html`${number}`;
 
-/**
- * Returns a web address as a link that opens it, without the scheme in its text. A text that is no http(s) URL is
- * returned as text.
- */
+/** Returns a link to a web address, shown without its scheme. Returns text that is not an http(s) URL as text. */
 export function webLink(url: string | null): Html {
   if (!url) return '';
   const isWeb = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
@@ -186,13 +174,12 @@ export function webLink(url: string | null): Html {
   return isWeb ? html`<a href="${url}" rel="noopener noreferrer" target="_blank">${text}</a>` : html`${url}`;
 }
 
-/** Returns a value of a custom field as people write it. A web address is a link. */
 export const customValue = (value: string | number | boolean): Html => {
   if (typeof value === 'string') return /^https?:\/\/\S+$/.test(value) ? webLink(value) : html`${value}`;
   return typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value);
 };
 
-/** Says in a form what something costs, and whether it can be paid. The form sends the price: see `payerOf`. */
+/** Shows in a form what an action costs, and whether it can be paid. The form sends the price (`payerOf`). */
 export function priceOf({ cost, available }: { cost: number; available: number }): Html {
   const tone = cost > available ? 'bad' : 'plain';
   const short = cost > available ? html` That is ${count(cost - available)} too few: nothing would start.` : '';
@@ -215,13 +202,12 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
   skipped: 'plain',
 };
 
-/** What people call a status whose name does not say what to do. */
+/** Words for statuses whose name does not say what to do. */
 const words: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 
 export const statusBadge = (status: keyof typeof tones): Html =>
   badge(words[status] ?? status.toLowerCase(), tones[status]);
 
-/** @param total null while it is unknown */
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {
   const label = total === null ? `${count(processed)} ${noun}` : `${count(processed)} of ${count(total)} ${noun}`;
   return html`<p>

@@ -38,7 +38,6 @@ import { changeText, nameOf, recordPaths, whoOf, type Telling } from '../changes
 
 const path = '/app/activities';
 
-/** Forms that create, change, complete and delete an activity. It is shown on the page of its record. */
 export async function activities(app: FastifyInstance): Promise<void> {
   app.get('/activities', forMembers, async (request, reply) =>
     goTo(reply, text(queryOf(request), 'done') === 'sent' ? '/app?done=sent' : '/app'),
@@ -103,7 +102,6 @@ const requireActivity = (request: FastifyRequest): Promise<Activity> =>
 
 const references = ['contact_id', 'company_id', 'opportunity_id'] as const;
 
-/** Returns the form of a stored activity. Its times are days. */
 export const draftOf = (stored: Activity): Fields => ({
   type: stored.type,
   title: stored.title,
@@ -113,7 +111,6 @@ export const draftOf = (stored: Activity): Fields => ({
   assigned_to: stored.assigned_to ?? '',
 });
 
-/** Returns the texts of a stored activity that differ from those of a submitted form, by field. */
 export const differingFrom = (stored: Activity, sent: Fields): Record<string, string> =>
   Object.fromEntries(
     Object.entries(draftOf(stored) as Record<string, string>).filter(
@@ -122,7 +119,7 @@ export const differingFrom = (stored: Activity, sent: Fields): Record<string, st
   );
 
 /**
- * Reads a submitted form. A task is due until its day has ended.
+ * Reads a submitted form. A task is due at the end of its day.
  * @param stored undefined for a new activity
  */
 export async function activityOf(
@@ -151,9 +148,9 @@ export async function activityOf(
 }
 
 /**
- * Returns the controls of an activity's form. What only tasks have, or only others, is hidden by the style sheet.
- * @param about what a new activity is about
- * @param theirs texts that somebody else has stored meanwhile, where they differ from those of the form
+ * Returns the controls of an activity's form. The style sheet hides controls that do not fit the type of the activity.
+ * @param about records of a new activity
+ * @param theirs texts that somebody else stored meanwhile and that differ from those of the form
  */
 function activityControls(
   fields: Fields,
@@ -204,13 +201,10 @@ function activityControls(
     </details>`;
 }
 
-/** Entries of one page of a timeline. */
 const entriesShown = 25;
 
-/** Open tasks above a timeline. */
 const tasksShown = 50;
 
-/** Messages about what was just done with an activity, by the query parameter `done`. */
 export const activityNotices = {
   'activity-created': 'It is saved.',
   'activity-changed': 'The change is saved.',
@@ -219,14 +213,10 @@ export const activityNotices = {
   reopened: 'The task is open again.',
 };
 
-/** A record whose page is a place to work at. */
 interface Workplace {
   id: string;
-  /** Of the record's page. */
   path: string;
-  /** Which activities are its own. */
   filters: GivenFilters;
-  /** What a new activity is about. */
   about: References;
   telling: Telling;
 }
@@ -282,8 +272,8 @@ const timeOf = (entry: Entry): number => Date.parse(entry.occurred_at);
 
 /**
  * Returns a page of activities and changes together, newest first.
- * @param older where the page before ended: the cursor of the activities, and the position of the changes. Each can be
- *   empty
+ * @param older end of the previous page: the cursor of the activities and the position of the changes. Each can be
+ * empty
  */
 async function entriesOf(
   { db, caller: { customerId } }: FastifyRequest,
@@ -321,7 +311,6 @@ interface Subject {
 
 const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
 
-/** Returns the records that activities are about, by id, without the one whose page shows them. */
 export async function subjectsOf(
   { db, caller }: FastifyRequest,
   activities: readonly Activity[],
@@ -343,7 +332,6 @@ export async function subjectsOf(
 interface Shown {
   users: readonly User[];
   names: ReadonlyMap<string, Subject>;
-  /** Path of the page that shows them. */
   back: string;
 }
 
@@ -374,7 +362,6 @@ const dueText = ({ due_at, done_at }: Activity): Html =>
     ? ''
     : html`<span class="${done_at === null && dayOf(due_at) < today() ? 'late' : ''}">due !${day(due_at)}</span>`;
 
-/** Returns to whom an activity is assigned, and what it is about. */
 function partsOf(one: Activity, { users, names }: Shown): Html[] {
   const user = users.find(({ id }) => id === one.assigned_to);
   const subjects = Object.keys(nouns).flatMap((member) => names.get(one[member as keyof typeof nouns] ?? '') ?? []);
@@ -407,7 +394,7 @@ const links = ({ id, title, body, type }: Activity): Html => {
   </span>`;
 };
 
-/** Returns a time, or only its day if it has no other: people choose days in forms. */
+/** Returns a time as a day if it is the start of a day, because people choose days in forms. */
 const when = (instant: string): Html =>
   Date.parse(instant) === Date.parse(startOf(dayOf(instant))) ? day(instant) : moment(instant);
 

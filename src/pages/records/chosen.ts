@@ -28,19 +28,17 @@ import { priceOf } from '../base/words.ts';
 import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
 export interface Act<Row extends ShownRecord> {
-  /** Before their number in the title. */
   title: string;
   verb: string;
   tone: '' | 'danger';
-  /** What the question shows and asks. */
   controls: (request: FastifyRequest, rows: readonly Row[], faults: Faults) => Promise<Html>;
-  /** Does it for all of them or for none. Returns the path of the next page. */
   run: (request: FastifyRequest, rows: readonly Row[]) => Promise<string>;
 }
 
 /**
- * @throws DomainError `not_found` if there is no such act for records of this kind; `forbidden` if it spends credits and
- * the user is no admin
+ * Returns the act with the requested name.
+ * @throws DomainError `not_found` if records of this kind have no such act; `forbidden` if it spends credits and the
+ * user is not an admin
  */
 export function actNamed<Row extends ShownRecord>(
   request: FastifyRequest,
@@ -95,14 +93,14 @@ const listing: Act<ContactDetail> = {
   },
 };
 
-/** True if a form with `listControls` chooses a list. Whoever names a new list wants it. */
+/** Returns true if a form with `listControls` chooses a list. A name of a new list is a choice too. */
 export const namesList = (fields: Fields): boolean =>
   text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
 
 /**
- * Returns the controls that choose a list, or name a new one. They show what the form or the address of the page says.
- * @param none what the choice of no list is called, if it is one
- * @param stored the list that is chosen until now
+ * Returns the controls that choose a list or name a new one. They show the values of the form or of the page's address.
+ * @param none label of the choice of no list, if that is possible
+ * @param stored currently chosen list
  */
 export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
   const fields = { ...queryOf(request), ...fieldsOf(request) };
@@ -123,7 +121,7 @@ type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]
 
 /**
  * Returns the id of the list that a form chooses, or undefined if it names a new one.
- * @throws DomainError `validation_failed` if the name of a new list is not valid, or the id is none
+ * @throws DomainError `validation_failed` if the name of a new list or the id is not valid
  */
 export function chosenListId(fields: Fields): string | undefined {
   const id = canonicalId(text(fields, 'list_id'));
@@ -132,7 +130,7 @@ export function chosenListId(fields: Fields): string | undefined {
 }
 
 /**
- * Returns the id of the list that a form names. Creates the list if it is a new one.
+ * Returns the id of the list that a form names. Creates the list if it is new.
  * @throws DomainError as `chosenListId`
  */
 export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
@@ -170,7 +168,6 @@ const emailsOf = (rows: readonly ContactDetail[]) =>
     .filter(({ work_email }) => work_email !== '')
     .map(({ work_email, id }) => ({ email: work_email, contact_id: id }));
 
-/** Returns a message about what was just done in a list of records. */
 export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
   const [done, number] = [text(queryOf(request), 'done'), Number(text(queryOf(request), 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');

@@ -34,12 +34,11 @@ import { valueOf } from './records.ts';
 
 const section = '/app/duplicates';
 
-/** A way to find duplicates. */
 interface Search {
   words: string;
   kind: RecordKind;
   merge: (sql: Transaction, customerId: string, merge: SafeMerge) => Promise<void>;
-  /** Fields that are equal in records that are otherwise equal. */
+  /** Fields whose value a merge takes from one of the records. */
   fields: readonly string[];
 }
 
@@ -62,7 +61,6 @@ const keyOf = (fields: Fields): DuplicateKey => {
   return isKey(by) ? by : 'work_email';
 };
 
-/** The search that the address names. */
 function keyIn(request: FastifyRequest): DuplicateKey {
   const { by } = request.params as { by: string };
   if (!isKey(by)) throw notFound('search for duplicates');
@@ -71,10 +69,8 @@ function keyIn(request: FastifyRequest): DuplicateKey {
 
 const pageSize = 25;
 
-/** Records that are compared and merged at once: as many as one merge takes. */
 const maxCompared = 21;
 
-/** Pages with duplicates: groups, one group side by side, and the merge of all that are equal. */
 export async function duplicates(app: FastifyInstance): Promise<void> {
   app.get('/duplicates', forMembers, async (request, reply) => {
     const [by, page] = [keyOf(queryOf(request)), pageNumberOf(request)];
@@ -152,7 +148,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns undefined while workers are counting. */
+/** Returns the duplicates, or undefined while workers are counting. */
 async function findUnlessCounting(
   { db, caller }: FastifyRequest,
   by: DuplicateKey,
@@ -227,7 +223,6 @@ const idsIn = (fields: Fields): string[] => [
   ...new Set(values(fields, 'id', maxCompared).flatMap((id) => canonicalId(id) ?? [])),
 ];
 
-/** Returns the records with these ids that exist, in this order. */
 async function readInOrder(
   { db, caller }: FastifyRequest,
   { kind }: Search,
@@ -260,13 +255,11 @@ async function compare(
   return sendPage(request, reply, { title: words, status, body });
 }
 
-/** Groups that one form merges at most. */
 const maxEqual = 1_000;
 
-/** Time for the merges of one form (ms). */
 const maxMergeMs = 6_000;
 
-/** Returns groups of records with the same values in all fields, the oldest of each first. */
+/** Returns groups of records with equal values in all fields. The oldest record of each group is first. */
 async function findEqual({ db, caller }: FastifyRequest, by: DuplicateKey): Promise<string[][]> {
   const { fields } = searches[by];
   const limits = { fields, limit: maxEqual, size: maxCompared };
@@ -274,7 +267,7 @@ async function findEqual({ db, caller }: FastifyRequest, by: DuplicateKey): Prom
   return groups.map(({ ids }) => ids);
 }
 
-/** Merges records if they still exist, and are equal. Returns the number of merges: 0 or 1. */
+/** Merges records if they still exist and are equal. Returns the number of merges: 0 or 1. */
 async function mergeIfEqual(
   { db, caller }: FastifyRequest,
   { merge, fields }: Search,
@@ -291,20 +284,18 @@ async function mergeIfEqual(
 
 interface Comparison {
   kind: RecordKind;
-  /** The oldest first. */
+  /** The oldest record is first. */
   rows: readonly ShownRecord[];
   fields: Fields;
   faults: Faults;
-  /** Further fields of the form. */
   others: Readonly<Record<string, string>>;
   action: string;
   back: string;
 }
 
-/** Fields of which a merge keeps the values of all records. */
+/** Fields for which a merge keeps the values of all records. */
 const united = new Set(['other_emails', 'phone_numbers']);
 
-/** Returns a form that shows records side by side. Where they differ, one chooses whose value is kept. */
 export async function comparison(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -362,7 +353,6 @@ interface Line {
 
 const line = (name: string, cells: readonly Html[]): Line => ({ name, cells });
 
-/** True if the values that are not empty are not all the same. */
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
 
 interface Options {
@@ -371,7 +361,7 @@ interface Options {
   shown: readonly Html[];
 }
 
-/** Returns a choice between the values of the records that have one. At first that of the oldest is chosen. */
+/** Returns a choice between the values of the records. The default is the oldest record's value. */
 function valueChoices({ name, texts, shown }: Options, rows: readonly ShownRecord[], fields: Fields): Html[] {
   const first = rows[texts.findIndex((given) => given !== '')]!.id;
   const chosen = text(fields, name) || first;
@@ -381,20 +371,17 @@ function valueChoices({ name, texts, shown }: Options, rows: readonly ShownRecor
 const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
   Object.hasOwn(given, key) ? String(given[key]) : '';
 
-/** Name of the control for an own field. Not its key, because browsers change line breaks in names. */
+/** Returns the name of a custom field's control. It is not the key, because browsers change line breaks in names. */
 export const ownName = (index: number): string => `own_${index}`;
 
-/** Returns the own fields with different values, of which one has to be chosen. */
 export const openKeys = (rows: readonly ShownRecord[]): string[] =>
   ownKeys(rows).filter((key) => differ(rows.map((row) => ownText(row, key))));
 
 const radio = (name: string, value: string, chosen: string, label: Html): Html =>
   tick('radio', [name, value], label, value === chosen);
 
-/** A customer's own fields that are shown of each record. */
 const maxOwn = 15;
 
-/** Returns the names of the own fields of all records. Those in which the records differ come first. */
 function ownKeys(rows: readonly ShownRecord[]): string[] {
   const keys = [...new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)))];
   const isSame = (key: string): boolean => new Set(rows.map(({ custom_fields }) => custom_fields[key])).size === 1;

@@ -10,7 +10,6 @@ import { conflictOf, doneNotice, fieldsOf, hidden, idOf, notSent, once, requireV
 import type { Fields, Refused } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
 
-/** Records of one kind that forms create, change and delete. They call the functions of the API's routes. */
 export interface Editable<Row> {
   path: string;
   noun: string;
@@ -18,36 +17,31 @@ export interface Editable<Row> {
   require: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
   tagOf: (row: Row) => string;
-  /** Returns the body of the API's call that a submitted form stands for, not validated yet. */
   bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<{ body: object; faults?: Fault[] }>;
   controls: (request: FastifyRequest, form: EditForm<Row>) => Promise<Html>;
-  /** On the button of the form for a new record. */
   verb: 'Create' | 'Save';
-  /** Further buttons. One that sends `preview` as `do` only shows the form again. */
+  /** Further buttons. A button that sends `preview` as `do` only shows the form again. */
   buttons?: Html;
-  /** Makes, in the same transaction, what the body refers to. Returns the body with it. */
+  /** Creates, in the same transaction, what the body refers to. Returns the completed body. */
   prepare?: (sql: Transaction, request: FastifyRequest, body: object) => Promise<object>;
   create: (sql: Transaction, caller: FastifyRequest['caller'], body: never) => Promise<string>;
   update: UpdateRecord<never>;
-  /** Undefined: such records are not deleted. */
   remove?: DeleteRecord;
   question?: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
-  /** The record's page has a message about what was done: see `savedNotice`. */
+  /** True if the record's page shows a message about what was done (`savedNotice`). */
   isTold?: true;
-  /** Path of the page to which a form of a record leads back; by default that of the record. */
+  /** Returns the path to which a record's form leads back. Default: the record's page. */
   back?: (row: Row) => string;
-  /** Path of the page that follows a deletion; by default that of the list. */
+  /** Returns the path of the page after a deletion. Default: the list. */
   afterDeletion?: (row: Row) => string;
-  /** By default everybody changes them. */
   access?: PageAccess;
 }
 
-/** What a form shows. */
 export interface EditForm<Row> {
   stored: Row | undefined;
   sent: Fields | undefined;
   refused: Refused;
-  /** Somebody else has changed the record since the user opened the form. */
+  /** True if somebody else changed the record since the user opened the form. */
   isConflict: boolean;
 }
 
@@ -146,7 +140,6 @@ export async function requireRecord<Row>(request: FastifyRequest, noun: string, 
   return found;
 }
 
-/** The button was the one that only shows the form again. */
 export const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(request), 'do') === 'preview';
 
 const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
@@ -155,6 +148,5 @@ export const editLinks = (path: string): Html =>
   html`!${linkButton('Edit', `${path}/edit`)}
   !${linkButton('Delete', `${path}/delete`, 'danger outline', 'data-dialog')}`;
 
-/** Returns a message about what a form has just done with a record. */
 export const savedNotice = (request: FastifyRequest, noun: string, others: Record<string, string> = {}): Html =>
   doneNotice(request, { created: `The ${noun} is created.`, changed: `The ${noun} is saved.`, ...others });

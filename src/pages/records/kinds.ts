@@ -145,7 +145,6 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
   return html`!${panel('Lists', html`!${plainList(rows, 'In no list.')} !${add}`)} !${deals}`;
 }
 
-/** Returns a list of the contact, with a button that takes it out if it was added by hand. */
 function listRow(request: FastifyRequest, reply: FastifyReply, id: string, list: ListOfContact): Html {
   const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
     <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
@@ -229,10 +228,6 @@ export const companyKind: RecordKind<Company> = {
 
 const maxShown = 10;
 
-/**
- * Returns the newest opportunities of a contact or company with their number if there are more, and a link to the
- * form of a new one.
- */
 export async function opportunitiesOf(
   { db, caller }: FastifyRequest,
   of: { contact: string } | { company: string },

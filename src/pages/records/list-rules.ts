@@ -32,7 +32,6 @@ import { canonicalId } from '../../text/ids.ts';
 
 const emptyRows = 3;
 
-/** A list as a form holds it, with the values of its rules as they were typed. */
 interface ListDraft {
   name: string;
   description: string;
@@ -60,7 +59,7 @@ const draftOfStored = ({ name, description, rules }: List, users: readonly User[
   rules: rules.map((rule) => ({ ...rule, value: valueText(rule, users) })),
 });
 
-/** Returns the body of the API's call that a form stands for: of a stored list, what the form changes. */
+/** Returns the API request body for a form. For a stored list, the body contains only the changes. */
 export async function listOf(
   request: FastifyRequest,
   stored: List | undefined,
@@ -150,7 +149,6 @@ function ruleRow(rule: RuleGiven | undefined, number: number): Html {
   </div>`;
 }
 
-/** Returns the values that the script suggests, by field. */
 const valueLists = (users: readonly User[]): Html => {
   const words = {
     assigned_to: users.filter(({ active }) => active).map(({ name }) => name),
@@ -169,13 +167,10 @@ const maxSuggested = 300;
 
 type Condition = Omit<RuleGiven, 'logic_operator'>;
 
-/** The value as the API takes it, or what is wrong with it. */
 type Read = { value: string } | { fault: string };
 
-/** Operators that compare whole values. */
 const whole: ReadonlySet<RuleOperator> = new Set(['equals', 'not_equals', 'in', 'not_in']);
 
-/** True if the operator takes several values, separated by commas. */
 const isPlural = (operator: RuleOperator): boolean => operator === 'in' || operator === 'not_in';
 
 const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
@@ -206,7 +201,7 @@ const typeOf = (field: string) => fieldType(contactFilterFields, field);
 const isStatus = (value: string): value is (typeof verificationStatuses)[number] =>
   Object.hasOwn(verificationWords, value);
 
-/** Returns the name of a user, or the e-mail address if others have the same name. */
+/** Returns the name of a user, or the e-mail address if several users have the same name. */
 function userWord(id: string, users: readonly User[]): string {
   const found = users.find((user) => user.id === id);
   if (!found) return id;
@@ -214,15 +209,18 @@ function userWord(id: string, users: readonly User[]): string {
   return isOnly && !found.name.includes(',') ? found.name : found.email;
 }
 
-/** Returns the instant that stands for a day: "is at least" begins with it, "is more than" begins after it. */
+/**
+ * Returns the instant that stands for a day in a rule. "Is at least" includes the day, and "is more than" begins after
+ * it.
+ */
 function boundOf(operator: RuleOperator, day: string): string | undefined {
   if (operator === 'greater_or_equal' || operator === 'less_than') return startOf(day);
   return operator === 'greater_than' || operator === 'less_or_equal' ? endOf(day) : undefined;
 }
 
 /**
- * Reads a rule's value as people write it.
- * @param stored rules of the list: one that nobody has changed keeps its value as it is
+ * Reads the value of a rule as people write it.
+ * @param stored rules of the list. An unchanged rule keeps its stored value
  */
 export async function readRule(
   given: Condition,
@@ -285,7 +283,7 @@ function ruleText(rule: Condition, users: readonly User[]): string {
   return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, users)}`;
 }
 
-/** Returns rules as sentences. Those joined by OR stand in groups, because AND binds tighter. */
+/** Returns rules as sentences. Rules joined by OR are in groups, because AND binds tighter. */
 export function rulesText(rules: readonly Rule[], users: readonly User[]): Html {
   const groups: Rule[][] = [];
   for (const rule of rules)

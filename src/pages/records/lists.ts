@@ -124,7 +124,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** The newest members, of whose companies other people are searched for. */
+/** Maximum number of members whose companies are used to search for other people. Newest members are used first. */
 const maxMembers = 1_000;
 
 export async function requireList(request: FastifyRequest): Promise<List> {
@@ -188,7 +188,6 @@ const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
       <a href="/app/contacts/export?list=${id}&format=csv" download>CSV</a>
     </p>`;
 
-/** The question what enriching a list costs, and the start of the job. Calls the functions of the API's route. */
 export async function enrichList(app: FastifyInstance): Promise<void> {
   const check = compile(EnrichContacts);
 

@@ -36,7 +36,7 @@ import { usersOf, userChoices } from './record-form.ts';
 
 const section = '/app/opportunities';
 
-/** Of each stage. */
+/** Number of newest opportunities shown for each stage. */
 const newest = 25;
 
 export async function opportunities(app: FastifyInstance): Promise<void> {
@@ -134,14 +134,14 @@ function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]
   return stage ? notice(`Somebody else has moved it to ${stage.name} meanwhile. It was left there.`, 'warning') : '';
 }
 
-/** The history names the company without its id. */
+/** Returns the word for a field. The history names the company without its id. */
 const wordOf = (field: string): string =>
   opportunityWords[(field === 'company' ? 'company_id' : field) as keyof typeof opportunityWords] ?? plain(field);
 
 const boardOf = (pipeline: string, owner = ''): string =>
   `${section}?${new URLSearchParams({ pipeline, ...(owner === '' ? {} : { owner }) }).toString()}`;
 
-/** What a board shows: those of one person, or of everybody if `owner` is empty. */
+/** A board shows the opportunities of one person, or of everybody if `owner` is empty. */
 interface Board {
   pipeline: Pipeline;
   owner: string;
@@ -150,7 +150,6 @@ interface Board {
 
 interface Column {
   stage: Pipeline['stages'][number];
-  /** Number of its opportunities, and the sum of their prices. */
   total: number;
   price: number;
   rows: Opportunity[];
@@ -174,14 +173,12 @@ const weighted = ({ stage, price }: Column): number => (price * stage.probabilit
 
 const sum = (values: readonly number[]): number => values.reduce((all, one) => all + one, 0);
 
-/** Says what the open opportunities are worth, all together and by how likely they are. */
 function totalsOf({ currency }: Pipeline, columns: readonly Column[]): Html {
   const open = columns.filter(({ stage }) => stage.status === 'OPEN');
   return html`Open: <strong>${whole(sum(open.map(({ price }) => price)), currency)}</strong> ·
     ${whole(sum(open.map(weighted)), currency)} by likelihood`;
 }
 
-/** Returns an amount without its cents. */
 const whole = (amount: number, currency: string): string => money(Math.round(amount), currency).replace(/\.00$/, '');
 
 function columnOf(board: Board, column: Column): Html {
@@ -201,7 +198,10 @@ function columnOf(board: Board, column: Column): Html {
 const priorityBadge = (priority: Opportunity['priority']): Html =>
   priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone);
 
-/** Moving has a page of its own: a choice in each card made the board three times as large. */
+/**
+ * Returns the card of an opportunity. Moving has a page of its own: a choice in each card made the board three times as
+ * large.
+ */
 function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunity): Html {
   const { id, name, price, priority, estimated_closing_date, user_id_assigned } = one;
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;

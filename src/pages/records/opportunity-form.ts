@@ -72,24 +72,22 @@ export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity
 
 const emptyRows = 3;
 
-/** Rows of a refused form, without a product, that it shows again. */
 const maxOpen = 10;
 
-/** Most contacts that one form adds by their addresses. Several contacts can have one address. */
+/** Maximum number of contacts that one form adds by e-mail address. Several contacts can have the same address. */
 const maxAddresses = 50;
 
 const productChoices = 100;
 
-/** Products, and contacts, of a stored opportunity that the form shows. The others stay as they are. */
+/**
+ * Maximum number of products, and of contacts, that the form of a stored opportunity shows. The others stay unchanged.
+ */
 const maxShown = 100;
 
-/** Rows of products in a form: each has three fields. */
 const maxRows = 300;
 
-/** Hidden field with the ids of the contacts that have a box in the form. */
 const shownContacts = 'shown_contacts';
 
-/** Fields of the form with one text, which stand in the API's body under the same name. */
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
 const dateFields = ['estimated_closing_date', 'close_date'] as const;
 
@@ -113,7 +111,6 @@ const rowFields = (lines: Opportunity['details']) => ({
   quantity: lines.map(({ quantity }) => String(quantity)),
 });
 
-/** Returns the form of a new opportunity; the address may name a contact, a company and a stage. */
 async function blankDraft(request: FastifyRequest): Promise<Fields> {
   const { db, caller } = request;
   const query = queryOf(request);
@@ -137,7 +134,6 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
 
 const canonicalOr = (given: string): string => canonicalId(given) ?? given;
 
-/** A product of a form, as it was typed. */
 interface Row {
   id: string;
   price: string;
@@ -155,8 +151,8 @@ function rowsOf(fields: Fields): Row[] {
 }
 
 /**
- * Returns what a form's rows change: products with price and quantity, and stored ones whose quantity is empty. A stored
- * product without a row stays.
+ * Returns the changes that a form's rows make: products with price and quantity, and stored products whose quantity is
+ * empty. A stored product without a row stays.
  */
 function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: Fault[]) {
   const before = new Map(stored.map((line) => [line.product_id, line]));
@@ -180,10 +176,9 @@ function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: F
   return { lines, removed };
 }
 
-/** Neither `1,000` nor `1.000` is one. */
+/** Reads an integer of digits only. Returns undefined for `1,000` and `1.000`. */
 const wholeNumber = (given: string): number | undefined => (/^\d{1,10}$/.test(given) ? Number(given) : undefined);
 
-/** Returns what changes the stored products into those of the form. */
 function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof linesOf>): LinesPatch {
   const before = new Map(stored.details.map((line) => [line.product_id, line]));
   const isChanged = ({ id, price, quantity }: Line) =>
@@ -195,7 +190,7 @@ function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof l
   };
 }
 
-/** Returns the contacts of an opportunity after a form: those without a box in it stay. */
+/** Returns the contacts of an opportunity after a form. Contacts without a checkbox in the form stay. */
 function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
   const ticked = values(fields, 'contact', maxShown + maxAddresses).map(canonicalOr);
   const shown = new Set(text(fields, shownContacts).split(','));
@@ -204,7 +199,7 @@ function contactsOf(fields: Fields, stored: readonly string[], added: readonly s
 }
 
 /**
- * Reads a submitted form. Companies are named, and further contacts by their e-mail addresses.
+ * Reads a submitted form. It gives companies by name, and further contacts by e-mail address.
  * @param stored undefined for a new opportunity
  */
 export async function opportunityOf(
@@ -235,7 +230,7 @@ export async function opportunityOf(
   return { body, faults };
 }
 
-/** Stands in a body for a product that the form names and that is created with the opportunity. */
+/** Placeholder in a body for a product that is created with the opportunity. */
 const newProductId = randomUUID();
 
 const newFields = ['new_product', 'new_price', 'new_quantity'] as const;
@@ -244,7 +239,6 @@ const checkProduct = compile(ProductCreate);
 
 const productNamed = (fields: Fields) => ({ name: text(fields, 'new_product').trim(), price: 0, unit: 'piece' });
 
-/** Returns the row of the product that a form creates, if it names one. */
 function newRowOf(fields: Fields, faults: Fault[]): Row[] {
   const [name, price, quantity] = newFields.map((one) => text(fields, one).trim()) as [string, string, string];
   if (name === '' && price === '' && quantity === '') return [];
@@ -255,7 +249,7 @@ function newRowOf(fields: Fields, faults: Fault[]): Row[] {
   return [{ id: newProductId, price, quantity: quantity || '1' }];
 }
 
-/** Creates the product that a form names, in the currency of the opportunity, and puts its id into the body. */
+/** Creates the product that a form names, in the currency of the opportunity. Puts the product's id into the body. */
 async function withNewProduct(sql: Transaction, request: FastifyRequest, body: object): Promise<object> {
   const given = JSON.stringify(body);
   if (!given.includes(newProductId)) return body;
@@ -270,7 +264,10 @@ async function withNewProduct(sql: Transaction, request: FastifyRequest, body: o
   return JSON.parse(given.replaceAll(newProductId, id)) as object;
 }
 
-/** Returns null for an empty name, and undefined if there is no such company. */
+/**
+ * Returns the id of a company with this name. Returns null for an empty name. Adds a fault and returns undefined if no
+ * company has the name.
+ */
 async function companyNamed({ db, caller }: FastifyRequest, name: string, faults: Fault[]) {
   if (name === '') return null;
   const query = { filters: { company_name: name }, paginate: { limit: 1 } };
@@ -279,7 +276,7 @@ async function companyNamed({ db, caller }: FastifyRequest, name: string, faults
   return found?.id;
 }
 
-/** Returns the contacts with these e-mail addresses; of several with one address the newest. */
+/** Returns the contacts with these e-mail addresses. If several have the same address, returns the newest. */
 async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Fault[]): Promise<string[]> {
   const addresses = [...new Set(given.split(/[\s,;]+/).filter((one) => one !== ''))];
   if (addresses.length > maxAddresses) faults.push({ path: '/emails', message: `at most ${maxAddresses} at once` });
@@ -292,7 +289,7 @@ async function contactsAt({ db, caller }: FastifyRequest, given: string, faults:
   return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
 }
 
-/** Returns the controls of the form. The products that a stored opportunity has may be deleted since. */
+/** Returns the controls of the form. Products of a stored opportunity can be deleted meanwhile. */
 export async function opportunityControls(
   request: FastifyRequest,
   { stored, sent, refused: { faults } }: EditForm<Opportunity>,
@@ -408,6 +405,9 @@ const newLabels = {
 const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
   select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');
 
-/** Returns a product that was chosen before. As a choice in each row, many products would be most of the page. */
+/**
+ * Returns the control of a product that was chosen before. It has no other choices: in each of many rows, they would be
+ * most of the page.
+ */
 const chosenProduct = (id: string, name = 'the chosen product'): Html =>
   html`<span class="product"><input type="hidden" name="product" value="${id}" />${name}</span>`;

@@ -25,8 +25,8 @@ const visibilityWords: Readonly<Record<Visibility, string>> = { PUBLIC: 'everybo
 const statusWords: Readonly<Record<StageStatus, string>> = { OPEN: 'open', WON: 'won', LOST: 'lost' };
 
 /**
- * Returns the pipelines that this user is offered.
- * @param stage id of a stage whose pipeline is always one of them
+ * Returns the pipelines that this user may choose.
+ * @param stage id of a stage whose pipeline is always included
  */
 export async function pipelinesFor(request: FastifyRequest, stage = ''): Promise<Pipeline[]> {
   const { db, caller } = request;
@@ -81,24 +81,23 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** A stage as a form holds it. */
 interface StageRow {
   id: string;
   name: string;
   percent: string;
   status: string;
-  /** Its place among the stages. */
   place: string;
 }
 
 const emptyRows = 3;
 
-/** Rows of a form that are read. The command line makes pipelines with more stages than a form may save. */
+/**
+ * Maximum number of rows read from a form. The command line creates pipelines with more stages than a form may save.
+ */
 const maxRows = 500;
 
 const members = ['id', 'name', 'percent', 'status', 'place'] as const;
 
-/** Returns the stages of a submitted form. Rows without a name are left out. */
 function rowsOf(fields: Fields): StageRow[] {
   const given = members.map((member) => values(fields, `stage_${member}`, maxRows));
   return given[1]!
@@ -106,7 +105,7 @@ function rowsOf(fields: Fields): StageRow[] {
     .filter(({ name }: StageRow) => name !== '');
 }
 
-/** Returns the body of a form, not validated yet. Rows stand in the order of their places, new ones without one last. */
+/** Returns the body of a form, not validated yet. Sorts stages by their places. New stages without a place are last. */
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): { body: object; faults: Fault[] } {
   const rows = rowsOf(fields);
   const isPlace = ({ place }: StageRow): boolean => /^\d{0,4}$/.test(place);
@@ -137,7 +136,6 @@ function pipelineOf(fields: Fields, stored: Pipeline | undefined): { body: objec
   return { body, faults };
 }
 
-/** A new pipeline begins with the usual stages of a sale. */
 const draftOf = (stages: readonly { id?: string; name: string; probability_percentage: number; status: string }[]) =>
   stages.map(({ id = '', name, probability_percentage, status }, i): StageRow => ({
     id,
@@ -147,7 +145,10 @@ const draftOf = (stages: readonly { id?: string; name: string; probability_perce
     place: String(i + 1),
   }));
 
-/** Returns the stages of a form that is shown again, with those that others have added and without those they took out. */
+/**
+ * Returns the stages of a form that is shown again. Adds the stages that others have added, and drops those that others
+ * have removed.
+ */
 function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   const rows = rowsOf(sent);
   if (!stored) return rows;

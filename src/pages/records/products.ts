@@ -87,7 +87,6 @@ const draftOf = ({ name, price, currency, unit, active }: Product): Record<strin
   active: active ? '1' : '0',
 });
 
-/** Returns the body of the API's call that a form stands for: of a stored product, what the form changes. */
 async function productOf(
   request: FastifyRequest,
   stored: Product | undefined,

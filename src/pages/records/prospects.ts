@@ -169,7 +169,7 @@ function refuse(request: FastifyRequest, reply: FastifyReply, view: ProspectView
 const labelOf = (name = ''): string =>
   Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : 'The search';
 
-/** Returns a text field with suggestions: while one types, or behind a link without JavaScript. */
+/** Returns a text field with suggestions. They appear while typing, or behind a link without JavaScript. */
 function textControl(name: TextField, view: ProspectView): Html {
   const { [name]: value = '', ...others } = view;
   const suggest = prospectAddress(`${section}/suggest`, others, { source: name });
@@ -245,7 +245,6 @@ const path = `${section}/unlock`;
 
 const maxChosen = UnlockSelectedContacts.properties.ids.maxItems as number;
 
-/** The question what unlocking costs, and the start of the job. Calls the functions of the API's routes. */
 export async function unlocking(app: FastifyInstance): Promise<void> {
   const checkFirst = compile(UnlockContacts);
   const checkChosen = compile(UnlockSelectedContacts);
@@ -275,7 +274,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     }
   });
 
-  /** Returns undefined if a form says what to unlock. */
+  /** Returns the reason to refuse a form that does not say what to unlock, else undefined. */
   function faultOf({ first, chosen }: Bodies): Refused | undefined {
     if (first ? checkFirst.isValid(first) : checkChosen.isValid(chosen)) return undefined;
     const isNumber =

@@ -52,7 +52,6 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
-/** Returns a fault for each group of fields of which a new record needs one. */
 const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, body: object): Fault[] =>
   needs
     .filter((group) => !group.some((name) => name in body))
@@ -61,7 +60,10 @@ const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, 
       message: `give one of these: ${group.map((name) => fieldWord(object, name).toLowerCase()).join(', ')}`,
     }));
 
-/** After a conflict, the form has the values of the user; where the stored value differs, it is below the field. */
+/**
+ * Returns the controls of a form. After a conflict, they have the user's values. Stored values that differ are below
+ * their fields.
+ */
 async function controlsOf<Row extends ShownRecord>(
   request: FastifyRequest,
   kind: RecordKind<Row>,
@@ -113,7 +115,7 @@ const linesOf = (given: string): string[] =>
     .filter((line) => line !== '');
 
 /**
- * Returns the phone numbers that lines of a form stand for.
+ * Reads phone numbers from the lines of a form.
  * @param stored the record's numbers. Their lines are not read again, because that could change them
  */
 async function phonesOf(lines: string[], country: string, stored: readonly PhoneNumber[]): Promise<PhoneNumber[]> {
@@ -125,7 +127,6 @@ async function phonesOf(lines: string[], country: string, stored: readonly Phone
   });
 }
 
-/** Returns the value that a text stands for in the API's body. */
 function valueOf({ name, control }: FormField, given: string, schema: TObject): unknown {
   const lines = linesOf(given);
   if (control === 'lines' && lines.length > 0) return lines;
@@ -142,10 +143,10 @@ const isNullable = ({ properties }: TObject, name: string): boolean =>
   name === 'assigned_to';
 
 /**
- * Returns the members of the API's body that a submitted form changes in a record, or that it sets in a new one. So a
- * value that the form shows in another way than it is stored is not written again.
- * @param stored the record as it is now; undefined for a new one
- * @param given `schema`: of the body
+ * Returns the members of the API's body that a submitted form changes in a record, or sets in a new one. Does not write
+ * a value again only because the form shows it in another form.
+ * @param stored the current record; undefined for a new one
+ * @param given `schema`: schema of the body
  */
 export async function changesOf(
   formFields: readonly FormField[],
@@ -170,10 +171,8 @@ export async function changesOf(
   return Object.keys(custom).length > 0 ? { ...changes, custom_fields: custom } : changes;
 }
 
-/** A custom field in a form. Without a type it is not declared. */
 type CustomField = Pick<DeclaredField, 'key' | 'label'> & Partial<DeclaredField>;
 
-/** Returns the custom fields that a form shows: those that are declared, then the others that the record has. */
 function customFieldsOf(declared: readonly DeclaredField[], stored: ShownRecord['custom_fields']): CustomField[] {
   const known = new Set(declared.map(({ key }) => key));
   const others = Object.keys(stored).filter((key) => !known.has(key));
@@ -185,15 +184,14 @@ type CustomValue = ShownRecord['custom_fields'][string] | undefined;
 const storedValue = (stored: ShownRecord['custom_fields'], key: string): CustomValue =>
   Object.hasOwn(stored, key) ? stored[key] : undefined;
 
-/** True if the control of the declared type can show what is stored. */
 const isOfType = ({ type, choices = [] }: CustomField, stored: CustomValue): boolean =>
   type !== undefined && (stored === undefined || faultOfValue({ type, choices }, stored) === undefined);
 
-/** A box that is not ticked sends an empty text. */
+/** Returns the text that a form sends for an unchanged value. An unticked box sends an empty text. */
 const savedText = (one: CustomField, stored: CustomValue): string =>
   one.type === 'boolean' && isOfType(one, stored) ? (stored === true ? 'true' : '') : String(stored ?? '');
 
-/** A ticked box sends its value behind the empty text. */
+/** Returns the sent text of a field. A ticked box sends its value after the empty text. */
 const sentText = (fields: Fields, name: string): string =>
   ([fields[name] ?? []].flat().at(-1) ?? '').replaceAll('\r\n', '\n');
 
@@ -214,7 +212,10 @@ function customChanges(
   return changes;
 }
 
-/** Returns what a text of a form means. One that is not of the field's type stays a text, which is refused with a message. */
+/**
+ * Converts the text of a form to a value of the field's type. Returns text that does not fit the type as text, and the
+ * validation rejects it.
+ */
 function customValue(one: CustomField, given: string, stored: CustomValue): string | number | boolean | null {
   if (given === '') return one.type === 'boolean' && isOfType(one, stored) ? false : null;
   switch (one.type) {
@@ -243,11 +244,10 @@ function numberIn(given: string): number | undefined {
   return read !== undefined && sign !== '' ? -read : read;
 }
 
-/** Adds the scheme that people leave out, as in `example.com`. */
+/** Adds the scheme that people omit, as in `example.com`. */
 const withScheme = (given: string): string =>
   /^[\w-]+(\.[\w-]+)+(\/\S*)?$/.test(given.trim()) ? `https://${given.trim()}` : given;
 
-/** Returns a text as a value of the type that the stored one has, if it can be read so. */
 function likeStored(given: string, stored: CustomValue): string | number | boolean {
   if (typeof stored === 'number' && String(Number(given)) === given.trim()) return Number(given);
   if (typeof stored === 'number') return numberIn(given) ?? given;
@@ -255,22 +255,19 @@ function likeStored(given: string, stored: CustomValue): string | number | boole
   return given;
 }
 
-/** What a form shows beside its fields. */
 interface FormState extends Surroundings {
   faults: Faults;
   texts: Readonly<Record<string, string>>;
-  /** What is declared of the customer's own fields. */
   declared: readonly DeclaredField[];
-  /** The customer's own fields, as they are stored. */
   custom: ShownRecord['custom_fields'];
   given: Fields;
-  /** Text of a field that somebody else has changed meanwhile, as it is stored now. */
+  /** Currently stored texts of fields that somebody else has changed meanwhile. */
   theirs: Readonly<Record<string, string>>;
 }
 
 /**
  * Returns the controls of a record's form, in groups.
- * @param isWhole with the customer's own fields
+ * @param isWhole true to include custom fields
  */
 export function recordForm(formFields: readonly FormField[], state: FormState, isWhole: boolean): Html {
   const groups = Object.entries(Object.groupBy(formFields, ({ group }) => group));
@@ -311,16 +308,13 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
   }
 }
 
-/** Attributes of a field for the name of a company: while one types, companies are suggested. */
 export const companySuggestions: Html = 'autocomplete="off" data-suggest="/app/companies" data-parameter="search"';
 
-/** Returns who can be chosen: users that are active, and the one who is chosen now. */
 export const userChoices = (users: readonly User[], chosen: string): Choice[] => [
   ['', 'nobody'],
   ...users.filter(({ active, id }) => active || id === chosen).map(({ id, name }) => [id, name] as const),
 ];
 
-/** Returns the controls for the customer's own fields: those that are declared or that the record has, and one more. */
 function customForm(state: FormState): Html {
   const { declared, custom, given, faults } = state;
   return html`<fieldset class="card">
@@ -347,7 +341,10 @@ function customControl(one: CustomField, { custom, given, faults }: FormState): 
   );
 }
 
-/** Number inputs and such show a value of another type as an empty one, which would be saved. */
+/**
+ * Returns the control of a custom field. Number inputs and such show a value of another type as empty, and saving would
+ * delete the value.
+ */
 function customInput(
   { key, type, choices = [] }: CustomField,
   attributes: Html,

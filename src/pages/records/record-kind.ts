@@ -27,14 +27,11 @@ import { textFields, type ProspectFilters, type TextField } from '../../schemas/
 import { countryCodes } from '../../files/phones.ts';
 import { fold } from '../../text/fold.ts';
 
-/** How a field of a record is shown and changed in a form. */
 export interface FormField {
-  /** Member of the API's body. */
   name: string;
   label: string;
   control: FormControl;
   group: string;
-  /** Empty if there is none. */
   hint: string;
 }
 
@@ -49,7 +46,6 @@ interface Verified {
   score: number;
 }
 
-/** Returns what the last verification found, in words. */
 export const verificationFacts = (
   object: DeclaredObject,
   { verification_status, last_verified, score }: Verified,
@@ -59,7 +55,6 @@ export const verificationFacts = (
   [fieldWord(object, 'score'), html`${score}`],
 ];
 
-/** What a list page asks for, in the form of the API's list call. */
 interface RecordRequest {
   filters?: GivenFilters;
   order_by?: GivenOrder;
@@ -67,30 +62,24 @@ interface RecordRequest {
 }
 
 export interface FilterControl {
-  /** Name of the parameter in the address. */
   name: string;
   label: string;
   /** `list`, `country`, `status` and `user` are choices; `since` is a first day; `hidden` only keeps what a link has set. */
   control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden';
-  /** Field of the API's filters. */
   field: string;
-  /** The value may be a part of the field. */
+  /** True if the filter also matches a part of the field. */
   isPart?: true;
 }
 
-/** What a record's form and page need beside the record. */
 export interface Surroundings {
   users: readonly User[];
 }
 
 export interface RecordColumn<Row> {
-  /** In the address. */
   name: string;
   head: string;
   cell: (row: Row, users: readonly User[]) => Html;
-  /** Field with an index by which it can be sorted. */
   sort?: string;
-  /** It is shown only where somebody has chosen it. */
   isOptional?: true;
 }
 
@@ -101,7 +90,6 @@ export interface ShownRecord {
   updated_at: string;
 }
 
-/** The columns that all records can show. */
 export const timeColumns: readonly RecordColumn<ShownRecord>[] = [
   {
     name: 'changed',
@@ -113,28 +101,24 @@ export const timeColumns: readonly RecordColumn<ShownRecord>[] = [
   { name: 'created', head: 'Created', cell: (row) => moment(row.created_at), sort: 'created_at', isOptional: true },
 ];
 
-/** The records that an activity is about. */
 export type References = Partial<Record<'contact_id' | 'company_id' | 'opportunity_id', string | null>>;
 
-/** Contacts or companies, for pages that treat both the same way. All functions are those that the API's routes call. */
+/** Contacts or companies, for pages that treat both the same way. All functions are also those of the API's routes. */
 export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   object: DeclaredObject;
   path: string;
   noun: string;
   title: string;
   picture: PictureName;
-  /** What to do where there are none yet. */
   advice: string;
   controls: readonly FilterControl[];
   /** The first one names the record. */
   columns: readonly RecordColumn<Row>[];
   nameOf: (row: Row) => string;
   fields: readonly FormField[];
-  /** Fields of the page that no form changes, in words. */
   facts: (row: Row) => readonly (readonly [name: string, value: Html])[];
-  /** What a new record has where its form is empty. */
   blank: object;
-  /** A new record needs one field of each group. */
+  /** A new record needs at least one field of each group. */
   needs: readonly (readonly string[])[];
   schemas: { create: object; patch: object; filters: object };
   batches: BatchKind;
@@ -146,50 +130,45 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
-  /** Pages to which fields of the record's page lead, by the name of the field. */
+  /** Returns paths of pages by field name. The fields on the record's page link to them. */
   links: (row: Row) => Readonly<Record<string, string>>;
-  /** Fields that stand below the record's name. */
   head: readonly string[];
-  /** Which activities are the record's own, and what a new one is about. */
+  /** Returns the filters for the record's activities, and the records of a new activity. */
   workplace: (row: Row) => { filters: GivenFilters; about: References };
-  /** Parts of the record's page below its fields, such as its lists. */
   related: (request: FastifyRequest, reply: FastifyReply, row: Row) => Promise<Html>;
-  /** Says what a deletion detaches. */
   detaches: (db: Database, customerId: string, row: Row) => Promise<string>;
 }
 
 /**
  * Returns the newest lists, for a control that chooses one.
- * @param chosen id of a list that is always one of them, if it exists
+ * @param chosen id of a list that is always included, if it exists
  */
 export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
   listNames(db, caller.customerId, 100, canonicalId(chosen));
 
-/** What a list of records shows. All of it stands in the address, so that a view can be sent to a colleague. */
+/** State of a list of records. All of it is in the address, so a user can send a view to a colleague. */
 export interface View {
   values: Readonly<Record<string, string>>;
-  /** A field, with `-` before it for descending; an empty string for newest first. */
+  /** Field, with `-` before it for descending. Empty for newest first. */
   sort: string;
-  /** Names of the chosen columns; empty for those that are shown by default. */
+  /** Names of the chosen columns. Empty for the default columns. */
   columns: readonly string[];
   cursor: string;
-  /** Cursors of the pages before, which lead back. That of the first page is empty. */
+  /** Cursors of the previous pages, for links back. The cursor of the first page is empty. */
   trail: readonly string[];
   from: number;
 }
 
 type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
 
-/** Most pages that a list leads back by. */
 const longestTrail = 20;
 
-/** Returns the orders that a list has: a field, with `-` before it for descending. */
 export const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
   columns.flatMap(({ sort }) => (sort === undefined ? [] : [sort, `-${sort}`]));
 
 /**
- * Returns what an address asks for. Ignores parameters that this list does not have.
- * @throws DomainError `validation_failed` if a value cannot be stored or is not valid, and so cannot be searched for
+ * Reads a view from an address. Ignores parameters that this list does not have.
+ * @throws DomainError `validation_failed` if a value is not valid or cannot be stored, and so cannot be searched for
  */
 export function viewOf({ controls, columns, schemas }: Controls, fields: Fields): View {
   const values = Object.fromEntries(
@@ -241,7 +220,6 @@ export function requestOf({ controls }: Controls, view: View, limit: number): Re
   };
 }
 
-/** What of a view is the same on all of its pages. */
 type Selection = Pick<View, 'values' | 'sort' | 'columns'>;
 
 export function parametersOf({ values, sort, columns }: Selection, more: Record<string, string> = {}) {
@@ -254,7 +232,6 @@ export function addressOf(path: string, view: Selection, more: Record<string, st
   return parameters === '' ? path : `${path}?${parameters}`;
 }
 
-/** Returns the parameters of the place of a view in its list. */
 export const placeOf = ({ cursor, trail, from }: Pick<View, 'cursor' | 'trail' | 'from'>): Record<string, string> =>
   cursor === ''
     ? {}
@@ -262,7 +239,6 @@ export const placeOf = ({ cursor, trail, from }: Pick<View, 'cursor' | 'trail' |
 
 export const section = '/app/prospects';
 
-/** The text fields of the search, in the order of the page. */
 export const searched = [
   'job_title',
   'job_company_name',
@@ -274,10 +250,12 @@ export const searched = [
 
 const choices = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
 
-/** What the page of prospects shows; by name of the parameter, without empty ones. */
 export type ProspectView = Readonly<Record<string, string>>;
 
-/** @throws DomainError `validation_failed` if a value cannot be stored, and so cannot be searched for */
+/**
+ * Reads a view of prospects from an address.
+ * @throws DomainError `validation_failed` if a value cannot be stored, and so cannot be searched for
+ */
 export function prospectViewOf(fields: Fields): ProspectView {
   const names: readonly string[] = [...textFields, ...choices];
   const view = Object.fromEntries(
@@ -293,7 +271,7 @@ export const prospectViewOfRequest = ({ query }: FastifyRequest): ProspectView =
 
 type VerificationStatus = (typeof verificationStatuses)[number];
 
-/** Several values of a text field are separated by semicolons; one of them is enough. */
+/** Returns the filters of a view. Semicolons separate the values of a text field. One of the values must match. */
 export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFilters> {
   const texts: [TextField, string[]][] = [];
   for (const name of textFields) {
@@ -312,7 +290,9 @@ export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFil
   };
 }
 
-/** Adds the English name of each country, because the catalog has that one: `Germany` for `Deutschland` or `DE`. */
+/**
+ * Adds the English name of each country, because the catalog has English names: `Germany` for `Deutschland` or `DE`.
+ */
 async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
   if (countries.length > maxCountries) return [...countries]; // refused by the schema
   const codeOf = await countryCodes();
@@ -329,10 +309,13 @@ export function prospectAddress(path: string, view: ProspectView, more: Record<s
   return parameters === '' ? path : `${path}?${parameters}`;
 }
 
-/** An address with more companies can be longer than servers take (characters). */
+/** Maximum length of the names of companies in an address (characters). Servers can reject longer addresses. */
 const maxNames = 2_000;
 
-/** Returns the address of the people in the catalog who work for these companies, or for the first of them. */
+/**
+ * Returns the address of the people in the catalog who work for these companies. Uses only the first companies if the
+ * names are too long.
+ */
 export function peopleOfCompanies(names: readonly string[]): string {
   // A semicolon separates names, so of a name with one, its longest part is searched for.
   const parts = names.map((name) =>

@@ -17,7 +17,7 @@ import { declaredFor, usersOf } from './record-form.ts';
 
 export const pageRows = 25;
 
-/** Up to this number matches are counted exactly. */
+/** Maximum number of matches that is counted exactly. */
 export const maxCounted = 10_000;
 
 export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtIn: RecordKind<Row>): void {
@@ -49,7 +49,6 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtI
   });
 }
 
-/** Adds a column for each declared field, which people can choose. */
 const withCustomColumns = <Row extends ShownRecord>(
   kind: RecordKind<Row>,
   declared: readonly DeclaredField[],
@@ -67,22 +66,19 @@ const withCustomColumns = <Row extends ShownRecord>(
   ],
 });
 
-/** What the filters of a list choose from. */
 interface Known {
   lists: readonly ListName[];
   users: readonly User[];
-  /** Id of the user. */
   me: string;
 }
 
-/** Most users among whom a filter chooses: each is a part of every page. */
+/** Maximum number of users in a filter. Each of them is a part of every page. */
 const maxUsers = 15;
 
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
 const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
 
-/** Returns the search field, further filters and columns behind buttons, and a chip for each filter in use. */
 function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, known: Known): Html {
   const { path, title, controls } = kind;
   const { values, sort } = view;
@@ -233,7 +229,7 @@ function chooser<Row extends ShownRecord>(
 const isShown = ({ name, isOptional }: RecordColumn<never>, { columns }: View): boolean =>
   columns.length > 0 ? columns.includes(name) : !isOptional;
 
-/** Returns the link that sorts by a column: upwards, then downwards, then newest first. */
+/** Returns the link that sorts by a column: first ascending, then descending, then newest first. */
 function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
   if (sort === undefined) return undefined;
   const now = view.sort === sort ? 'ascending' : view.sort === `-${sort}` ? 'descending' : 'none';
@@ -241,11 +237,9 @@ function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
   return { path: addressOf(path, { ...view, sort: next }), now } as const;
 }
 
-/** Returns the columns of a table of these rows, without those that are empty in all of them. */
 const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, rows: readonly Row[]) =>
   columns.filter(({ cell, isOptional }, i) => i === 0 || (!isOptional && rows.some((row) => cell(row, []) !== '')));
 
-/** Returns records as a table in which none can be chosen. */
 export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: readonly Row[]): Html {
   const { title, path, nameOf } = kind;
   const link = (row: Row) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;

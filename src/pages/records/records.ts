@@ -62,7 +62,7 @@ function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordK
   });
 }
 
-/** Returns links to the records before and after this one in the list from which the user came. */
+/** Returns links to the neighbours of this record in the list from which the user came. */
 async function neighboursOf<Row extends ShownRecord>(
   request: FastifyRequest,
   kind: RecordKind<Row>,
@@ -88,7 +88,6 @@ async function neighboursOf<Row extends ShownRecord>(
   </nav>`;
 }
 
-/** What is shown of each field that is not empty. */
 type Values = ReadonlyMap<string, Html>;
 
 async function valuesOf<Row extends ShownRecord>(
@@ -132,7 +131,6 @@ export function valueOf<Row extends ShownRecord>(
   }
 }
 
-/** Returns the fields in their groups. Those that are empty are folded away. */
 const groupsOf = <Row extends ShownRecord>({ fields }: RecordKind<Row>, values: Values, path: string): Html => {
   const groups = Object.entries(Object.groupBy(fields, ({ group }) => group));
   const empty = fields.filter(({ name }) => !values.has(name));
@@ -201,7 +199,6 @@ function addPages<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKin
   exporting(app, kind);
 }
 
-/** Sends what matches a view as a file. */
 function exporting<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const config = { ...forMembers.config, isLong: true, concurrent: 'exports' } as const;
   app.get(`${kind.path.replace('/app', '')}/export`, { ...forMembers, config }, async (request, reply) => {
@@ -215,18 +212,17 @@ function exporting<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKi
 
 const namesShown = 12;
 
-/** The records that a form names, by their ids or as all that match a view's filters. */
 interface Chosen<Row> {
   rows: Row[];
-  /** True if more match than can be changed at once. */
+  /** True if more records match than can be changed at once. */
   isTooMany: boolean;
-  /** Hash of their ids: says whether they are still those that the user saw. */
+  /** Hash of the ids of the records. Shows whether they are still those that the user saw. */
   digest: string;
 }
 
 /**
- * Acts on chosen records of a list. The page with the question shows their number. The form then acts on exactly these:
- * if others match now, it shows the new number and asks again.
+ * Acts on chosen records of a list. The confirmation page shows their number. The form then acts on exactly these
+ * records. If others match now, it shows the new number and asks again.
  */
 export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path } = kind;
@@ -319,7 +315,10 @@ const chosenOf = <Row extends ShownRecord>(rows: Row[], isTooMany: boolean): Cho
     .digest('base64url'),
 });
 
-/** @throws DomainError `validation_failed` if there are too many */
+/**
+ * Returns the ids in a form.
+ * @throws DomainError `validation_failed` if there are too many
+ */
 const idsIn = (fields: Fields): string[] => [
   ...new Set(values(fields, 'id', maxBatchItems).flatMap((id) => canonicalId(id) ?? [])),
 ];
@@ -333,7 +332,6 @@ const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
     'warning',
   );
 
-/** Returns what the form is about: the act, and the chosen records. */
 const keptOf = (
   kind: Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>,
   fields: Fields,
