@@ -19,17 +19,15 @@ import type { NewEvent } from '../queries/records/journal.ts';
 import { shown } from '../queries/history/history.ts';
 import { withoutLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
 
-/** What the validator says begins like this; other messages are for people already. */
+/** Returns true for a message of the validator. Other messages are already written for people. */
 const isOfValidator = (message: string): boolean => /^(?:must|has a name that must)\b|^is required$/.test(message);
 
-/** Returns the fault in words for people: the value, and what would be right. */
 function plainFault(schema: TSchema, item: object, fault: Fault): Fault {
   if (!isOfValidator(fault.message)) return fault;
   const tokens = tokensOf(fault.path);
   return { ...fault, message: messageFor(schemaAt(schema, tokens), valueAt(item, tokens)) };
 }
 
-/** Returns the fault with the value before its message, which says what the value is not. */
 export const withValue = (item: object, { path, message }: Fault): Fault => ({
   path,
   message: `${valueInWords(valueAt(item, tokensOf(path)))} ${message}`,
@@ -105,12 +103,12 @@ function textMessage(schema: TSchema, value: string): string {
 const valueInWords = (value: unknown): string =>
   typeof value === 'string' ? quoted(value) : JSON.stringify(value).slice(0, 100);
 
-/** Records in one call of `checkItems`, which reports at most 1,000 errors, and 10 per record. */
+/** Number of records in one call of `checkItems`. One call reports at most 1,000 errors, and 10 per record. */
 const checkedAtOnce = 100;
 
 /**
- * Validates the items of records. If the import's settings say so, leaves out values that are not valid, and adds them to
- * the warnings of the record.
+ * Validates the items of records. If the import's settings allow it, removes invalid values and adds them to the
+ * record's warnings.
  * @returns for each record the valid request body, or the validation error
  */
 export async function checkRecords(
@@ -123,7 +121,6 @@ export async function checkRecords(
   return checked;
 }
 
-/** A value that is left out can make another one wrong, such as the industry of a company without a name. */
 const maxAttempts = 4;
 
 async function checkSome(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
@@ -163,13 +160,13 @@ function checkDeclared(declared: Declared, item: object | DomainError): object |
   return faults.length > 0 ? validationFailed(faults.map((fault) => withValue(item, fault))) : item;
 }
 
-/** An upsert looks for its record first. */
+/** Rejects a new record that lacks a required field. An upsert checks this later, after it has looked for its record. */
 const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainError =>
   item instanceof DomainError ? item : (lacksRequired(kind, item as Record<string, unknown>) ?? item);
 
 /**
  * Removes values from an item.
- * @returns false if one of them cannot be left out: it is not there, or it names the stored record
+ * @returns false if a value cannot be removed, because it is missing or names the stored record
  */
 function leaveOut(item: object, faults: readonly Fault[], { operation, match }: ItemRules): boolean {
   const places = faults.map(({ path }) => tokensOf(path));
@@ -180,23 +177,19 @@ function leaveOut(item: object, faults: readonly Fault[], { operation, match }: 
   return true;
 }
 
-/** Records of a dry run that `changes` shows. */
 export const maxChanges = 20;
 
-/** Ends the part of the transaction that is rolled back. */
 class RolledBack extends Error {}
 
-/** Writes records as an import does, rolls them back, and keeps what they would change. */
+/** Writes records as an import does, rolls the writes back, and keeps the changes that they made. */
 export class Trial {
   readonly #fields = new Map<string, ImportChange['fields']>();
   readonly #limit: number;
 
-  /** @param limit number of records whose changes are kept */
   constructor(limit = maxChanges) {
     this.#limit = limit;
   }
 
-  /** Returns what `write` returns. */
   async run<T>(
     sql: Transaction,
     customerId: string,
@@ -233,7 +226,8 @@ export class Trial {
   }
 
   /**
-   * Returns what the first records would change, of a stored record what the first of them would.
+   * Returns the changes that the first records would make. For a stored record, returns only those of its first
+   * occurrence.
    * @param lines of the records, in the order of their outcomes
    */
   changesOf(lines: readonly number[], outcomes: readonly Outcome[]): ImportChange[] {

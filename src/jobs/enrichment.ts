@@ -27,9 +27,9 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the ids of the contacts that a request names, each once: those with the ids, or those that match the filters.
- * @throws DomainError `validation_failed` if it has both or neither; `not_found` with the JSON pointer of every id that is no contact of the customer; `conflict` if
- *   more than `maxEnriched` contacts match
+ * Returns the ids of the contacts that a request selects by ids or by filters, each once.
+ * @throws DomainError `validation_failed` if the request has both or neither; `not_found` with the JSON pointer of
+ * every id that belongs to no contact of the customer; `conflict` if more than `maxEnriched` contacts match
  */
 export async function findEnriched(
   db: Database,
@@ -58,7 +58,7 @@ async function findMatching(db: Database, customerId: string, filters: EnrichCon
 }
 
 /**
- * Enriches contacts from the catalog.
+ * Starts a job that enriches contacts from the catalog.
  * @throws TooExpensive
  */
 export async function startEnrichment(
@@ -74,7 +74,7 @@ export async function startEnrichment(
   return startJob(sql, spender, { ...given, reserved, inputs: toInputs(ids, (item) => ({ item })) });
 }
 
-/** In credits. Does not start a job, and does not search the catalog. */
+/** Returns the maximum cost in credits. Does not start a job or search the catalog. */
 export async function estimateEnrichment(
   sql: Transaction,
   spender: Spender,
@@ -89,19 +89,15 @@ export async function estimateEnrichment(
   };
 }
 
-/** Maximum number of contacts that one batch enriches. */
 const maxBatchSize = 100;
 
-/** An input, and what is known of it before its contact is locked. */
 interface Item {
   input: JobInput;
   contact: EnrichedContact | undefined;
-  /** Why the contact cannot be enriched. Undefined while it may be. */
   reason: Extract<ItemReason, 'not_found' | 'duplicate' | 'no_match' | 'ambiguous'> | undefined;
   prospect: Prospect | undefined;
 }
 
-/** Finds the next contacts in the catalog, unlocks these people, and fills the contacts' fields. */
 export const enrichContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const codeOf = await countryCodes();
@@ -125,7 +121,7 @@ export const enrichContacts: JobBatch = async (context, job) => {
   }));
 };
 
-/** A contact that two inputs name, because others were merged into it, is enriched once. */
+/** Returns the items of a batch. After a merge, two inputs can name the same contact, which is enriched once. */
 function itemsOf(inputs: readonly JobInput[], contacts: ReadonlyMap<string, EnrichedContact>): Item[] {
   const seen = new Set<string>();
   return inputs.map((input) => {
@@ -136,7 +132,6 @@ function itemsOf(inputs: readonly JobInput[], contacts: ReadonlyMap<string, Enri
   });
 }
 
-/** The values of a contact by which it is found in the catalog. */
 const wantedOf = (contact: EnrichedContact): Wanted => ({
   emails: [contact.work_email, contact.personal_email ?? '', ...(contact.other_emails ?? [])],
   profnet_url: contact.profnet_url,
@@ -152,14 +147,12 @@ function setMatch(item: Item, { found: [prospect, ...others] }: Match): void {
   else item.prospect = prospect;
 }
 
-/** What became of the items of a batch. */
 interface Enriched {
   results: NewResult[];
-  /** The people that were unlocked. */
   unlocked: Set<string>;
 }
 
-/** Some people were unlocked although nothing can be filled from them any more. Their unlocks are rolled back. */
+/** Thrown if people were unlocked who fill nothing any more. Their unlocks are rolled back. */
 class Wasted extends Error {
   readonly prospectIds: ReadonlySet<string>;
 
@@ -170,8 +163,8 @@ class Wasted extends Error {
 }
 
 /**
- * Unlocks the people who fill something, as far as the reserved credits suffice, and fills the contacts. People are
- * unlocked before contacts are locked, as by every other job. So whom to unlock is decided by what was read before.
+ * Fills contacts with the data of people, and unlocks these people within the reserved credits. Unlocks people before
+ * it locks contacts, as every other job does. The choice of people therefore uses data that was read before.
  */
 async function enrichAll(
   sql: Transaction,
@@ -209,7 +202,10 @@ async function enrichAll(
   }
 }
 
-/** People who were suppressed since they were matched count as not in the catalog. No other is until the commit. */
+/**
+ * Treats people who were suppressed after the match as not in the catalog. No other people are suppressed before the
+ * commit.
+ */
 async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Promise<void> {
   const prospects = items.flatMap(({ prospect }) => prospect ?? []);
   const suppressed = await lockAndFindSuppressed(sql, prospects);
@@ -220,7 +216,6 @@ async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Pro
     }
 }
 
-/** Returns the people to unlock: those who fill something, until the reserved credits are used up. */
 function choose(
   held: JobRow,
   matched: readonly Item[],
@@ -239,7 +234,10 @@ function choose(
   return chosen;
 }
 
-/** @throws Wasted, with the unlocks rolled back and the locks released, if some of the people fill nothing any more */
+/**
+ * Unlocks people and locks contacts.
+ * @throws Wasted if some of the people fill nothing any more. The unlocks are then rolled back and the locks released
+ */
 async function unlockAndLock(
   sql: Transaction,
   { customer_id: customerId, id: jobId }: JobRow,
@@ -265,9 +263,9 @@ async function unlockAndLock(
 }
 
 /**
- * Returns the result of each item. The first item that uses a newly unlocked person is charged. What is free does not tell
- * whether somebody who is not unlocked has the contact's address: then a person who would fill nothing is no match, and
- * whom no credits are left for is not looked for.
+ * Returns the result of each item. Charges the first item that uses a newly unlocked person. Free results must not
+ * reveal whether a person who is not unlocked has the contact's address. Such a person therefore counts as `no_match`,
+ * or as `max_credits` once the credits are used up.
  */
 function resultsOf(
   held: JobRow,

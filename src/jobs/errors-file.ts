@@ -13,14 +13,12 @@ import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
 
 export interface ErrorsFile {
-  /** The content type. */
   type: string;
-  /** No connection is held while the caller processes a piece. */
   read: () => Promise<AsyncGenerator<Buffer>>;
 }
 
 /**
- * Returns the CSV file of failed records, with separator and encoding of the original.
+ * Returns the CSV file of failed records, with the separator and encoding of the original.
  * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
  * 30 days after the end of the import
  */
@@ -43,7 +41,8 @@ interface GivenImport {
 }
 
 /**
- * Finds the import, and returns a function that reads the columns of its file: null if it has no header line.
+ * Finds the import. Returns a function that reads the columns of its file. That function returns null for a file
+ * without a header line.
  * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
  */
 async function findErrors(
@@ -65,7 +64,6 @@ async function findErrors(
   return { found, readLayout: async () => (hasHeader ? readLayout() : null) };
 }
 
-/** For a CSV file whose header line cannot be read. */
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
 
 /** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
@@ -85,7 +83,6 @@ async function readStoredHeader(
   }
 }
 
-/** Size of the records that are read at once (bytes). */
 const partBytes = 128 * 1024;
 
 async function* errorLines(
@@ -113,11 +110,10 @@ const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>):
 
 export interface FailurePage {
   failures: Failure[];
-  /** Undefined on the last page. */
   nextCursor: string | undefined;
 }
 
-/** Size of a page (bytes): records can be large, so a page can be shorter than its limit. */
+/** Maximum size of a page (bytes). Records can be large, so a page can have fewer records than its limit. */
 const pageLength = 512 * 1024;
 
 /**
@@ -155,7 +151,6 @@ export async function readFailures(
   return { failures, nextCursor: nextCursor() };
 }
 
-/** Returns a warning for each record at the end of the file that is left out as a footer. These are not stored. */
 function footerOf(layout: CsvLayout | null): Failure[] {
   const keys = columnNames(layout?.headers ?? []);
   return (layout?.footer ?? []).map(({ line, column, text }) => ({
@@ -165,10 +160,7 @@ function footerOf(layout: CsvLayout | null): Failure[] {
   }));
 }
 
-/**
- * Returns a warning about the file as a whole, which is not stored: texts that look wrong, and columns that are left out
- * because nothing names a field for them.
- */
+/** Returns warnings about the whole file: text that looks wrong, and columns without a field. They are not stored. */
 function warningsOfFile(layout: CsvLayout | null): Failure[] {
   // Before the whole file is read, nothing is left out.
   if (!layout?.omitted) return [];
@@ -193,7 +185,6 @@ function leftOutText(left: readonly string[]): string {
 
 const maxNamed = 50;
 
-/** A cursor belongs to one import. */
 const scopeOf = (customerId: string, importId: string): string =>
   createHash('sha256').update(`failures ${customerId} ${importId}`).digest('base64url').slice(0, 16);
 

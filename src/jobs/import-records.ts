@@ -29,8 +29,8 @@ import { analyzeTable, findChangedTables, vacuumTable } from '../queries/records
 import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
 
 /**
- * Reads the file of an import once, and stores its records as rows. A worker that is stopped leaves the file as it is, and
- * the next one begins again. Sets the import to FAILED if the file cannot be read.
+ * Reads the file of an import once and stores its records as rows. If the worker stops, the next one starts over. Sets
+ * the import to FAILED if the file cannot be read.
  * @returns the import with its number of records; undefined if it failed or the worker must stop
  */
 async function readFile(
@@ -63,21 +63,23 @@ async function readFile(
   }
 }
 
-/** Whether the sheet of a file is empty, is seen later. */
+/** Returns true for an empty file. An empty sheet is detected later. */
 const isEmpty = ({ format, file_bytes: bytes }: WorkingImport): boolean =>
   format === 'auto' || (format === 'xlsx' && bytes === 0);
 
 interface Reading {
-  /** Records so far. */
   read: number;
   layout: CsvLayout | null;
 }
 
-/** Size of the records that one statement stores (characters). A single record can be larger. */
+/** Maximum size of the records that one statement stores (characters). A single record can be larger. */
 const batchLength = 1024 * 1024;
 const batchRecords = 1_000;
 
-/** @returns false if the worker must stop */
+/**
+ * Stores the records of a file as rows.
+ * @returns false if the worker must stop
+ */
 async function storeRecords(
   { db }: RunContext,
   taken: WorkingImport,
@@ -121,7 +123,6 @@ async function storeRecords(
   }
 }
 
-/** Reads the header line, if the format has one. */
 async function recordsOf(
   db: RunContext['db'],
   taken: WorkingImport,
@@ -137,7 +138,7 @@ async function recordsOf(
   return beginning.readOn();
 }
 
-/** Settles how the columns are read, and removes the footer, so that the records can be written. */
+/** Decides how the columns are read, and removes the footer. The records can then be written. */
 async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
   const { customer_id: customerId, object } = taken;
   const settled = layout && settleLayout(importFileOf(taken), layout);
@@ -153,11 +154,10 @@ async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }:
   return { ...taken, layout: settled, total };
 }
 
-/** Maximum time of a turn. */
 const turnSeconds = 2;
 
 /**
- * Runs a customer's imports: stores the records of a file as rows, then writes up to 1,000 of them per transaction.
+ * Runs a customer's imports. Stores the records of a file as rows, then writes up to 1,000 of them per transaction.
  * Progress is stored, so a retry resumes after the last transaction.
  * @param seconds time limit of one call; unfinished work is enqueued again
  */
@@ -166,8 +166,9 @@ export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
 
 /**
  * Runs the import that has waited longest in this process, until the time limit is reached. A worker may take it over.
- * @param options `only`: id of the only import to run; `takesOver`: also one that another process has not released
- * @returns false if none waits: another process has it, or it rests
+ * @param options `only`: id of the only import to run; `takesOver`: also takes an import that another process has not
+ * released
+ * @returns false if no import is available: another process has it, or it is paused
  */
 export const workAtImport = (
   context: RunContext,
@@ -175,7 +176,6 @@ export const workAtImport = (
   { seconds, ...options }: { seconds: number; only?: string; takesOver?: boolean },
 ): Promise<boolean> => runWithoutTurn(context, { customerId, ...options }, batchOf(seconds));
 
-/** Stores the records of the file if they are not stored yet, then writes them, until the time limit is reached. */
 const batchOf =
   (seconds: number): RunBatch<'import', RunContext> =>
   async (context, given, signal) => {
@@ -187,10 +187,8 @@ const batchOf =
     if (read) await writeAll(context, read, isOver);
   };
 
-/** Maximum number of records that one transaction writes. */
 const batchSize = 1_000;
 
-/** Until the import has ended or the time limit is reached. */
 async function writeAll(context: RunContext, taken: WorkingImport, isOver: () => boolean): Promise<void> {
   let after = taken.done_line;
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
@@ -217,7 +215,7 @@ async function writeAll(context: RunContext, taken: WorkingImport, isOver: () =>
   throw new Error('An import has fewer records than were counted');
 }
 
-/** Logs the end, and analyses and vacuums tables of which the import changed much: queries follow at once. */
+/** Logs the end of an import. Analyses and vacuums tables that it changed much, because queries follow at once. */
 async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
   log.info('an import is completed');
   try {
@@ -230,7 +228,6 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
   }
 }
 
-/** Yields validated records, one array for each transaction. */
 async function* plansOf({ db }: RunContext, taken: WorkingImport): AsyncGenerator<readonly PlannedRecord[]> {
   const { customer_id: customerId, id, layout } = taken;
   for (let after = taken.done_line; ;) {
@@ -247,7 +244,6 @@ async function* plansOf({ db }: RunContext, taken: WorkingImport): AsyncGenerato
   }
 }
 
-/** Requests the next value while the caller processes the current one. */
 async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T> {
   try {
     for (let read = await values.next(); !read.done;) {
@@ -262,6 +258,5 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
   }
 }
 
-/** Returns how many records one transaction writes. */
 const sizeOf = ({ object, dry_run, list_ids }: WorkingImport): number =>
   object !== 'contacts' || dry_run ? batchSize : contactsAtOnce(batchSize, list_ids.length);

@@ -20,29 +20,25 @@ import { encodingOf, importFileOf, readSource, requireUploaded } from './start-i
 import { planRecords, tryRecords, type PlannedRecord } from './write-records.ts';
 
 const shownRecords = 5;
-/** Cells of each column. */
 const shownSamples = 3;
 
-/** A column of a file, for pages. */
 export interface PreviewColumn {
   header: string;
-  /** The first filled cells. */
   samples: string[];
-  /** Of a custom field: as declared, as given, or as the first records show it. */
+  /** Type of a custom field: as declared, as given, or as found in the first records. */
   type: ReadType | null;
   isTypeGiven: boolean;
-  /** The field is declared, which decides the type. */
+  /** True if the field is declared. The declaration then decides the type. */
   isDeclared: boolean;
 }
 
-/** Also with the columns in their order, which can have the same header. */
 export interface DetailedPreview extends ImportPreview {
   columns: PreviewColumn[];
 }
 
 /**
  * Returns the header line, the first records and their errors.
- * @param options `isTried`: also what the records would change, for which they are written and rolled back
+ * @param options `isTried`: also returns what the records would change, by writing them and rolling back
  * @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started
  */
 export async function previewImport(
@@ -95,7 +91,7 @@ export async function previewImport(
 
 /**
  * Adds column names, and errors and warnings of the header line to the preview.
- * @returns how the columns are read, as far as the first records show it
+ * @returns how the columns are read, according to the first records
  */
 async function addLayout(
   db: Database,
@@ -125,7 +121,10 @@ async function addLayout(
   return settled;
 }
 
-/** The first records show what the first reading will find, as far as they go. */
+/**
+ * Decides from the first records how columns are read. Reports a layout that cannot be imported as an error of the
+ * preview.
+ */
 function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
   try {
     return settleLayout(importFileOf(found), layout);
@@ -136,7 +135,7 @@ function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLay
   }
 }
 
-/** Of columns with the same header, the first that is read decides. */
+/** Returns values by header. Of columns with the same header, the first one that is read decides. */
 function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
   const order = [...headers.keys()].toSorted((a, b) => Number(columns[b] === null) - Number(columns[a] === null));
   return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
@@ -168,7 +167,6 @@ async function firstOf(read: AsyncGenerator<RawRecord[]>): Promise<RawRecord[]> 
   return first;
 }
 
-/** @returns all of the records, as an import would write them */
 async function addRecords(
   preview: ImportPreview,
   found: ImportState,
@@ -194,12 +192,10 @@ async function addRecords(
   return planned;
 }
 
-/** Returns how many values name the stored record of several records. */
 const countRepeated = (planned: readonly PlannedRecord[]): number =>
   [...Map.groupBy(planned, ({ match }) => match)].filter(([match, some]) => match !== undefined && some.length > 1)
     .length;
 
-/** Returns what these records would change of what is stored. */
 const findChanges = (
   db: Database,
   settings: Parameters<typeof tryRecords>[1],

@@ -11,18 +11,20 @@ import { SecretBox } from '../accounts/webhook-targets.ts';
 import { openSender, type Sender } from '../accounts/webhook-sender.ts';
 import type { JobContext } from './turns.ts';
 
-/** Pauses after the first, second … failed try of an event (seconds). After the last try it is given up. */
+/**
+ * Pauses after the first, second … failed attempt to send an event (seconds). After the last attempt, the event is
+ * given up.
+ */
 const pauses = [5, 5 * 60, 30 * 60, ...[2, 5, 10, 14, 20, 24].map((hours) => hours * 3600)];
 
-/** By how much a pause is longer or shorter, at random, so that retries spread. */
 const spread = 0.2;
 
-/** Longest pause that a receiver can ask for (seconds). */
+/** Maximum pause that a receiver can request (seconds). */
 const longestAsked = 24 * 3600;
 
 /**
- * Returns the seconds until the next try of an event, or null if it is given up.
- * @param attempt number of the try that failed, from 1
+ * Returns the seconds until the next attempt to send an event, or null if it is given up.
+ * @param attempt number of the failed attempt, from 1
  * @param asked seconds that the receiver asked to wait
  */
 function pauseAfter(attempt: number, asked: number | null, random = Math.random): number | null {
@@ -32,19 +34,15 @@ function pauseAfter(attempt: number, asked: number | null, random = Math.random)
   return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, longestAsked)));
 }
 
-/** Time between two looks for endpoints that have something to get (ms). */
+/** Time between two searches for endpoints with undelivered events (ms). */
 const intervalMs = 300;
-/** After this time a look begins with no further endpoint: those that the next one finds can be more urgent (ms). */
+/** After this time, a search starts no further endpoint (ms). The next search can find more urgent ones. */
 const lookMs = 1_000;
-/** Endpoints of one look. */
 const maxFound = 2_000;
-/** Endpoints that are visited for the first time at the same time, so that connections to the database stay free. */
 const begunAtOnce = 4;
-/** After this time with an endpoint, no further delivery to it begins, and it queues behind the others (ms). */
+/** Maximum time of an endpoint's turn (ms). Then no further delivery to it starts, and it queues behind the others. */
 const turnMs = 5_000;
-/** After an error, an endpoint is left alone for so long (ms). */
 const pauseMs = 2_000;
-/** How long a receiver has (ms). */
 const deliveryMs = 15_000;
 
 interface SendContext extends Pick<JobContext, 'config' | 'log'> {
@@ -52,11 +50,11 @@ interface SendContext extends Pick<JobContext, 'config' | 'log'> {
 }
 
 export interface WebhookSending {
-  /** Begins no further delivery, and waits for those under way. */
+  /** Starts no further delivery, and waits for those in progress. */
   stop(): Promise<void>;
 }
 
-/** Sends webhooks until it is stopped. An installation without a key for their secrets sends none. */
+/** Sends webhooks until it is stopped. Sends none if the installation has no key for their secrets. */
 export function sendWebhooks(context: SendContext): WebhookSending {
   const key = context.config.WEBHOOK_SECRET_KEY;
   return key === undefined ? { stop: () => Promise.resolve() } : new Sending(context, new SecretBox(key));
@@ -68,11 +66,9 @@ class Sending implements WebhookSending {
   readonly #sender: Sender;
   readonly #stopping = new AbortController();
   readonly #loops: Promise<void>[];
-  /** One for each delivery under way. */
   readonly #places: FairSlots;
-  /** Endpoints whose last delivery failed, or that got none yet, have at most half of the places. */
+  /** Limits endpoints whose last delivery failed, or that have had none yet, to half of the slots. */
   readonly #placesOfOthers: FairSlots;
-  /** What sends to an endpoint, by its id. */
   readonly #busy = new Map<string, Promise<void>>();
 
   constructor(context: SendContext, box: SecretBox) {
@@ -103,7 +99,6 @@ class Sending implements WebhookSending {
     }
   }
 
-  /** Starts deliveries to the endpoints that have undelivered events. */
   async #look(areWorking: boolean): Promise<void> {
     const db = this.#context.db.for({ customerId: allCustomers }, null);
     const due = await db.search((sql) => findDueEndpoints(sql, areWorking, maxFound));
@@ -127,8 +122,7 @@ class Sending implements WebhookSending {
   }
 
   /**
-   * Sends to an endpoint until there is nothing to send, the time of its turn is over, or its customer has no place.
-   * Never rejects.
+   * Sends to an endpoint until nothing is left, its turn is over, or its customer has no free slot. Never rejects.
    * @param begun called after the first visit
    */
   async #serve({ customer_id: customerId, id }: DueEndpoint, isWorking: boolean, begun: () => void): Promise<void> {
@@ -176,7 +170,6 @@ class Sending implements WebhookSending {
     }
   }
 
-  /** Takes places for the deliveries that an endpoint can have in addition to those under way. Returns how many. */
   #take(customerId: string, isWorking: boolean, underWay: number): number {
     const most = (isWorking ? maxAtOnce.works : maxAtOnce.other) - underWay;
     let taken = 0;
@@ -197,7 +190,10 @@ class Sending implements WebhookSending {
     if (!isWorking) this.#placesOfOthers.release(customerId, count);
   }
 
-  /** Returns what sends one delivery after a visit, with the secrets that are valid then. It never rejects. */
+  /**
+   * Returns a function that sends one delivery. It signs with the secrets that are valid at the visit, and never
+   * rejects.
+   */
   #senderFor(customerId: string, { url, secrets: sealed, now }: Visit, log: FastifyBaseLogger) {
     const secrets = sealed.map((one) => this.#box.open(customerId, one));
     const visitedAt = performance.now();

@@ -47,7 +47,6 @@ import { maxXlsxRecords } from '../schemas/files.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { pointerTo } from '../text/json.ts';
 
-/** Yields chunks of `chunkBytes`; the last can be smaller. */
 async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let chunk = Buffer.allocUnsafe(chunkBytes);
   let filled = 0;
@@ -84,11 +83,9 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
   declared: rest.declared,
 });
 
-/** The encoding by which a text file is read. */
 export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSettings): string =>
   format === 'ndjson' || encoding === 'auto' ? (found ?? 'utf-8') : encoding;
 
-/** A stored file as it is read: its text, or the rows of a sheet. */
 export interface ImportSource {
   content: Content;
   /** Names of the sheets of an XLSX file, in order. Null for other formats. */
@@ -97,13 +94,13 @@ export interface ImportSource {
 
 type SourceRow = ImportSettings & Parameters<typeof storedFileOf>[0];
 
-/** Limits how many XLSX files requests read at the same time: each holds the shared texts of its file in memory. */
+/** Limits how many XLSX files requests read at the same time. Each holds the shared texts of its file in memory. */
 const sheetReads = new Gate({ name: 'sheet_reads', limit: 2 });
 
 /**
- * Opens a complete file for a request, and reads it with `read`. Reading an XLSX file waits for a place. The customers
- * share these places fairly. The reading ends when the request is aborted.
- * @throws FileRefused if the file cannot be read as what it should be
+ * Opens a complete file for a request, and reads it with `read`. XLSX files wait for a slot, which customers share
+ * fairly. Reading ends when the request is aborted.
+ * @throws FileRefused if the file cannot be read in its format
  */
 export function readSource<T>(
   db: Database,
@@ -158,9 +155,9 @@ async function openSource(
 }
 
 /**
- * Yields a stored file in parts. No connection is held while the caller processes one.
+ * Yields a stored file in chunks. Holds no connection while the caller processes a chunk.
  * @param from offset of the first byte
- * @throws DomainError `conflict` if the import ended meanwhile, because the file is deleted then
+ * @throws DomainError `conflict` if the import ended meanwhile, because its file is then deleted
  */
 async function* partsOf(db: Database, customerId: string, file: StoredFile, from: number): AsyncGenerator<Buffer> {
   for (let at = from; at < file.bytes;) {
@@ -176,12 +173,12 @@ async function* partsOf(db: Database, customerId: string, file: StoredFile, from
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 
 /**
- * Stores an uploaded file, one transaction for each chunk. Then starts the import if its settings say so.
+ * Stores an uploaded file, with one transaction for each chunk. Then starts the import if its settings say so. If too
+ * many imports have started during the upload, keeps the file.
  * @param options `startsReal`: false if only a dry run may start
  * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
  * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
- * another upload has started, or if the import shall start and too many are under way. If these began during the upload,
- * the file is kept.
+ * another upload has started, or if the import should start and too many are running
  */
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
@@ -218,7 +215,6 @@ function requireNoFile({ status }: ImportState): void {
   );
 }
 
-/** @returns the size of the file (bytes), and what its bytes show */
 async function storeChunks(
   db: Database,
   customerId: string,
@@ -248,7 +244,7 @@ const superseded = () => conflict('Another upload of this file has begun, or the
 
 /**
  * Marks the upload as complete. Then starts the import if its settings say so.
- * @returns whether the import should have started, but too many are under way
+ * @returns true if the import should have started, but too many are running
  */
 async function complete(
   sql: Transaction,
@@ -277,7 +273,7 @@ async function beginWork(sql: Transaction, customerId: string, id: LockedId): Pr
 }
 
 /**
- * Creates an import, whose file is uploaded later.
+ * Creates an import. Its file is uploaded later.
  * @returns its id
  * @throws DomainError `validation_failed` if settings contradict each other; `not_found` if a list does not exist;
  * `conflict` if the customer has too many unfinished imports
@@ -303,7 +299,6 @@ function matchFaults(given: ImportCreate): Fault[] {
   return isAllowed ? [] : [{ path: '/match', message: `must be one of ${allowed.join(', ')}` }];
 }
 
-/** Validates what depends on the kind of records or on the format. */
 function settingFaults(
   { object, format }: { object: ImportObject; format?: ImportFormat },
   { mapping, encoding, list_ids: listIds }: ImportPatch,
@@ -321,7 +316,6 @@ function settingFaults(
 
 const namedEncoding = (label: string): string | undefined => (label === 'auto' ? label : encodingNamed(label));
 
-/** Replaces the label of an encoding by its name. */
 const withNamedEncoding = <T extends ImportPatch>(given: T): T =>
   given.encoding === undefined ? given : { ...given, encoding: namedEncoding(given.encoding)! };
 
@@ -363,9 +357,9 @@ export async function changeImport(
 const awaited = () => conflict('A start of this import waits for an approval: until then it stays as it is');
 
 /**
- * Starts an import that waits, or a completed dry run again, for real.
- * @throws DomainError `not_found`, also of a list; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
- * file is kept, or the customer has too many imports under way
+ * Starts a waiting import, or runs a completed dry run again for real.
+ * @throws DomainError `not_found`, also for a list; `conflict` if no file is uploaded yet, if the import has started
+ * and is not a dry run with its file, or if the customer has too many running imports
  */
 export async function startUploaded(
   sql: Transaction,
@@ -384,8 +378,8 @@ export async function startUploaded(
 }
 
 /**
- * Returns how many records the start of an import writes. Of a file that was not read yet, it is how many it can have at
- * most.
+ * Returns the number of records that an import writes when it starts. For a file that was not read yet, returns the
+ * maximum.
  * @throws DomainError `not_found`
  */
 export async function sizeOfImport(
@@ -409,13 +403,12 @@ async function startForReal(sql: Transaction, customerId: string, { id, is_kept 
   await enqueueTurn(sql, 'import', customerId);
 }
 
-/** @throws DomainError `conflict` unless the status is `UPLOADED` */
 export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
   if (status !== 'UPLOADED') throw conflict(`The import is ${status}, not UPLOADED`);
 }
 
 /**
- * Records that are already written are kept.
+ * Cancels an import. Records that are already written are kept.
  * @throws DomainError `not_found`; `conflict` if the import has ended
  */
 export async function cancelImport(

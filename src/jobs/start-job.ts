@@ -21,22 +21,18 @@ import { countReusable } from '../queries/crm/enrichment.ts';
  * the most that its job can cost, by what is known then.
  */
 
-/** Returns what it costs to unlock a person. */
 export const priceOf = (cost: number, person: Prospect): number => (isFree(person) ? 0 : cost);
 
-/** True for a person without a valid e-mail address. A `work_email` that is known to be invalid does not count. */
+/**
+ * Returns true for a person without a valid e-mail address. A `work_email` that is known to be invalid does not count.
+ */
 function isFree({ work_email, emails, verification_status }: Prospect): boolean {
   const invalid = verification_status === 'invalid' ? fold(work_email) : undefined;
   return ![work_email, ...emails].some((email) => isEmailAddress(email) && fold(email) !== invalid);
 }
 
-/** Returns the most that it costs to unlock so many people of whom nothing is known. */
 export const maxCostOf = (cost: number, people: number): number => cost * people;
 
-/**
- * Returns the most that it costs to unlock these people.
- * @param known those of them that the catalog has
- */
 export async function maxCostOfChosen(
   sql: Queryable,
   customerId: string,
@@ -49,7 +45,7 @@ export async function maxCostOfChosen(
   return maxCostOf(cost, wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
 }
 
-/** Returns the most that it costs to unlock so many people, of whom as many are unlocked as `maxCredits` allows. */
+/** Returns the maximum cost of unlocking this number of people if `maxCredits` limits how many are unlocked. */
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
@@ -59,7 +55,7 @@ interface Given extends Omit<NewJob, 'api_key_id'> {
 
 /**
  * Creates a job with its inputs, reserves its credits and enqueues it, in the caller's transaction.
- * @throws TooExpensive if the customer has fewer than the job may cost, or the spend cap of the key leaves fewer
+ * @throws TooExpensive if the customer's credits, or the spend cap of the key, do not cover the maximum cost
  */
 export async function startJob(sql: Transaction, spender: Spender, { inputs, ...given }: Given): Promise<JobStarted> {
   const job = await insertJob(sql, spender.customerId, { ...given, api_key_id: spender.apiKeyId });
@@ -68,11 +64,10 @@ export async function startJob(sql: Transaction, spender: Spender, { inputs, ...
   return job;
 }
 
-/** Number of items of a job, and the most that they can cost. */
 type Sizes = Pick<NewJob, 'total' | 'reserved'>;
 
 /**
- * Like `startJob`, for a job whose size is known only when its inputs are stored.
+ * Starts a job whose size is known only when its inputs are stored. See `startJob`.
  * @param storeInputs stores the inputs of the job with this id
  * @throws TooExpensive
  */
@@ -102,7 +97,7 @@ async function enqueue(
 
 /**
  * Converts a request's items to inputs with consecutive positions.
- * @param keyOf of two inputs with equal keys, the later is a duplicate
+ * @param keyOf returns the key of an item. A later input with an equal key is a duplicate
  */
 export function toInputs<T>(
   given: readonly T[],
@@ -117,7 +112,7 @@ export function toInputs<T>(
 }
 
 /**
- * Finished items keep their results, the others are skipped, and unspent credits are released.
+ * Cancels a job. Finished items keep their results, and the others are skipped. Unspent credits are released.
  * @throws DomainError `not_found`; `conflict` if the job has already ended
  */
 export async function cancelJob(sql: Transaction, customerId: string, id: string, visible: VisibleJobs): Promise<void> {
@@ -128,8 +123,8 @@ export async function cancelJob(sql: Transaction, customerId: string, id: string
 }
 
 /**
- * Retries a FAILED or CANCELLED job: a new one for the items without a result, at the same price per item. A job that
- * has not ended is only enqueued again. The new job counts for no API key, because only operators retry jobs.
+ * Retries a FAILED or CANCELLED job. Creates a job for the items without a result, at the same price per item. If the
+ * job has not ended, only enqueues it again. The new job counts for no API key, because only operators retry jobs.
  * @returns the new job, or the given one if it has not ended
  * @throws DomainError `not_found`; `conflict` if every item has a result, if the job was already retried, or if its
  * inputs were deleted
@@ -157,7 +152,6 @@ async function startRemaining(sql: Transaction, job: Locked<JobRow>): Promise<Jo
   });
 }
 
-/** Counts the items without a result. Copies their inputs, if the job has any, to the job `to`. */
 type TakeRemaining = (sql: Transaction, job: Locked<JobRow>, to: string) => Promise<Sizes>;
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {
@@ -186,13 +180,13 @@ const remainingEmails: TakeRemaining = async (sql, job, to) => {
   return { total, reserved: (items.length - reusable) * job.cost };
 };
 
-/** The retry may spend what the job has not spent of its most. */
+/** Limits the retry to the credits that the job has reserved but not spent. */
 const remainingContacts: TakeRemaining = async (sql, job, to) => {
   const { total, items } = await takeOpenInputs(sql, job, to);
   return { total, reserved: maxWithin(job.cost, items.length, job.reserved - job.charged) };
 };
 
-/** It looks at all records again: those that are done are skipped. */
+/** Counts all records again. Records that are done are skipped later. */
 const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, reserved: 0 });
 
 const takeRemaining = {

@@ -18,7 +18,8 @@ const reuseHours = ({ VERIFY_REUSE_HOURS }: Settings, { fresh = false }: { fresh
   fresh ? 0 : VERIFY_REUSE_HOURS;
 
 /**
- * A repeated email is verified and charged only once, also if it differs in case or in white space at the ends.
+ * Starts a job that verifies emails. Verifies and charges a repeated email only once. Case and surrounding white space
+ * do not matter.
  * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer
  * @throws TooExpensive
  */
@@ -35,8 +36,8 @@ export async function startEmailVerification(
 }
 
 /**
- * In credits. Does not start a job.
- * @throws DomainError `not_found`, as the start
+ * Returns the maximum cost in credits. Does not start a job.
+ * @throws DomainError `not_found` as `startEmailVerification`
  */
 export async function estimateEmailVerification(
   sql: Transaction,
@@ -49,8 +50,8 @@ export async function estimateEmailVerification(
 }
 
 /**
- * Returns the inputs of a job, the number of different addresses (`matches`), and the price of those that have no result
- * to reuse (`reserved`).
+ * Returns the inputs of a job, the number of different addresses (`matches`), and the price of addresses without a
+ * reusable result (`reserved`).
  * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer
  */
 async function readEmails(sql: Transaction, customerId: string, settings: Settings, body: VerifyEmail) {
@@ -72,7 +73,7 @@ async function readEmails(sql: Transaction, customerId: string, settings: Settin
 }
 
 /**
- * Verifies the work emails of all contacts in a list, and stores the outcomes with them.
+ * Starts a job that verifies the work emails of all contacts in a list and stores the outcomes with them.
  * @throws DomainError `not_found`; `conflict` if the list has too many contacts
  * @throws TooExpensive
  */
@@ -92,8 +93,8 @@ export function startListVerification(
 }
 
 /**
- * In credits. Does not start a job.
- * @throws DomainError `not_found`, `conflict`, as the start
+ * Returns the maximum cost in credits. Does not start a job.
+ * @throws DomainError `not_found`, `conflict` as `startListVerification`
  */
 export async function estimateListVerification(
   sql: Transaction,

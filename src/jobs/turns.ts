@@ -21,14 +21,13 @@ import { inSpan } from '../process/tracing.ts';
 export interface JobContext {
   config: Config;
   db: Database;
-  /** For work that reads the rows of all customers. */
   allCustomersDb: Database;
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;
-  /** Aborts when the worker is asked to stop. A long job must then end early; its remaining work is done later. */
+  /** Aborts when the worker is asked to stop. A long job must then end early and is resumed later. */
   stopping: AbortSignal;
-  /** The message that is processed. Its signal aborts when the queue gives the message to another worker. */
+  /** The message in progress. Its signal aborts when the queue gives the message to another worker. */
   message?: Message & { signal: AbortSignal };
 }
 
@@ -37,23 +36,20 @@ export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<stri
 /** Processes one message. Must be idempotent: a message can be delivered again after an interruption. */
 export type Handler<K extends JobKind> = (context: JobContext, data: Payload<K>) => Promise<void>;
 
-/** A run that a turn works at. */
 type Working<Q extends RunQueue = RunQueue> = Taken<Q> & { going: Going };
 export type WorkingJob = Working<JobQueue>;
 export type WorkingImport = Working<'import'>;
 
-/** How a turn goes on after a batch. */
 interface Going {
-  /** True when the turn's time is up, or the worker is asked to stop. */
   isTimeUp(): boolean;
   /**
-   * Set when the transaction of a batch has committed. `over`: the turn ends, and what is left is enqueued. `batch`: the
-   * turn runs another batch. Undefined: not decided.
+   * Set when the transaction of a batch has committed. `batch`: the turn runs another batch. `over`: the turn ends, and
+   * the remaining work is enqueued. Undefined: not decided.
    */
   next?: 'batch' | 'over' | undefined;
 }
 
-/** The run has ended, or a later turn has taken it. The worker must stop processing it. */
+/** Thrown if the run has ended, or a later turn has taken it. The worker must stop processing it. */
 export class AttemptLost extends Error {
   constructor() {
     super('The job or import has ended, or a later turn has taken it');
@@ -62,7 +58,7 @@ export class AttemptLost extends Error {
 }
 
 /**
- * Runs a transaction with the run's locked row.
+ * Locks the run and runs a transaction with its row.
  * @throws AttemptLost, with nothing written, if the run has ended or a later turn has taken it
  */
 export const inAttempt = <Q extends RunQueue, T>(
@@ -78,8 +74,8 @@ export const inAttempt = <Q extends RunQueue, T>(
   });
 
 /**
- * Decides in the transaction of a batch whether its turn goes on: not if the run has ended, its time is up, or another
- * customer waits. Then enqueues what is left.
+ * Decides in the transaction of a batch whether its turn continues. The turn ends if the run has ended, its time is up,
+ * or another customer waits. Then enqueues the remaining work.
  * @param hasEnded true if the transaction ends the run
  */
 async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
@@ -90,7 +86,7 @@ async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<
 }
 
 /**
- * Ends a turn. Enqueues the customer's next one if a run waits: this one, or another.
+ * Ends a turn. Enqueues the customer's next turn if this or another run waits.
  * @param besides `except`: id of a run that does not wait
  */
 async function leave(sql: Transaction, run: Taken, besides: { except?: string } = {}): Promise<void> {
@@ -99,13 +95,13 @@ async function leave(sql: Transaction, run: Taken, besides: { except?: string } 
   if (await hasDueRun(sql, run.customer_id, run.queue, { dead: [], ...besides })) await enqueueNext(sql, run);
 }
 
-/** Makes a locked run rest, and enqueues a turn for the end of the rest. */
+/** Pauses a locked run, and enqueues a turn for the end of the pause. */
 async function rest(sql: Transaction, run: Taken, pause: { seconds: number; failed?: boolean }): Promise<void> {
   await restRun(sql, run.customer_id, run, pause);
   await enqueueNext(sql, run, pause.seconds);
 }
 
-/** Turns after which a run is not young any more: the next ones come after those of young runs. */
+/** Number of turns during which a run is young. Turns of young runs come before those of other runs. */
 const youngTurns = 5;
 
 const enqueueNext = (
@@ -115,16 +111,16 @@ const enqueueNext = (
 ): Promise<void> => enqueueTurn(sql, queue, customerId, { seconds, isLate: attempt >= youngTurns });
 
 export interface Delivery {
-  /** One for an input that already has a result is ignored and not charged again. */
+  /** A result for an input that already has one is ignored and not charged again. */
   results: NewResult[];
-  /** From which the next batch resumes, by job type. If undefined, the stored progress does not change. */
+  /** Position from which the next batch resumes, by job type. If undefined, the stored progress does not change. */
   progress?: object;
   /**
-   * The job becomes COMPLETED as soon as every input has its result. False if there is more to do, which is not among
-   * the inputs.
+   * True if the job becomes COMPLETED once every input has its result. False if work remains that is not among the
+   * inputs.
    */
   mayComplete: boolean;
-  /** If the job is not completed, no turn takes it for so long. */
+  /** Number of seconds for which no turn takes the job if it is not completed. */
   restSeconds?: number;
 }
 
@@ -133,8 +129,8 @@ interface Settled extends JobRow {
 }
 
 /**
- * Ends a batch in one transaction: stores results, counts finished items, charges credits, completes the job if all is
- * done, and ends the turn if others wait or its time is up. Updates `working` for the next batch.
+ * Ends a batch in one transaction: stores results, counts finished items and charges credits. Completes the job if all
+ * work is done. Ends the turn if others wait or its time is up. Updates `working` for the next batch.
  * @param deliver returns the results for the locked job, and may write other data in the same transaction. Their cost
  * must not exceed `reserved - charged`
  * @throws AttemptLost, with nothing written, if the job has ended or a later turn has taken it
@@ -168,15 +164,15 @@ async function settleIn(
   return { ...job, isCompleted };
 }
 
-/** Returns the position in a job's inputs up to which every one has a result. Later ones may have results too. */
+/** Returns the position up to which all inputs of a job have results. Later inputs may have results too. */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
   (await findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: 1 })).length > 0;
 
 /**
- * Sets the final status, charges credits and releases those that were not spent.
- * @param charge for results that are stored in the same transaction
+ * Sets the final status, charges credits and releases unspent ones.
+ * @param charge credits for results that are stored in the same transaction
  * @returns false, with nothing written, if the job had already ended
  */
 export async function endJob(
@@ -199,15 +195,14 @@ export async function endJob(
   return true;
 }
 
-/** What takes a run, and stores how its batches end. */
 export type RunContext = Pick<JobContext, 'db' | 'log' | 'stopping' | 'message'>;
 
 /**
- * Runs one batch, in a few seconds. Stores its results if no later turn has taken the run, and ends the run when all work
+ * Runs one batch, in a few seconds. Stores its results if no later turn has taken the run. Ends the run when all work
  * is done.
  *
- * Must be idempotent, because a batch may be repeated after an error or crash. Must not catch errors of `settle`; only
- * after an `unavailable` it may store the same results later.
+ * Must be idempotent, because a batch may be repeated after an error or crash. Must not catch errors of `settle`. Only
+ * after an `unavailable`, it may store the same results later.
  * @param signal aborted when the batch must stop early: the worker is asked to stop, or has lost its message
  */
 export type RunBatch<Q extends RunQueue, C extends RunContext = JobContext> = (
@@ -220,17 +215,16 @@ export type JobBatch = RunBatch<JobQueue>;
 
 export type RunBatches<Q extends RunQueue> = Record<Run<Q>['type'], RunBatch<Q>>;
 
-/** After so many errors in a row, with no progress between them, a job or import becomes FAILED. */
+/** A job or import becomes FAILED after this number of errors in a row without progress between them. */
 const maxFailures = 5;
 
-/** Maximum time of a turn, even if no other customer waits. */
 const turnSeconds = 10;
 
-/** Time before a customer's next turn if the only runs that are free are locked, e.g. by a worker that is frozen. */
 const pauseSeconds = 1;
 
 /**
- * Handles a message: takes one run of the customer, and runs a batch of it, and more as long as no other customer waits.
+ * Handles a message. Takes one run of the customer and runs a batch of it. Runs further batches while no other customer
+ * waits.
  * @param seconds time limit of a turn. With 0, exactly one batch
  */
 export const takeTurn =
@@ -246,7 +240,6 @@ export const takeTurn =
     if (going.next === undefined) await context.db.transaction((sql) => leave(sql, run));
   };
 
-/** Takes a run for a turn. If the runs that are free are locked, enqueues another turn. */
 const takeFreeRun = <Q extends RunQueue>(
   { db, message }: RunContext,
   queue: Q,
@@ -265,16 +258,15 @@ const takeFreeRun = <Q extends RunQueue>(
 
 interface Alone {
   customerId: string;
-  /** Id of the only import to process. */
   only?: string | undefined;
   /** Also takes an import that another process has taken and not released, unless that process has a message. */
   takesOver?: boolean | undefined;
 }
 
 /**
- * Takes an import and runs one batch of it, without a message: any turn may take the import from it. Does not enqueue the
+ * Takes an import and runs one batch of it, without a message. Any turn may take the import over. Does not enqueue the
  * remaining work.
- * @returns false if none is free
+ * @returns false if no import is free
  */
 export async function runWithoutTurn<C extends RunContext>(
   context: C,
@@ -293,7 +285,6 @@ export async function runWithoutTurn<C extends RunContext>(
   return true;
 }
 
-/** For customers and logs. */
 const nounOf = ({ type }: Run): 'import' | 'job' => (type === 'import' ? type : 'job');
 
 async function runBatch<Q extends RunQueue, C extends RunContext>(
@@ -340,7 +331,7 @@ async function handleBatchError({ db, log }: RunContext, run: Taken, error: unkn
 }
 
 /**
- * Makes a run rest after an error, or sets it to FAILED.
+ * Pauses a run after an error, or sets it to FAILED.
  * @param isPassing true if the error does not count
  * @returns false, with nothing written, if the run has ended or another turn has taken it
  */
@@ -358,16 +349,19 @@ async function storeFailure(sql: Transaction, run: Taken, isPassing: boolean): P
   return true;
 }
 
-/** What customers see after internal errors. The cause is only in the log, because it may contain internal details. */
+/**
+ * Returns the error that customers see after internal errors. The cause is only in the log, because it may contain
+ * internal details.
+ */
 const gaveUpMessage = (run: Run): string =>
   `The ${nounOf(run)} failed repeatedly because of an internal error of the service`;
 
-/** Maximum time of a turn of such work (ms), after which other customers come first. A batch that has begun is completed. */
+/** Maximum time of a turn (ms). Then other customers come first. A started batch is completed. */
 const turnMs = 1_000;
 
 /**
- * Creates a handler that runs batches for one customer, each in a transaction, until the work is done or the time limit is
- * reached. Unfinished work is enqueued again, behind that of other customers.
+ * Creates a handler that runs batches for one customer until the work is done or the time limit is reached. Each batch
+ * has its own transaction. Unfinished work is enqueued again, behind that of other customers.
  * @param doBatch returns false if no work was left
  */
 export const runBatches =
@@ -389,7 +383,7 @@ export const runBatches =
 
 /**
  * Runs `step` in new transactions until it returns 0 or false.
- * @returns the sum of what it returned, where true is 1
+ * @returns the sum of the results; true counts as 1
  */
 export async function repeat(
   { db, stopping }: JobContext,

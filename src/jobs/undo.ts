@@ -14,23 +14,18 @@ import { undoOther } from '../queries/history/undo-others.ts';
 import { undoCompanies, undoContacts } from '../queries/history/undo-people.ts';
 import { settle, type JobBatch } from './turns.ts';
 
-/** What a job of the type `undo` does, as stored with it. */
 interface Undo {
-  /** Id of the change that it takes back. */
   undo_of: string;
-  /** It takes back only what the change has done with this record. */
   only?: string | undefined;
   /** The job reads the change's journal rows below this position. */
   until: number;
-  /** The scopes without which a key does not see the job. */
   needs: Scope[];
-  /** The change has merged records, so the undo cannot be undone. */
+  /** True if the change has merged records. The undo then cannot be undone. */
   has_merges: boolean;
-  /** How its own changes are told. */
   source: EventSource;
 }
 
-/** Who takes a change back. Without scopes: everything is allowed. */
+/** The caller who undoes a change. Without scopes, everything is allowed. */
 export type Undoer = Spender & { scopes?: readonly Scope[] };
 
 export const undoerOf = (caller: Caller): Undoer => ({
@@ -38,10 +33,8 @@ export const undoerOf = (caller: Caller): Undoer => ({
   ...(caller.kind === 'key' && { scopes: caller.scopes }),
 });
 
-/** What takes back what was done. */
 const wayBack = { created: 'delete', updated: 'update', deleted: 'create' } as const;
 
-/** @param types of the events of a change */
 function neededScopes(types: readonly string[]): Scope[] {
   const needed = types.map((type) => {
     const [noun, verb] = type.split('.') as [EventNoun, keyof typeof wayBack];
@@ -51,9 +44,9 @@ function neededScopes(types: readonly string[]): Scope[] {
 }
 
 /**
- * Returns what the undo of a change is to do.
- * @throws DomainError `not_found` if it has changed no record; `forbidden` if the key lacks a scope; `conflict` if it has
- *   not ended, or is the undo of a merge
+ * Prepares the undo of a change.
+ * @throws DomainError `not_found` if the change has changed no record; `forbidden` if the key lacks a scope; `conflict`
+ * if the change has not ended, or is the undo of a merge
  */
 async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
   // Asked first: what had ended then writes nothing that is not measured.
@@ -68,8 +61,8 @@ async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId:
 }
 
 /**
- * Starts a job that takes back what one call, job or import has done.
- * @param only takes back only what was done with this record
+ * Starts a job that undoes one call, job or import.
+ * @param only id of the only record to undo
  * @throws DomainError as `prepare`
  */
 export async function startUndo(sql: Transaction, by: Undoer, changeId: string, only?: string): Promise<JobStarted> {
@@ -87,7 +80,7 @@ export async function startUndo(sql: Transaction, by: Undoer, changeId: string, 
 }
 
 /**
- * Counts what an undo would do, as far as the history tells.
+ * Counts what an undo would do, according to the history.
  * @throws DomainError as `prepare`
  */
 export async function countUndo(sql: Queryable, by: Undoer, changeId: string): Promise<UndoEstimate> {
@@ -95,19 +88,16 @@ export async function countUndo(sql: Queryable, by: Undoer, changeId: string): P
   return estimateUndo(sql, by.customerId, changeId);
 }
 
-/** Contacts or companies that one transaction takes back. */
 const maxBatchSize = 500;
 
-/** Other records, which are taken back one by one: batches of the customer wait meanwhile. */
 const maxOthers = 50;
 
 interface Progress {
-  /** Records whose first write is at this position or later are done. */
+  /** Records that were first written at this position or later are done. */
   before?: number;
   done?: number;
 }
 
-/** Takes back what a change has done with its next records. */
 export const undoChange: JobBatch = async (context, job) => {
   const { undo_of, only, until, source } = job.request as Undo;
   await settle(context, job, async (sql, held) => {
@@ -127,7 +117,6 @@ export const undoChange: JobBatch = async (context, job) => {
 
 const isOfPeople = ([first]: readonly Effect[]): boolean => first?.noun === 'contact' || first?.noun === 'company';
 
-/** @param effects those of records of one kind */
 async function undoAll(
   sql: Transaction,
   customerId: string,
@@ -171,5 +160,4 @@ function resultOf(
   return { ...told, result: { restored: (restored ?? []).map(shown), kept: keptFields } };
 }
 
-/** Responses show the company of a contact under this name. */
 const shown = (field: string): string => (field === 'company_id' ? 'company' : field);

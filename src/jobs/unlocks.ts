@@ -16,10 +16,9 @@ import { parseOrder } from '../filters/columns.ts';
 import { findSpendable } from '../queries/jobs/credits.ts';
 import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
 
-/** Stored with an unlock job: the lists to which its contacts are added. Missing in most jobs. */
+/** Lists to which an unlock job adds its contacts, as stored with the job. Missing in most jobs. */
 type Listing = Pick<UnlockContacts, 'list_ids'>;
 
-/** Maximum number of prospects that one batch unlocks. With more, other customers wait longer. */
 const maxBatchSize = 250;
 
 const listsOf = ({ request }: Pick<JobRow, 'request'>): string[] => (request as Listing).list_ids ?? [];
@@ -28,8 +27,8 @@ const unlockBatchSize = (job: JobRow): number =>
   job.sync_crm ? contactsAtOnce(maxBatchSize, listsOf(job).length) : maxBatchSize;
 
 /**
- * Creates or updates a contact for each prospect, if the job has the option `sync_crm`, and adds it to the job's lists. A
- * list that was deleted meanwhile is left out.
+ * Creates or updates a contact for each prospect if the job has the option `sync_crm`. Adds the contacts to the job's
+ * lists, except lists that were deleted meanwhile.
  * @returns contact ids by prospect id
  */
 const toContacts = async (
@@ -39,7 +38,6 @@ const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects, listsOf(job)) : new Map<string, string>();
 
-/** @param left the most that it may cost: what is left of what the job has reserved */
 const unlockResult = (
   job: JobRow,
   position: number,
@@ -56,14 +54,13 @@ const unlockResult = (
 });
 
 interface Unlocking extends Delivery {
-  /** Ids of the people that the batch has unlocked. */
   unlocked: Iterable<string>;
 }
 
 /**
- * Settles a batch of unlocks. The last one completes the job; where searches use an index, it must know the unlocks
- * before.
- * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
+ * Settles a batch of unlocks. The last batch completes the job. If searches use an index, the unlocks are indexed
+ * before that.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is then retried
  */
 export async function settleUnlocks(
   context: JobContext,
@@ -86,7 +83,7 @@ export async function settleUnlocks(
 
 /**
  * Indexes all unlocks of the job, then completes it.
- * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is then retried
  */
 export async function completeUnlocks(context: JobContext, job: WorkingJob): Promise<void> {
   const { db, catalog } = context;
@@ -100,18 +97,14 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 
 const pool = 'subscription';
 
-/**
- * Finds the prospects that match the filters and that the customer has not unlocked yet.
- * @throws DomainError `validation_failed`
- */
 export const searchOf = (
   customerId: string,
   { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>,
 ): Search => toSearch(customerId, { filters, ...(order_by === undefined ? {} : { order_by }) });
 
 /**
- * Unlocks the first prospects that match the filters.
- * @param matches how many matched when the request arrived, and at most are unlocked
+ * Starts a job that unlocks the first prospects that match the filters.
+ * @param matches number of matches when the request arrived. No more are unlocked
  * @throws TooExpensive
  */
 export async function startUnlock(
@@ -131,7 +124,7 @@ export async function startUnlock(
   return startJob(sql, spender, { ...given, inputs: [] });
 }
 
-/** In credits. Does not start a job. */
+/** Returns the maximum cost in credits. Does not start a job. */
 export async function estimateUnlock(
   sql: Transaction,
   spender: Spender,
@@ -146,7 +139,7 @@ export async function estimateUnlock(
 
 /**
  * Starts a job that unlocks the prospects with these ids. The job checks whether they exist.
- * @param known those of the prospects that the catalog has; nothing is reserved for who is free among them
+ * @param known prospects that the catalog has. Nothing is reserved for free ones
  * @throws TooExpensive
  */
 export async function startSelectedUnlock(
@@ -164,7 +157,7 @@ export async function startSelectedUnlock(
 }
 
 /**
- * Returns what of a request says where the unlocked people go.
+ * Returns the fields of a request that name the destination of the contacts.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 async function destinationOf(
@@ -177,8 +170,8 @@ async function destinationOf(
 }
 
 /**
- * In credits. Does not start a job.
- * @param known those of the prospects that the catalog has
+ * Returns the maximum cost in credits. Does not start a job.
+ * @param known prospects that the catalog has
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,
@@ -192,11 +185,10 @@ export async function estimateSelectedUnlock(
   return { matches: known.length, cost, available: await findSpendable(sql, spender, pool) };
 }
 
-/** Returns those of the prospects that the catalog has. */
 export const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
   catalog.find([...new Set(ids)]);
 
-/** Returns those of the prospects that the catalog has; none if it does not respond. */
+/** Returns the prospects that the catalog has. Returns none if it does not respond. */
 export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> {
   try {
     return await findChosen(catalog, ids);
@@ -206,7 +198,6 @@ export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readon
   }
 }
 
-/** Stored with the job. The next batch resumes from it. */
 interface Progress {
   after?: ProspectPosition;
   isExhausted?: true;
@@ -235,7 +226,7 @@ export const unlockContacts: JobBatch = async (context, job) => {
   });
 };
 
-/** A prospect that the customer has already unlocked costs nothing. */
+/** Unlocks the next chosen prospects of the job. A prospect that the customer has already unlocked costs nothing. */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const limit = unlockBatchSize(job);

@@ -8,20 +8,15 @@ import { withOwnAbort } from '../process/event-loop.ts';
 import { isDoubted } from '../verification/verifier.ts';
 import { inAttempt, type WorkingJob, type JobContext, settle, settledUpTo, type JobBatch } from './turns.ts';
 
-/** Maximum number of emails in one batch. */
 const batchSize = 200;
 /**
- * After this time a batch starts no more mailbox checks (ms). Emails that still wait for one are left to a later batch, so
- * a slow domain holds up no other.
+ * After this time, a batch starts no more mailbox checks (ms). Emails that still wait are left to a later batch. A slow
+ * domain therefore does not delay others.
  */
 const beginMs = 8_000;
 
-/** Maximum number of contacts with which one transaction stores outcomes: thousands can have the same email. */
 const maxContactsAtOnce = 1_000;
 
-/**
- * Verifies the next emails and stores the outcomes, and also with the contacts if the job has the option `sync_crm`.
- */
 export const verifyEmails: JobBatch = async (context, job, signal) => {
   const { db } = context;
   const { id, customer_id: customerId } = job;
@@ -50,19 +45,18 @@ export const verifyEmails: JobBatch = async (context, job, signal) => {
 
 interface Batch {
   customerId: string;
-  /** Aborts when the batch must end. */
   signal: AbortSignal;
   /**
-   * False: while the name server is not believed, emails of unknown domains end `unknown`. True: they are left to a later
-   * batch.
+   * True if emails of unknown domains are left to a later batch while the name server is not trusted. False if they end
+   * as `unknown`.
    */
   mayWait: boolean;
 }
 
 /**
- * Verifies emails, or takes their earlier results. Ends when all checks that have started have ended. A worker that is
- * asked to stop waits for them no longer than its shutdown time.
- * @returns the emails with an outcome. `hasDoubts`: the name server was not believed for one of the others
+ * Verifies emails, or reuses their earlier results. Ends when all started checks have ended. A stopping worker waits
+ * for them no longer than its shutdown time.
+ * @returns the emails with an outcome. `hasDoubts`: the name server was not trusted for another email
  */
 async function verifyAll(
   { verifier, config, stopping }: JobContext,
@@ -98,14 +92,13 @@ async function verifyAll(
 }
 
 /**
- * How long a worker that shuts down waits for verifications (ms). The rest of `SHUTDOWN_MS` is for storing the results.
+ * Returns how long a worker that shuts down waits for verifications (ms). The rest of `SHUTDOWN_MS` is for storing the
+ * results.
  */
 const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);
 
-/** After this time a job that waits for the name server tries again (seconds). */
 const waitSeconds = 20;
 
-/** Inputs whose email also occurs in an earlier one, with which they get their result. */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
   readonly all: readonly Item[];
@@ -122,14 +115,13 @@ class Duplicates {
 
 interface Item {
   input: JobInput;
-  /** Undefined for a duplicate input. */
   verification?: Verification;
 }
 
 /**
- * If the job has the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. The
- * last group of contacts is stored together with the results. A worker that dies before that repeats the verification,
- * and stores its outcome with all contacts again.
+ * With the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. The last group of
+ * contacts is stored together with the results. If the worker dies before that, the verification is repeated and stored
+ * with all contacts again.
  * @returns the outcomes for the last group
  */
 async function saveAllButLast(
@@ -160,8 +152,8 @@ const forContacts =
   };
 
 /**
- * Marks verifications as reused (free) if another job has verified the same address meanwhile, or if an earlier item has
- * it, written with other accents.
+ * Marks verifications as reused (free) if another job has verified the same address meanwhile. Also marks those of an
+ * address that an earlier item has with other accents.
  */
 async function markReused(sql: Transaction, job: JobRow, items: readonly Item[]): Promise<Item[]> {
   const hours = reuseHoursOf(job);
@@ -175,11 +167,14 @@ async function markReused(sql: Transaction, job: JobRow, items: readonly Item[])
   });
 }
 
-/** Returns the address if later jobs can reuse the item's result: it was verified for this job, with a clear outcome. */
+/** Returns the address if later jobs can reuse the result: this job verified it, with a clear outcome. */
 const reusableAddress = ({ input, verification }: Item): string | null =>
   verification && !verification.reused && verification.status !== 'unknown' ? input.address : null;
 
-/** An unknown outcome is free: the mail server gave no clear answer. So is a reused one. */
+/**
+ * Returns the results with their prices. An unknown outcome is free, because the mail server gave no clear answer. A
+ * reused outcome is free too.
+ */
 function price(job: JobRow, items: readonly Item[]): NewResult[] {
   // Never more than was reserved, even if a result that the start could reuse is gone.
   let left = job.reserved - job.charged;

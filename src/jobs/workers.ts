@@ -37,7 +37,6 @@ import { inSpan, traceFields } from '../process/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
 import { sendWebhooks, type WebhookSending } from './send-webhooks.ts';
 
-/** Records that one transaction writes and locks. */
 const indexedAtOnce = 100;
 const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
@@ -76,8 +75,8 @@ export async function indexRecords(
 }
 
 /**
- * Deletes expired records, old approvals, the memory of old merges, and companies and lists that were deleted long ago, in small batches
- * that keep transactions short. Truncates what is too old of the journal.
+ * Deletes expired records, old approvals, the memory of old merges, and companies and lists that were deleted long ago.
+ * Works in small batches, so that transactions stay short. Truncates the old part of the journal.
  */
 export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async (context) => {
   const removed = await repeat(context, removeExpiredRecords);
@@ -95,7 +94,6 @@ export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = a
   );
 };
 
-/** How one batch of each type of job is done. */
 export const jobBatches: RunBatches<JobQueue> = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,
@@ -111,7 +109,6 @@ interface TurnQueue<K extends TurnKind> {
   findCustomers: FindCustomers;
 }
 
-/** How each queue of turns is handled, and how lost messages are found again. */
 export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
   unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: findCustomersWithRuns('unlock') },
   verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: findCustomersWithRuns('verify') },
@@ -125,8 +122,8 @@ export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
 };
 
 /**
- * Runs once a minute. Enqueues waiting work that has no message, e.g. after a database was restored. Cancels expired imports, deletes
- * data of jobs that ended long ago, and updates incomplete search indexes.
+ * Runs once a minute. Enqueues waiting work that has no message, e.g. after a database was restored. Cancels expired
+ * imports, deletes data of jobs that ended long ago, and updates incomplete search indexes.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const woken: Partial<Record<TurnKind, number>> = {};
@@ -140,15 +137,10 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');
 };
 
-/** How long one run adds missing terms (ms). */
 const maxIndexingMs = 30_000;
 
 const sweepSize = 1_000;
 
-/**
- * Enqueues a message for each customer with work but no message in the queue, neither a waiting nor a taken one.
- * @returns how many
- */
 async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind): Promise<number> {
   let woken = 0;
   for (let after = lowestId; !stopping.aborted;) {
@@ -167,10 +159,6 @@ async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind
   return woken;
 }
 
-/**
- * Calls `act` for each of the found imports as long as it returns true, each time in a transaction.
- * @returns how often it returned true
- */
 async function forEachImport(
   { db, stopping }: JobContext,
   find: (sql: Sql, limit: number) => Promise<{ customer_id: string; id: string }[]>,
@@ -186,14 +174,14 @@ async function forEachImport(
   return acted;
 }
 
-/** Prospects whose unlocks one request indexes. If it fails, the next run tries all of them again. */
+/** Number of prospects whose unlocks one request indexes. If the request fails, the next run retries all of them. */
 const unlocksAtOnce = 500;
 
-/** Total time of failed requests after which a run sends no more (ms). */
+/** After failed requests of this total time, a run sends no more (ms). */
 const maxStuckMs = 30_000;
 
 /**
- * Indexes unlocks. Skips prospects for which that fails; the next run retries them.
+ * Indexes unlocks. Skips prospects that fail; the next run retries them.
  * @returns the number of prospects updated
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
@@ -220,7 +208,6 @@ async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise
   return indexed;
 }
 
-/** How a message is handled, and how many at the same time in this process. */
 type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
@@ -230,17 +217,17 @@ const allHandlers: Handlers = {
 };
 
 export interface Workers {
-  /** Takes no more messages, waits for those in flight, and closes the queue's connections. */
+  /** Takes no more messages, waits for those in progress, and closes the queue's connections. */
   stop(): Promise<void>;
 }
 
 interface WorkerOptions extends Omit<JobContext, 'stopping' | 'verifier' | 'db' | 'allCustomersDb'> {
   db: SharedDatabase;
-  /** Logs in to the database as the service. */
   url: string;
 }
 
 /**
+ * Starts the workers.
  * @param handlers default: all kinds
  * @throws the error that prevented the start. Workers that had already started are stopped first
  */
@@ -300,7 +287,7 @@ export async function startWorkers(
   }
 }
 
-/** Messages of the driver and of pg-boss about a lost connection, which have no error code. */
+/** Messages of the driver and of pg-boss about a lost connection. They have no error code. */
 const lostMessages =
   /^(Connection terminated|Client (has encountered|was closed)|timeout e|LISTEN\/NOTIFY (hear|conn))/;
 
@@ -311,8 +298,8 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns what handles a message. Database and catalog calls of a turn count against the customer's share; maintenance
- * (without customer) runs for all customers.
+ * Returns the context of a message. Database and catalog calls of a turn count against the customer's share.
+ * Maintenance has no customer and runs for all of them.
  */
 function contextOf(context: SharedContext, kind: JobKind, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log, db: context.allCustomersDb };
@@ -328,12 +315,15 @@ function contextOf(context: SharedContext, kind: JobKind, data: object, log: Fas
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
 /**
- * For polling the queue (seconds). The second is for workers that are also notified: a worker that is notified while the
- * customer has its share takes nothing, and is not notified again when a slot of the share is free.
+ * Intervals for polling the queue (seconds). The second is for workers that are also notified. A worker that is
+ * notified while the customer's share is used up takes nothing, and is not notified again when a slot is free.
  */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 2 };
 
-/** One customer's turns never take all slots of a process, unless it has only one. */
+/**
+ * Returns the maximum number of slots for one customer's turns. They never take all slots of a process, unless it has
+ * only one.
+ */
 const shareOf = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
 
 async function startKind(
@@ -367,7 +357,6 @@ async function startKind(
   await boss.work(kind, { ...polling, localConcurrency, localGroupConcurrency: shareOf(atOnce) }, work);
 }
 
-/** The span starts a new trace, and links to the request or job that enqueued the message. */
 const spanOf = (kind: JobKind, data: object) => ({
   name: `work ${kind}`,
   attributes: isTurn(data) ? { 'sales_data.customer': data.customerId } : {},

@@ -37,11 +37,9 @@ import { checkRecords, withValue, maxChanges, Trial } from './check-records.ts';
 import { importFileOf } from './start-import.ts';
 import { AttemptLost } from './turns.ts';
 
-/** How the records of files are written. */
 interface ImportedRecords {
   table: RecordTable;
   write: WriteBatch;
-  /** Locks what these bodies refer to. */
   lockReferences?: (
     sql: Transaction,
     customerId: string,
@@ -77,17 +75,15 @@ const importedRecords: Record<ImportObject, ImportedRecords> = {
 
 export interface PlannedRecord {
   record: FileRecord;
-  /** The valid request body, or the validation error. */
   item: object | DomainError;
-  /** The value that names the stored record, as values are compared. Undefined if the record is to be created. */
+  /** Normalised value that names the stored record. Undefined if the record is to be created. */
   match: string | undefined;
-  /** Number of the statement that writes the record, in the order of the statements. */
   statement: number;
 }
 
 /**
- * Judges records by what is stored, and writes nothing. To be called while no other bulk writer of the process waits.
- * @returns what the first of them would change
+ * Checks records against the stored data, and writes nothing. Call it while no other bulk writer of the process waits.
+ * @returns the changes that the first records would make
  */
 export async function tryRecords(
   sql: Transaction,
@@ -101,10 +97,11 @@ export async function tryRecords(
 
 const linesOf = (planned: readonly PlannedRecord[]): number[] => planned.map(({ record }) => record.line);
 
-/** Statements in one transaction. Reached only if one match value occurs very often. */
 const maxStatements = 20;
 
-/** Validates the records of the next transaction: all, or the first of them if too many have the same match value. */
+/**
+ * Validates the records of the next transaction. If too many have the same match value, takes only the first records.
+ */
 export async function planRecords(settings: ImportSettings, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
   const statementOf = statements(settings);
   const planned: PlannedRecord[] = [];
@@ -123,9 +120,9 @@ const matchOf = ({ match }: ImportSettings, item: object): string | undefined =>
     : canonicalOf(match)(String((item as Record<string, unknown>)[match]));
 
 /**
- * Returns a function that gives each record the number of its statement. A statement writes a match value once, so one that
- * comes again is for a later statement. A record that names a company, or gets an external id by another match value, stays
- * behind earlier ones that could affect it.
+ * Returns a function that gives each record the number of its statement. A statement writes a match value once, so a
+ * repeated value is for a later statement. A record that names a company, or gets an external id by another match
+ * value, stays behind earlier records that could affect it.
  */
 function statements({
   match,
@@ -149,12 +146,11 @@ function statements({
   };
 }
 
-/** Records of a transaction that follows one which took too long. */
 export const fewRecords = 20;
 
 /**
- * Writes records, the errors of failed ones and the import's progress, and ends it after the last record, in the
- * caller's transaction.
+ * Writes records, the errors of failed ones and the import's progress, in the caller's transaction. Ends the import
+ * after the last record.
  * @param after line of the last record before these
  * @returns true if the import has ended
  * @throws AttemptLost, with nothing written, if the import has ended, a later turn has taken it, or these records are
@@ -205,10 +201,12 @@ async function writeAll(
   return true;
 }
 
-/** What decides how a record is written. */
 type Settings = ImportSettings & { customer_id: string };
 
-/** @param last collects the last writes; those of a trial are rolled back */
+/**
+ * Runs the statements of records in order.
+ * @param last collects the last writes; those of a trial are rolled back
+ */
 async function writeInOrder(
   sql: Transaction,
   row: Settings,
@@ -236,12 +234,11 @@ async function writeInOrder(
 const isRepeated = (outcome: Outcome): boolean =>
   outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
-/** Parts into which records are divided among which PostgreSQL rejects one. */
 const parts = 10;
 
 /**
- * Writes records. If PostgreSQL rejects them, e.g. because a value is too large for an index, writes parts of them, down to
- * single records, so only these fail.
+ * Writes records. If PostgreSQL rejects them, e.g. because a value is too large for an index, writes smaller parts,
+ * down to single records. Only the rejected records then fail.
  */
 async function writeAccepted(
   sql: Transaction,
@@ -266,7 +263,7 @@ async function writeAccepted(
 
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
 
-/** Locks what several statements change, in the order in which single writes lock it too. */
+/** Locks the rows that several statements change, in the lock order of single writes. */
 async function lockItems(
   sql: Transaction,
   { customer_id: customerId, object, mode, match }: Settings,
@@ -283,7 +280,6 @@ async function lockItems(
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;
 
-/** Logs why PostgreSQL rejected the first of these records. Their owner is told only that it did. */
 function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: readonly Outcome[]): void {
   const rejected = outcomes.flatMap((outcome, i) =>
     outcome.status === 'failed' && isRejection(outcome.error.cause)
@@ -297,13 +293,13 @@ function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: re
 const rejectedMessage = 'the database cannot store this record';
 
 /**
- * PostgreSQL rejected the data: SQLSTATE classes 22, 23, 54 and P0, e.g. a violated constraint or a row that is too
- * large.
+ * Returns true if PostgreSQL rejected the data: SQLSTATE classes 22, 23, 54 and P0, e.g. a violated constraint or a row
+ * that is too large.
  */
 const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
-/** If it throws, the writes of the batch are rolled back, and the transaction can be continued. */
+/** Writes a batch. If it throws, its writes are rolled back, and the transaction can be continued. */
 function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last: LastWrites): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const invalidValues = invalidValuesOf(importFileOf(row));
@@ -318,13 +314,16 @@ function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last
   return importedRecords[object].write(sql, customerId, batch, last);
 }
 
-/** Values that a record has already stay, also if they are declared to be something else since. */
+/**
+ * Removes custom fields that are equal to the stored ones. They stay valid even if a later declaration does not allow
+ * them.
+ */
 function withoutStored(body: Record<string, unknown>, stored: Record<string, unknown>): Record<string, unknown> {
   const { custom_fields, ...others } = body;
   return isDeepStrictEqual(custom_fields, stored['custom_fields']) ? others : body;
 }
 
-/** Ignores lists that have been deleted. */
+/** Adds contacts to the lists of the import. Ignores lists that have been deleted. */
 async function addContactsToLists(
   sql: Transaction,
   { customer_id: customerId, list_ids }: ImportRow,
@@ -342,7 +341,7 @@ function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | un
   return counts;
 }
 
-/** Records with warnings of one import whose warnings are kept. */
+/** Maximum number of records of one import whose warnings are kept. */
 const maxWarnings = 100_000;
 
 function keptMessages({ warnings }: ImportRow, messages: readonly (Message | undefined)[]): (Message | undefined)[] {
@@ -350,7 +349,7 @@ function keptMessages({ warnings }: ImportRow, messages: readonly (Message | und
   return messages.map((message) => (message?.warning !== undefined && --room < 0 ? undefined : message));
 }
 
-/** Returns what is to be said about a record. A failed record has only an error, which names all of its values. */
+/** Returns the message about a record. A failed record has only an error, which names all of its values. */
 function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
   if (outcome.status === 'failed') {
     const { message, matchingIds, faults } = outcome.error;
@@ -361,11 +360,13 @@ function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outco
   return left.length > 0 ? { warning: joined(left.map(textOf)) } : undefined;
 }
 
-/** The fault is of a declared custom field, and was found beside the stored record, so it does not have the value yet. */
+/**
+ * Returns true for a fault of a declared custom field. It was found beside the stored record, so it does not have the
+ * value yet.
+ */
 const isOfDeclared = (item: object | DomainError, { path }: Fault): boolean =>
   !(item instanceof DomainError) && path.startsWith('/custom_fields/');
 
-/** Joins all validation errors of a record, and what was left out of it before. */
 function errorOf(
   { faults, message, matchingIds }: Pick<DomainError, 'faults' | 'message' | 'matchingIds'>,
   warnings: readonly Fault[],
@@ -379,7 +380,7 @@ function errorOf(
 const textOf = ({ path, message }: Fault): string =>
   path === '' ? message : `${tokensOf(path).join('.')}: ${message}`;
 
-/** Of one record (UTF-16 units). */
+/** Maximum length of the message of one record (UTF-16 units). */
 const maxMessage = 2_000;
 
 function joined(texts: readonly string[]): string {
