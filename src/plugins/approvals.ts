@@ -8,12 +8,12 @@ import type { Estimate } from '../schemas/jobs.ts';
 import { actorOf } from './auth.ts';
 import { callApproved } from './requester.ts';
 
-/** What a call would cost and write; what is missing is nothing. */
+/** Cost and size of a call. A missing value counts as zero. */
 export type SizeNow = Promise<Partial<Size>> | Partial<Size>;
 
 /**
- * Stores a call that is larger than its key may send, and returns the response that says so. Returns undefined for a call
- * that may run.
+ * Stores a call that is larger than its key may send, and returns the response that says so. Returns undefined if the
+ * call may run.
  * @throws DomainError `conflict` if an approved call has grown since it was sent
  */
 export async function letWait(
@@ -54,8 +54,8 @@ export const unlessDry = <T = undefined>(
       };
 
 /**
- * Runs a call that waits, or refuses it.
- * @throws DomainError `not_found`; `conflict` if it does not wait any more, or has failed
+ * Runs or rejects a waiting call.
+ * @throws DomainError `not_found`; `conflict` if the call no longer waits, or has failed
  */
 export async function decideCall(request: FastifyRequest, id: string, isApproved: boolean): Promise<void> {
   const { customerId } = request.caller;

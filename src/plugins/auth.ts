@@ -18,12 +18,7 @@ import { callerAddress, parseRanges } from '../process/ip-addresses.ts';
 
 interface SessionCookies {
   session: string;
-  /**
-   * Name of the cookie that protects the login form against cross-site request forgery. The login form contains a token
-   * that is valid only together with this cookie.
-   */
   login: string;
-  /** The attributes of both cookies, such as `HttpOnly`. */
   attributes: CookieSerializeOptions;
   tokenOf: (request: FastifyRequest) => string | undefined;
 }
@@ -32,8 +27,8 @@ interface SessionCookies {
 const maxAge = 12 * 60 * 60;
 
 /**
- * Returns the names and attributes of the cookies. If `PUBLIC_URL` is an https URL, browsers send the cookies only over
- * https, and the names have the prefix `__Host-`, so that other hosts (such as a subdomain) cannot set the cookies.
+ * Returns the names and attributes of the cookies. With an https `PUBLIC_URL`, browsers send the cookies only over
+ * https. Their names then have the prefix `__Host-`, so that other hosts, such as a subdomain, cannot set them.
  */
 export function sessionCookies({ PUBLIC_URL }: Config): SessionCookies {
   const secure = isHttps(PUBLIC_URL);
@@ -57,15 +52,15 @@ declare module 'fastify' {
 }
 
 /**
- * Authenticates a request by its API key. Returns the owner and the scopes (permissions) of the key.
+ * Authenticates a request by its API key.
  * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
  * @throws DomainError `unavailable` if the database does not respond.
  */
 type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
- * Creates the function that authenticates requests by API key. The function reads the key from the database for each
- * request, so a revoked key is rejected at once.
+ * Creates the function that authenticates requests by API key. It reads the key from the database for each request, so
+ * a revoked key is rejected at once.
  * @param unauthenticatedLimit Limits how many keys are looked up for an IP address that sends many invalid keys.
  */
 function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
@@ -126,7 +121,6 @@ function tokenIn(
   return more.length === 0 ? token : '';
 }
 
-/** @throws Unauthorized if there is no token, or a text that is none */
 function hashOf(credential: 'key' | 'session', text: string | undefined): TokenHash {
   if (text === undefined) throw new Unauthorized(credential, 'missing');
   const token = recogniseToken(text);
@@ -136,10 +130,7 @@ function hashOf(credential: 'key' | 'session', text: string | undefined): TokenH
 
 const asText = (hash: TokenHash): string => hash.toString('latin1');
 
-/**
- * Delay between the use of an API key and the database write that records this use (ms). One statement writes all uses
- * during this time.
- */
+/** Interval at which the uses of API keys are written to the database (ms). */
 const recordingDelay = 1_000;
 
 /**
@@ -170,17 +161,12 @@ function usageRecorder(app: FastifyInstance): (keyId: string) => void {
   };
 }
 
-/**
- * Authenticates a request by its session token. Returns the logged-in user.
- * @throws Unauthorized if the token is missing or invalid. The error message is the same in both cases.
- */
 type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 
 /**
- * Creates the function that authenticates requests by session token. The function reads the session from the database
- * for each request.
- * @param tokenOf Returns the session token of a request, not yet validated. Returns undefined if the request has no
- *   token.
+ * Creates the function that authenticates requests by session token. It reads the session from the database for each
+ * request.
+ * @param tokenOf Returns the session token of a request, not yet validated.
  * @param unauthenticatedLimit Limits how many tokens are looked up for an IP address that sends many invalid tokens.
  */
 function sessionAuthenticator(
@@ -249,10 +235,6 @@ export const auth = fp(
   { name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] },
 );
 
-/**
- * Checks that a new route declares in `config.access` who may call the route.
- * @throws Error if `config.access` is missing. The server then does not start.
- */
 function requireAccess(route: RouteOptions): void {
   if (!route.config?.access) {
     throw new Error(
@@ -261,7 +243,6 @@ function requireAccess(route: RouteOptions): void {
   }
 }
 
-/** Maximum size of a request body with a credential, if the route sets no other limit (bytes). */
 const maxBodyBytes = 1024 * 1024;
 
 function allowBody(route: RouteOptions): void {
@@ -269,8 +250,8 @@ function allowBody(route: RouteOptions): void {
 }
 
 /**
- * Returns who may call the route of a request. For an unknown path, returns that everybody may call it, so that the
- * response is 404 instead of 401.
+ * Returns who may call the route of a request. Everybody may call an unknown path, so that the response is 404 instead
+ * of 401.
  * @throws Error if the route does not declare `config.access`.
  */
 function accessOf(request: FastifyRequest): Access {
@@ -283,9 +264,6 @@ function accessOf(request: FastifyRequest): Access {
 /** Returns true if a user without a session cookie opens a page. This does not count as a failed authentication. */
 const isVisit = (wanted: Access, { reason }: Unauthorized): boolean => 'page' in wanted && reason === 'missing';
 
-/**
- * Returns true if a caller has the permissions that a route requires: the role of a user, or the scopes of an API key.
- */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   const role = roleFor(wanted);
   if (caller.kind === 'session') return role === 'member' || (role === 'admin' && caller.role === 'admin');
@@ -293,28 +271,21 @@ function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boo
   return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
 }
 
-/** Returns the scopes of which an API key lacks one that is enough for a route. Empty for a user. */
 function lackingScopes(caller: Caller, wanted: Exclude<Access, { public: true }>): readonly Scope[] {
   if (caller.kind === 'session') return [];
   return 'allScopes' in wanted ? firstLacking(caller.scopes, wanted.allScopes) : scopesOf(wanted);
 }
 
-/** Returns the role that a logged-in user must have for a route, or undefined if the route requires an API key. */
 function roleFor(wanted: Access): 'member' | 'admin' | undefined {
   if ('page' in wanted) return wanted.page;
   return 'session' in wanted ? wanted.session : undefined;
 }
 
-/**
- * Returns the logged-in user of a request. May be called only in routes that require a session.
- * @throws Error if the route does not require a session.
- */
 export function sessionOf(request: FastifyRequest): SessionCaller {
   if (request.caller.kind !== 'session') throw new Error('This route does not declare session access in config.access');
   return request.caller;
 }
 
-/** Returns whom the audit log names for a request of a user or a key. */
 export const actorOf = ({ caller, address }: FastifyRequest): Actor => ({
   actor: caller.kind === 'key' ? `key ${caller.keyId}` : caller.email,
   address,

@@ -17,7 +17,6 @@ import { cutText } from './error-handler.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The unparsed bytes of the request body. Empty if the request has no body. */
     bodyBytes: Buffer;
   }
   interface FastifyContextConfig {
@@ -26,7 +25,7 @@ declare module 'fastify' {
   }
 }
 
-/** A body of more bytes is large. Large bodies are parsed one per round of the event loop. */
+/** Minimum size of a large body (bytes). Large bodies are parsed one per round of the event loop. */
 const largeBytes = 1024 * 1024;
 
 const nothing = Buffer.alloc(0);
@@ -76,17 +75,14 @@ const refusal = (fault: string): DomainError => validationFailed([{ path: '', me
 const hasOtherType = ({ headers: { 'content-type': type }, server }: FastifyRequest): boolean =>
   type !== undefined && (type !== 'application/json' || !server.hasContentTypeParser(type));
 
-/** Returns false if a request has no body. Its content type does not matter then. */
 const hasBody = ({ headers }: FastifyRequest): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 
-/** Returns true if the body has a content encoding, such as gzip (RFC 9110 §8.4). */
 function isEncoded({ headers }: FastifyRequest): boolean {
   const encoding = headers['content-encoding'];
   return encoding !== undefined && encoding.trim().toLowerCase() !== 'identity';
 }
 
-/** Returns a UTF-8 text without the byte order mark at its start. */
 const withoutMark = (text: Buffer): Buffer =>
   text[0] === 0xef && text[1] === 0xbb && text[2] === 0xbf ? text.subarray(3) : text;
 
@@ -153,8 +149,8 @@ const formRefused = (): DomainError =>
   new DomainError('unsupported_media_type', 'Send the bytes of the file as the body (curl -T FILE), not a form');
 
 /**
- * Streams the file in the body of a request. Decompresses the file if the request has the header `Content-Encoding:
- * gzip`. The file is read piece by piece, so it is never completely in memory.
+ * Streams the file in the body of a request in chunks, so it is never completely in memory. Decompresses the file if
+ * the request has the header `Content-Encoding: gzip`.
  * @param maxBytes The maximum size of the decompressed file.
  * @throws DomainError `payload_too_large` if the file is larger than `maxBytes`.
  * @throws DomainError `unsupported_media_type` if the file has a content encoding other than gzip.
@@ -198,7 +194,6 @@ async function* readFile(
   }
 }
 
-/** Returns an iterator over the chunks of a stream. Does not destroy the stream if the iteration ends early. */
 const piecesOf = (stream: Readable): AsyncIterable<Buffer> => stream.iterator({ destroyOnReturn: false });
 
 async function* unpacked(raw: IncomingMessage): AsyncGenerator<Buffer> {
@@ -223,7 +218,6 @@ async function* unpacked(raw: IncomingMessage): AsyncGenerator<Buffer> {
 const isGzipFault = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 
-/** Validates each item of a batch request, and returns the request as a `Batch`. */
 export async function batchOf<T extends BatchOperation>(
   { body, bodyBytes }: Pick<FastifyRequest<{ Body: BatchBody }>, 'body' | 'bodyBytes'>,
   kind: BatchKind,
@@ -241,10 +235,13 @@ export async function batchOf<T extends BatchOperation>(
   };
 }
 
-/** Answers with records can have 13 MB. Many at once would block the event loop for other callers. */
+/**
+ * Limits how many responses with records are serialised at once. One can have 13 MB, and many would block the event
+ * loop.
+ */
 const recordAnswers = new Gate({ name: 'record_answers', limit: 2 });
 
-/** Reads records, and sends the answer. Makes its text record by record, with pauses in which other requests are served. */
+/** Sends records. Serialises them one by one, with pauses in which other requests are served. */
 export async function sendRecords(
   { requester: { customerId, signal } }: FastifyRequest,
   reply: FastifyReply,
@@ -293,7 +290,7 @@ const errorOf = ({ code, message, matchingIds }: DomainError, faults: Fault[]) =
   ...(matchingIds ? { matching_ids: matchingIds } : {}),
 });
 
-/** Bodies of at most this size are always read. */
+/** Maximum size of a body that is always read (bytes). */
 const smallBytes = 64 * 1024;
 
 /**
@@ -316,7 +313,6 @@ export const bodyMemory = fp(
   { name: 'body-memory', dependencies: ['auth', 'requester'] },
 );
 
-/** Returns the announced size of a body, or the limit of its route if no size is announced. */
 function bodyBytes({ headers, routeOptions }: FastifyRequest): number {
   if (routeOptions.config.takesFile) return 0;
   const limit = routeOptions.bodyLimit;

@@ -14,7 +14,6 @@ export default fp(async (app) => app.register(documentation), { name: 'docs', de
 
 const asset = (name: string): Buffer => readFileSync(new URL(`docs/${name}`, import.meta.url));
 
-/** The handbook as text, for programs that read it. By path. */
 function readable(): Record<string, Buffer> {
   const overview = asset('llms.txt'); // see llmstxt.org
   const page = (name: string): Buffer => readFileSync(new URL(`../../docs/${name}`, import.meta.url));
@@ -54,8 +53,8 @@ async function documentation(app: FastifyInstance): Promise<void> {
 }
 
 /**
- * Returns the compressed script of the documentation. Its package holds it as text of 20 MB, so it is loaded in a thread
- * of its own, when somebody first asks for it.
+ * Returns the compressed script of the documentation. It is text of 20 MB, so a separate thread loads it at the first
+ * request.
  */
 const loadScript = (): Promise<Buffer> =>
   new Promise((resolve, reject) => {
@@ -68,10 +67,6 @@ const loadScript = (): Promise<Buffer> =>
 
 const rendererUrl = '/docs/js/scalar.js';
 
-/**
- * Sends the HTML page of the documentation. The content security policy of the page allows only files from this
- * service.
- */
 function sendPage(reply: FastifyReply, publicUrl: string | undefined): FastifyReply {
   const nonce = randomBytes(16).toString('base64');
   const policy = [

@@ -25,9 +25,8 @@ export const cutText = (text: string): string =>
   (text.length > maxTextLength ? `${text.slice(0, maxTextLength - 1)}…` : text).toWellFormed();
 
 /**
- * Returns the invalid values (`faults`) for an error response. Shortens long texts, and leaves out elements at the end
- * if the list is too long.
- * @param max The maximum number of elements.
+ * Returns the invalid values (`faults`) for an error response. Shortens long texts, and omits elements at the end if
+ * the list is too long.
  * @param bytes The maximum size of the list as JSON, without its brackets.
  */
 function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault[] {
@@ -42,23 +41,16 @@ function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault
   return listed;
 }
 
-/**
- * An error response that is sent without Fastify, because Fastify does not handle the request (for example malformed
- * HTTP).
- */
 export type Refusal = readonly [status: number, code: string, message: string];
 
-/** The error responses for requests that Node's HTTP parser rejects, by Node's error code. */
 const refusals: Record<string, Refusal> = {
   HPE_HEADER_OVERFLOW: [431, 'headers_too_large', 'The request line and headers are too large'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'request_timeout', 'The request did not arrive in time'],
 };
 const malformed: Refusal = [400, 'validation_failed', 'The request is not valid HTTP'];
 
-/** For each connection, the response object of the latest request on the connection. */
 const latest = new WeakMap<Duplex, ServerResponse>();
 
-/** The diagnostics channel on which Node announces each HTTP request of this process, before any handler runs. */
 const requestStart = 'http.server.request.start';
 
 /**
@@ -88,7 +80,6 @@ function isExempt(socket: Socket): boolean {
   return response !== undefined && patient.has(response) && !response.headersSent;
 }
 
-/** Sends an error response to a request that is not valid HTTP, and closes the connection. */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && isExempt(socket)) return;
   if (error.code === 'ECONNRESET') return void socket.destroy();
@@ -96,9 +87,8 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
 }
 
 /**
- * Sends an error response on a connection that Node's HTTP server no longer handles, and closes the connection. If the
- * caller could mistake the error response for the response to an earlier request, closes the connection without a
- * response.
+ * Sends an error response on a connection that Node's HTTP server no longer handles, and closes the connection. Sends
+ * nothing if the caller could take the error response for the response to an earlier request.
  */
 export function refuseOnSocket(socket: Socket, refusal: Refusal, requestId: string, headers: string[] = []): void {
   if (!socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
@@ -107,7 +97,7 @@ export function refuseOnSocket(socket: Socket, refusal: Refusal, requestId: stri
 
 /**
  * Returns true if all requests before the invalid request have got their responses. Only then does the caller
- * understand that an error response belongs to the invalid request.
+ * understand to which request an error response belongs.
  */
 function isNextToAnswer(socket: Socket): boolean {
   const response = latest.get(socket);
@@ -120,13 +110,8 @@ function isNextToAnswer(socket: Socket): boolean {
 export const bodyOf = ([statusCode, code, message]: Refusal): string =>
   JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
 
-/** Time between an error response and the forced close of the connection (ms). */
 const lingering = 5_000;
 
-/**
- * Writes an error response directly to a connection, and closes the connection. After five seconds, the connection is
- * closed by force.
- */
 function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[]): void {
   const [status] = refusal;
   const body = bodyOf(refusal);
@@ -152,7 +137,6 @@ declare module 'fastify' {
   }
 }
 
-/** Minimum time between two log lines of `RefusalLog` (ms). */
 const intervalMs = 1_000;
 
 interface Counted {
@@ -163,8 +147,8 @@ interface Counted {
 }
 
 /**
- * Logs requests that get the response 503. Writes at most one log line per second, with the number of requests for each
- * reason, because thousands of requests per second can get 503.
+ * Logs requests that get the response 503. Thousands of requests per second can get 503. Therefore writes at most one
+ * log line per second, with the number of requests for each reason.
  */
 class RefusalLog {
   readonly #log: FastifyBaseLogger;
@@ -236,10 +220,6 @@ const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> 
 
 const sizeOf = (bytes: number): string => (bytes < 2 ** 20 ? `${bytes / 2 ** 10} KiB` : `${bytes / 2 ** 20} MiB`);
 
-/**
- * Fastify plugin that sends an error response for every thrown error, in the documented format. An unexpected error is
- * logged, and the caller gets status 500 without details.
- */
 export default fp(
   async (app) => {
     const refusals = new RefusalLog(app.log);
@@ -252,7 +232,6 @@ export default fp(
   { name: 'error-handler' },
 );
 
-/** Sends the error response for a thrown error. Logs the error if it is an unexpected error. */
 export const sendError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply =>
   send(reply, answerTo(thrown, request, reply));
 
@@ -278,10 +257,6 @@ export function answerTo(thrown: unknown, request: FastifyRequest, reply: Fastif
   return { status: statuses[error.code], code: error.code, message: error.message, faults: error.faults, more };
 }
 
-/**
- * Sets the response header `www-authenticate`, which tells the caller how to authenticate (RFC 9110 §11.6.1). Logs why
- * the credential of the request was rejected.
- */
 function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
   request.log.info({ credential, reason }, 'refused');
   const scheme = { key: 'X-API-Key', session: 'Bearer', login: undefined }[credential];
@@ -290,21 +265,19 @@ function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, r
 }
 
 /**
- * Returns the fields of an error response that name records: `matching_ids`, the records that a value matches if it
- * matches several, and `merged_into`, the record into which the record of the request was merged.
+ * Returns the fields of an error response that name records. `matching_ids` are the records that a value matches if it
+ * matches several. `merged_into` is the record into which the requested record was merged.
  */
 const idsIn = ({ matchingIds, mergedInto }: DomainError): object => ({
   ...(matchingIds ? { matching_ids: matchingIds } : {}),
   ...(mergedInto === undefined ? {} : { merged_into: mergedInto }),
 });
 
-/** Converts a thrown error to the error that is sent to the caller. Returns undefined for an unexpected error. */
 function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | undefined {
   if (thrown instanceof DomainError) return thrown;
   return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.(request) ?? fromDatabase(thrown);
 }
 
-/** Maximum size of an error response's body (bytes). */
 const maxBytes = 64 * 1024;
 
 export interface ErrorAnswer {
@@ -312,11 +285,9 @@ export interface ErrorAnswer {
   code: string;
   message: string;
   faults?: readonly Fault[];
-  /** Additional fields of the response body, which only some errors have, such as `matching_ids`. */
   more?: object;
 }
 
-/** Sends an error response. The list of invalid values is cut, so that the body has at most `maxBytes` bytes. */
 function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
   // All errors that the app handles are sent by this function.
   const isAnonymous = statusCode === 401 || statusCode === 403;

@@ -5,9 +5,9 @@ import { openCursors, type FeedCursors, findNews } from '../queries/records/feed
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Waits of requests for events. One poll per second serves all of them; a wait holds no database connection. */
+    /** Waits of requests for events. One poll per second serves all of them. A wait holds no database connection. */
     eventWaits: EventWaits;
-    /** Signs places in the feed of changes. */
+    /** Signs and reads cursors of the feed of changes. */
     feedCursors(): Promise<FeedCursors>;
   }
 }
@@ -17,7 +17,6 @@ interface Wait {
   wake: () => void;
 }
 
-/** Maximum number of waiting requests of a customer, per process. */
 const maxWaits = 20;
 const pollMs = 700;
 
@@ -29,13 +28,12 @@ class EventWaits {
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  /** @param poll returns the customers that have events behind these positions */
   constructor(poll: Poll) {
     this.#poll = poll;
   }
 
   /**
-   * Waits until the customer may have events behind the position, the time is over, or the signal aborts.
+   * Waits until the customer may have events after the position, the time is over, or the signal aborts.
    * @throws DomainError `rate_limited` if 20 requests of the customer are waiting
    */
   async wait(customerId: string, position: number, ms: number, signal: AbortSignal): Promise<void> {
@@ -74,7 +72,6 @@ class EventWaits {
   }
 }
 
-/** Fastify plugin for the feed of changes: requests wait for events without a database connection. */
 export default fp(
   async (app) => {
     const waits = new EventWaits((waiting) => findNews(app.db, waiting));

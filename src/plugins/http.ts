@@ -13,7 +13,10 @@ import { validationFailed, DomainError, unavailable, noRoute } from '../errors.t
 
 type ErrorAnswer = (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
 
-/** @param frameworkErrors answers requests whose path Fastify cannot read: it runs no hook for them */
+/**
+ * Creates the HTTP server without plugins.
+ * @param frameworkErrors handles requests whose path Fastify cannot read, because Fastify runs no hook for them
+ */
 export function createServer(config: Config, frameworkErrors: ErrorAnswer) {
   const app = fastify(options(config, frameworkErrors));
   app.server.maxConnections = config.MAX_CONNECTIONS;
@@ -90,7 +93,6 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
  */
 const single = new Set(['host', 'authorization', 'content-type', 'idempotency-key']);
 
-/** Returns an error if a request violates a rule of HTTP, otherwise undefined. */
 function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return refusal('the header Host is missing');
   const coding = headers['transfer-encoding'];
@@ -149,7 +151,6 @@ export const gracefulClose = fp(
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** True if the route exists only to respond with 405 to methods that its path does not support. */
     isRefusal?: true;
   }
 }
@@ -180,7 +181,6 @@ export const refuseOtherMethods = fp(
   { name: 'refuse-other-methods' },
 );
 
-/** Adds routes that respond with 405 to the methods that a path does not support, and adds the path to `known`. */
 function refuse(app: FastifyInstance, url: string, known: ReturnType<typeof router>): void {
   const supported = app.supportedMethods.filter((method) => app.hasRoute({ url, method }));
   const others = app.supportedMethods.filter((method) => !supported.includes(method));
@@ -244,10 +244,6 @@ export const crossOrigin = fp(
   { name: 'cors', dependencies: ['services'] },
 );
 
-/**
- * Returns true if a request is a CORS preflight: a browser sends it to ask whether a web page may send the real
- * request.
- */
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
   // Other OPTIONS requests get 405.
   headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

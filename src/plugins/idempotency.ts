@@ -11,15 +11,13 @@ import type { StoredAnswer } from '../queries/records/idempotency.ts';
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Runs the database writes of a request, and sends the response with the status that `reply` has. If the request has
-     * the header `Idempotency-Key`, the writes run at most once for each key: a retry with the same key gets the stored
-     * response.
-     *
+     * Runs the database writes of a request, and sends the response with the status of `reply`. With the header
+     * `Idempotency-Key`, the writes run at most once for each key: a retry with the same key gets the stored response.
      * A route that uses this function must declare `idempotent: true`.
      * @param effect Writes to the database, in one transaction, and returns the body of the response.
-     * @param before `prepare` runs before the transaction, such as a search; `effect` gets its result. It is not called if a
-     *   response is stored. `size` returns what the effect would cost and write; it is called for keys of which larger calls
-     *   need an approval. Such a call is answered with 202, and stored until an admin decides.
+     * @param before `prepare` runs before the transaction, such as a search, and passes its result to `effect`. It is
+     * not called if a response is stored. `size` returns what the effect would cost and write. It is called for keys
+     * whose larger calls need an approval. Such a call gets 202, and is stored until an admin decides.
      * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
      * @throws DomainError `conflict` if the first request with the key is still running.
      */
@@ -32,7 +30,6 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     idempotent?: true;
-    /** True if a call can need the approval of an admin. */
     mayNeedApproval?: true;
   }
 }
@@ -76,10 +73,6 @@ function idempotencyKey(request: FastifyRequest): string | undefined {
   ]);
 }
 
-/**
- * Returns a hash of the method, the path and the body of a request. An `Idempotency-Key` may be used again only for a
- * request with the same hash.
- */
 const fingerprintOf = (request: FastifyRequest): Buffer =>
   createHash('sha256').update(`${request.method} ${request.url}\n`).update(request.bodyBytes).digest();
 
@@ -88,10 +81,6 @@ interface Use {
   fingerprint: Buffer;
 }
 
-/**
- * Runs the database writes of a request and stores the response under the idempotency key. If a response is already
- * stored, returns it and writes nothing.
- */
 async function runOnce(
   sql: Transaction,
   customerId: string,
@@ -108,7 +97,6 @@ async function runOnce(
   return { body };
 }
 
-/** @throws DomainError `idempotency_mismatch` if the key was used for a different request. */
 async function findStored(
   sql: Queryable,
   customerId: string,

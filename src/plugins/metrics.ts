@@ -11,7 +11,6 @@ import { allCustomers } from '../access/credentials.ts';
 
 type UpOrDegraded = 'up' | 'degraded';
 
-/** What `/readyz` shows, and the metrics repeat. */
 interface Readiness {
   isReady: boolean;
   checks: {
@@ -28,12 +27,10 @@ interface Readiness {
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Checks everything that the service needs. Concurrent callers share one check. */
     readiness(): Promise<Readiness>;
   }
 }
 
-/** How long the result of a readiness check is reused (ms). */
 const checkMs = 250;
 
 export const readiness = fp(
@@ -192,15 +189,10 @@ function addUnindexed(state: Registry, backlog: RecentBacklog): void {
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
 }
 
-/**
- * A cache for the backlog in the database: the jobs that have not ended, and the unlocked prospects that are not yet in
- * the search index.
- */
 class RecentBacklog {
   readonly #db: Database;
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
-  /** The backlog at the last read, or undefined if the database did not respond. */
   last: Backlog | undefined;
   /** Empty if the database did not respond in time. */
   webhooks: WebhookBacklog[] = [];
@@ -232,8 +224,8 @@ interface Options {
 const config = { access: { public: true }, isProbe: true } as const;
 
 /**
- * Fastify plugin that measures the duration of every request if `isMeasured` is true, and serves all metrics of the
- * service at `/metrics` if `isExposed` is true.
+ * Fastify plugin that measures the duration of every request if `isMeasured` is true, and serves all metrics at
+ * `/metrics` if `isExposed` is true.
  */
 export const metrics = fp(
   async (app, { isMeasured, isExposed }: Options) => {
@@ -248,14 +240,11 @@ export const metrics = fp(
   { name: 'metrics', dependencies: ['services', 'readiness'] },
 );
 
-/**
- * The HTTP methods that are recorded under their own names in the metrics. All other methods are recorded as `_OTHER`.
- */
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
- * Records the duration of a request in a histogram. Unusual HTTP methods are recorded as `_OTHER`, and requests that
- * match no route as the route `unknown`. So callers cannot create an unlimited number of time series.
+ * Records the duration of a request in a histogram. Unusual HTTP methods are recorded as `_OTHER`, and requests without
+ * a route as `unknown`. Callers therefore cannot create an unlimited number of time series.
  */
 function measure({ method, routeOptions }: FastifyRequest, reply: FastifyReply, done: () => void): void {
   const { url = 'unknown', config } = routeOptions;

@@ -11,7 +11,6 @@ import { policiesOf } from './rate-limits.ts';
 
 type Schema = Record<string, unknown>;
 
-/** Replaces custom formats and keywords in a request's schema by standard JSON Schema that accepts the same values. */
 const documentedRequest = (schema: Schema): Schema => documented(schema, documentedFormats);
 
 /** Removes the formats `name`, `key-name` and `domain`, which only this service defines, from a response's schema. */
@@ -46,15 +45,18 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 }
 
 /**
- * Of filters, the document generator says that all other names are custom fields: some generated clients would then take
- * all conditions for those.
+ * Limits the schema of custom fields in filters to their names. The document generator applies it to all other names,
+ * and some generated clients would then use it for all conditions.
  */
 const withCustomFields = (schema: Schema): Schema =>
   isSchema(schema['additionalProperties']) && isSchema(schema['propertyNames']) && 'pattern' in schema['propertyNames']
     ? { ...schema, patternProperties: { [customPattern]: schema['additionalProperties'] }, additionalProperties: true }
     : schema;
 
-/** Moves the default of an optional member to its description: some generated clients would require the member. */
+/**
+ * Moves the default of an optional member to its description. Some generated clients would otherwise require the
+ * member.
+ */
 function withoutDefault({ default: value, ...schema }: Schema): Schema {
   if (value === undefined) return schema;
   const { description } = schema as { description?: string };
@@ -67,7 +69,6 @@ function withoutDefault({ default: value, ...schema }: Schema): Schema {
 const without = (schema: Schema, keywords: string[]): Schema =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !keywords.includes(key)));
 
-/** Applies `part` to each schema in a keyword's value, such as that of `items`. */
 function documentedPart(key: string, value: unknown, part: (schema: Schema) => Schema): unknown {
   if (key === 'items' || key === 'additionalProperties') return isSchema(value) ? part(value) : value;
   if (key === 'anyOf' || key === 'oneOf') return (value as Schema[]).map((one) => withoutFormat(part(one)));
@@ -76,8 +77,8 @@ function documentedPart(key: string, value: unknown, part: (schema: Schema) => S
 }
 
 /**
- * Removes `format` from an alternative, its elements and its properties if all are optional: Java clients do not compile
- * with it. The pattern stays.
+ * Removes `format` from an alternative, its elements and its properties if all are optional. Java clients do not
+ * compile with it. The pattern stays.
  */
 function withoutFormat(schema: Schema): Schema {
   const rest = without(schema, ['format']);
@@ -96,7 +97,6 @@ function withoutFormat(schema: Schema): Schema {
 
 const isSchema = (value: unknown): value is Schema => typeof value === 'object' && value !== null;
 
-/** Adds `uniqueItems` to an array schema, or to each array of an object schema, in place of `x-distinct-ids`. */
 function withDistinct(schema: Schema): Schema {
   if (schema['type'] === 'array') return { ...schema, uniqueItems: true };
   const arrays = Object.entries(schema['properties'] as Record<string, Schema>);
@@ -112,16 +112,15 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** True if a successful response has the header `ETag`, which contains the version of the record. */
     etag?: true;
-    /** True if a successful response may have the header `x-as-of`. */
     isCounted?: true;
-    /** Responses have the header `x-more`, and always `x-next-cursor`. */
+    /** True if responses have the header `x-more`, and always `x-next-cursor`. */
     tellsMore?: true;
   }
 }
 
 /**
- * Returns the schema of a route with additional information for the OpenAPI document: request and response headers,
- * rate limits, the security requirement, and a sentence about the required permission.
+ * Adds to the schema of a route what the OpenAPI document shows: request and response headers, rate limits, the
+ * security requirement, and a sentence about the required permission.
  */
 export function describeRoute(schema: FastifySchema, route: RouteOptions): FastifySchema {
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
@@ -140,10 +139,6 @@ export function describeRoute(schema: FastifySchema, route: RouteOptions): Fasti
   };
 }
 
-/**
- * Returns the schema of a request body for the OpenAPI document. For a batch, includes the schema of the items, which
- * the schema for validation does not contain.
- */
 function withItems(body: unknown): unknown {
   const { properties } = body as { properties: Record<string, Json> };
   const { 'x-batch-items': item, ...items } = properties['items'] ?? {};
@@ -155,10 +150,6 @@ function withItems(body: unknown): unknown {
 const hasFields = (body: unknown): boolean =>
   Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
 
-/**
- * The access rule of a route in the OpenAPI document. The document does not contain the web pages, so their access
- * rules are excluded.
- */
 type DocumentedAccess = Exclude<Access, { page: unknown }> | undefined;
 
 function accessText(access: DocumentedAccess): string {
@@ -171,10 +162,6 @@ function accessText(access: DocumentedAccess): string {
 }
 
 // OpenAPI has no standard field for the scopes of API keys.
-/**
- * Returns the security requirement of an operation: the kind of credential, and the required scopes of an API key or
- * the required role of a user. `x-scopes-needed` says whether an API key needs all of the scopes or one of them.
- */
 function security(access: DocumentedAccess): Json {
   if (!access || 'public' in access) return { security: [] };
   if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
@@ -199,9 +186,6 @@ const describeResponses = (route: RouteOptions, body: unknown, response: Record<
     ]),
   );
 
-/**
- * The descriptions of HTTP statuses in the OpenAPI document. For a status without an entry, the standard name is used.
- */
 const statusTexts: Record<number, string> = {
   400: 'The request is not valid. `errors` names every fault.',
   401: 'The credential is missing, wrong, expired or revoked. Always the same text, whatever the cause.',
@@ -221,17 +205,10 @@ const statusTexts: Record<number, string> = {
 
 const describeStatus = (status: number): string => statusTexts[status] ?? STATUS_CODES[status]!;
 
-/** The titles of the error schemas that are used for more than one status. */
 const sharedTitles = new Set<unknown>([ErrorBody.title, Refusal.title]);
 
-/** The fields of an error response that have the same value in all responses with the same status. */
 const fixedFields = ['statusCode', 'error', 'code'] as const;
 
-/**
- * Returns the schema of an error response, in which some fields are restricted to the values of the status. If several
- * statuses share the schema, its title becomes the name of the error, such as `NotFound` for 404. Returns any other
- * schema unchanged.
- */
 function errorBody(status: number, schema: Json): Json {
   const properties = schema['properties'] as Record<string, Json> | undefined;
   if (status < 400 || !properties || !('statusCode' in properties)) return schema;
@@ -264,10 +241,6 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
   };
 }
 
-/**
- * Returns the rate limit headers of a route's responses for the OpenAPI document. Returns an empty object if the route
- * has no rate limits.
- */
 const limitHeaders = (config: FastifyContextConfig = {}): Json =>
   policiesOf(config).length === 0
     ? {}

@@ -65,7 +65,7 @@ type Json = Record<string, unknown>;
 
 /**
  * Moves repeated parts of an OpenAPI document to its section `components`: schemas with a title, response headers, and
- * the error responses of operations with rate limits. So generated clients get named types, and the document is
+ * the error responses of operations with rate limits. Generated clients then get named types, and the document is
  * smaller.
  * @throws Error if two different components have the same name.
  */
@@ -107,16 +107,12 @@ interface Titled extends Json {
   title: string;
 }
 
-/**
- * Returns true if an object in the OpenAPI document is a schema with a title. Returns false for a map of fields that
- * has a field named `title`.
- */
 const isTitled = (node: Json): node is Titled =>
   typeof node['title'] === 'string' && ['type', 'anyOf', 'oneOf'].some((keyword) => keyword in node);
 
 /**
- * Adds a schema with a title to the components, and returns a reference to the component. If the schema allows null,
- * the reference allows null too.
+ * Adds a schema with a title to the components, and returns a reference to it. If the schema allows null, the reference
+ * does too.
  */
 function referTo(schemas: Components, { title, ...schema }: Titled): Json {
   const types: unknown = schema['type'];
@@ -136,10 +132,6 @@ interface Response {
 }
 
 // Operations without rate limits have other headers in their error responses.
-/**
- * Moves the response headers of an operation to the components, and replaces them by references. If the operation has
- * rate limits, does the same with the error responses.
- */
 function withResponses(operation: Operation, headers: Components, errors: Components): Json {
   const isLimited = 'x-rate-limits' in operation;
   const responses = Object.entries(operation.responses ?? {}).map(([status, response]) => {
@@ -185,8 +177,8 @@ class Components {
 }
 
 /**
- * The introduction to the API, in Markdown. It is the first part of the OpenAPI document and of the interactive
- * documentation. Its first example names the address of the service in development.
+ * Introduction to the API, in Markdown. It begins the OpenAPI document and the interactive documentation. Its first
+ * example names the address of the service in development.
  */
 const introduction = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
 
@@ -246,7 +238,7 @@ export default fp(
 
 const access = { public: true } as const;
 
-/** The tag is weak because the plain and the compressed form share it. */
+/** Returns the document with its ETag. The tag is weak because the plain and the compressed form share it. */
 function serialise(document: object) {
   const plain = Buffer.from(JSON.stringify(document));
   const tag = `W/"${createHash('sha256').update(plain).digest('base64url').slice(0, 22)}"`;

@@ -13,10 +13,6 @@ declare module 'fastify' {
     rateLimits: RateLimits;
   }
   interface FastifyContextConfig {
-    /**
-     * The second rate limit of the route. A request with an API key counts toward the rate limit `default` and toward
-     * this rate limit.
-     */
     limit?: 'prospects' | 'jobs' | 'bulk';
     /**
      * Marks a route whose requests are expensive while they run. Each customer may run two requests of the same kind at
@@ -36,10 +32,6 @@ export const rateLimits = fp(
   { name: 'rate-limits', dependencies: ['services'] },
 );
 
-/**
- * Checks that a route declares the rate limit `jobs` if it can respond with 402 (too few credits).
- * @throws Error if the route does not declare the rate limit. The server then does not start.
- */
 function requireLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
   const spends = typeof responses === 'object' && responses !== null && 402 in responses;
@@ -54,10 +46,6 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
   return limit ? ['default', limit] : ['default'];
 }
 
-/**
- * Counts an authenticated request toward each rate limit of its route, and sets the rate limit headers of the response.
- * @throws DomainError `rate_limited` if the request exceeds a rate limit.
- */
 type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
 interface RouteLimits {
@@ -112,8 +100,8 @@ function itemOf(use: Use): string {
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;
 
 /**
- * Fastify plugin that rejects requests with 503 while the process is overloaded (its event loop is delayed). Rejects
- * only requests of customers that have more than one running request, and no health checks.
+ * Fastify plugin that rejects requests with 503 while the event loop of the process is delayed. Rejects only requests
+ * of customers that have more than one running request. Never rejects health checks.
  */
 export const overload = fp(
   async (app) => {

@@ -22,21 +22,16 @@ interface Kind {
   path: string;
   tags: string[];
   scope: Scope extends infer S ? (S extends `${infer Name}:delete` ? Name : never) : never;
-  /** In operation ids, such as `ContactList`. */
   operation: string;
-  /** In summaries, such as `a contact list`. */
   title: string;
-  /** In messages and errors, such as `list`. */
   noun: string;
 }
 
-/** What the document says of a route. `errors` are statuses that only some kinds of record have. */
 interface About {
   description: string;
   errors?: number[];
 }
 
-/** Returns functions that add the routes for single records of one kind. Each adds one route. */
 export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind) => {
   const { path, tags, scope, operation, title, noun } = kind;
   const about = (verb: string, summary: string, { description }: About) => ({
@@ -63,8 +58,9 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     },
 
     /**
+     * Adds the route that reads one record.
      * @param texts `nullForUnknown`: the response for an unknown id is null. `mayBeMerged`: the error for an unknown id
-     *   names the record into which the record was merged
+     * names the record into which the record was merged
      */
     read<Row extends { id: string }>(
       record: TSchema,
@@ -138,13 +134,18 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
   };
 };
 
-/** @throws DomainError `validation_failed` if it is not a list of entity tags, also for an id that belongs to no record */
+/**
+ * Returns the header `If-Match`.
+ * @throws DomainError `validation_failed` if it is not a list of entity tags, also for an id that belongs to no record
+ */
 function ifMatchOf({ 'if-match': ifMatch }: FastifyRequest['headers']): string | undefined {
   if (ifMatch !== undefined) readIfMatch(ifMatch);
   return ifMatch;
 }
 
-/** Returns the error for an id that belongs to no record, with the id of the record into which it was merged. */
+/**
+ * Returns the error for an id that belongs to no record. It names the record into which the record was merged, if any.
+ */
 async function unknown(
   { db, caller, params }: FastifyRequest,
   noun: string,
@@ -163,7 +164,7 @@ interface Page<Row> {
   nextCursor: string | undefined;
 }
 
-/** Sets the header with the cursor of the next page, if one follows. Returns the records of this page. */
+/** Returns the records of a page. Sets the header with the cursor of the next page, if there is one. */
 export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>): Row[] {
   if (nextCursor !== undefined) void reply.header('x-next-cursor', nextCursor);
   return rows;

@@ -7,13 +7,11 @@ import { canonicalId } from '../text/ids.ts';
 import type { RequestSpan } from '../process/spans.ts';
 import { isTracing, startRequestSpan } from '../process/tracing.ts';
 
-/** Why a request got an error response, without values of the caller: the code, and where the first faults are. */
 export interface LoggedRefusal {
   code: string;
   at?: string[];
 }
 
-/** Faults of one request that are logged. */
 const maxLoggedFaults = 5;
 
 export const loggedRefusal = (code: string, faults: readonly Fault[] = []): LoggedRefusal => ({
@@ -23,7 +21,6 @@ export const loggedRefusal = (code: string, faults: readonly Fault[] = []): Logg
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set by the error handler. */
     refusal: LoggedRefusal | undefined;
     /** The id of the record, job or import that a POST created. A worker's log lines have it, too. */
     createdId: string | undefined;
@@ -48,8 +45,8 @@ export function requestId(request: IncomingMessage): string {
 
 /**
  * Fastify plugin that sets the response header `x-request-id` and writes one log line per request, without secrets and
- * bodies. The line says from where the request came, who sent it, which record the path names, and why it failed. Requests that get 503 have no log line of their own: `RefusalLog` writes a summary. Successful requests of
- * monitoring systems are logged at level `debug`.
+ * bodies. The line says where the request came from, who sent it, which record the path names, and why it failed.
+ * `RefusalLog` summarises requests that get 503. Successful requests of monitoring systems are logged at level `debug`.
  */
 export const requestLog = fp(
   async (app) => {
@@ -86,17 +83,14 @@ export const requestLog = fp(
   { name: 'request-log' },
 );
 
-/** The part of a successful answer that names what was created. */
 interface Created {
   id?: string;
   data?: { id?: string };
 }
 
-/** Sets the headers that every answer has. */
 export const setCommonHeaders = ({ id }: FastifyRequest, reply: FastifyReply): void =>
   void reply.header('x-request-id', id).header('x-content-type-options', 'nosniff');
 
-/** Returns the ids of the customer and of the API key or user that sent the request. */
 function senderOf({ caller }: FastifyRequest): object {
   if (!caller) return {};
   return { customer: caller.customerId, ...(caller.kind === 'key' ? { key: caller.keyId } : { user: caller.userId }) };

@@ -13,10 +13,7 @@ import { CallerHungUp, serviceItself, type Requester } from '../access/credentia
 import { exemptFromTimeout } from './error-handler.ts';
 import type { Sender } from '../accounts/webhook-sender.ts';
 
-/**
- * The configuration, the database and the prospect catalog, which all routes use. The command that starts the app opens
- * them and closes them.
- */
+/** The configuration, the database and the prospect catalog. The command that starts the app opens and closes them. */
 export interface Services {
   config: Config;
   db: SharedDatabase;
@@ -27,13 +24,13 @@ declare module 'fastify' {
   interface FastifyInstance {
     config: Config;
     /**
-     * The database without its query methods. Routes must run queries with `request.db`, which applies the limits of
-     * the customer and the timeout of the request.
+     * The database without its query methods. Routes must use `request.db`, which applies the limits of the customer
+     * and the timeout of the request.
      */
     db: Omit<SharedDatabase, keyof Database>;
     /**
-     * The prospect catalog without its read methods. Routes must read with `request.catalog`, which applies the limits
-     * of the customer and the timeout of the request.
+     * The prospect catalog without its read methods. Routes must use `request.catalog`, which applies the limits of the
+     * customer and the timeout of the request.
      */
     catalog: Omit<Catalog, keyof CatalogReads>;
   }
@@ -57,15 +54,14 @@ export interface InsideAnswer {
 }
 
 /**
- * Sends a request to a route of this service, inside the process, for `request` and with its API key. All that holds for
- * a request from outside holds for it, but it does not count toward the rate limit `default`, because `request` has.
+ * Sends a request to a route of this service, inside the process, on behalf of `request` and with its API key. It is
+ * treated like a request from outside, but does not count toward the rate limit `default`, because `request` does.
  */
 export function callInside(request: FastifyRequest, { headers, ...options }: InjectOptions): Promise<InsideAnswer> {
   const [, key = ''] = /^\S+ +(\S+)$/.exec(request.headers.authorization ?? '') ?? [];
   return send(request, { ...options, headers: { ...headers, authorization: `X-API-Key ${key}` } }, {});
 }
 
-/** The same for a call that the admin who sends `request` has approved, with the key that sent it first. */
 export const callApproved = (request: FastifyRequest, approved: ApprovedCall): Promise<InsideAnswer> =>
   send(
     request,
@@ -91,10 +87,8 @@ async function send(
   return { status: answer.statusCode, headers: answer.headers, body: JSON.parse(answer.body || 'null') };
 }
 
-/** True for a request that the service itself sends for one that it has received. */
 export const isInside = (): boolean => inside.getStore() !== undefined;
 
-/** The approved call that this request is. */
 export const approvedCall = (): ApprovedCall | undefined => inside.getStore()?.approved;
 
 declare module 'fastify' {
@@ -110,23 +104,13 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     /**
-     * The customer for whom this request runs (or the service itself), with abort signals and the maximum time to wait
+     * The customer for whom this request runs, or the service itself, with abort signals and the maximum time to wait
      * for database connections.
      */
     requester: Requester;
-    /**
-     * The database for this request. Database calls count toward the customer's share of the connections, and are
-     * cancelled when the request times out.
-     */
     readonly db: Database;
-    /**
-     * The catalog of prospects (people whose contact data can be bought), for this request. Calls count toward the
-     * customer's share of the capacity, and are cancelled when the request times out.
-     */
     readonly catalog: CatalogReads;
-    /** True once a response is being sent. */
     isAnswered: boolean;
-    /** Sets the customer for whom this request runs. Before this call, the request belongs to the service itself. */
     belongsTo(customerId: string): void;
   }
 }
@@ -201,7 +185,6 @@ export const requester = fp(
   { name: 'requester', dependencies: ['services'] },
 );
 
-/** Maximum duration of a request that uploads or downloads a file (ms). */
 const longestMs = 3_600_000;
 
 function dbOf(this: FastifyRequest): Database {
@@ -214,8 +197,8 @@ function catalogOf(this: FastifyRequest): CatalogReads {
 }
 
 /**
- * Sends the error response of a timed-out request, if no response is being sent yet. For example, the handler may still
- * be waiting for the rest of the request body.
+ * Sends the error response of a timed-out request, unless a response is being sent. The handler may still be waiting
+ * for the rest of the request body.
  */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   // A second response would contradict the first one, and sending both would end the process.
@@ -232,7 +215,7 @@ function answerLate(request: FastifyRequest, reply: FastifyReply): void {
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Sends the test events that users ask for. All other events are sent by workers, not by this process. */
+    /** Sends the test events that users request. Workers send all other events. */
     webhookSender: Sender;
   }
 }

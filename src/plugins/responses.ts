@@ -17,8 +17,8 @@ declare module 'fastify' {
 }
 
 /**
- * Fastify plugin that requires every route to declare its responses. If a route responds with a success status that it
- * has not declared, the response is replaced by an error, because undeclared bodies are not filtered.
+ * Fastify plugin that requires every route to declare its responses. Replaces a success status that is not declared by
+ * an error, because the fields of an undeclared body are not filtered.
  */
 export default fp(
   async (app) => {
@@ -43,7 +43,7 @@ export default fp(
 const compileSerializer = SerializerSelector()({}, {});
 const serializers = new WeakMap<object, ReturnType<typeof compileSerializer>>();
 
-/** Returns a serializer that is compiled at its first use, once for all routes that send the schema. */
+/** Returns a serializer that is compiled at its first use. All routes that send the schema share it. */
 const serializerOf: FastifySerializerCompiler<object> = (route) => (value) => {
   let serialize = serializers.get(route.schema);
   if (!serialize) serializers.set(route.schema, (serialize = compileSerializer(route as never)));
@@ -78,13 +78,12 @@ interface StreamedFile {
   read: () => Promise<AsyncIterable<string | Buffer>>;
   type: string;
   name: string;
-  /** The word for this kind of file in log lines, such as `export`. */
   noun: string;
 }
 
 /**
- * Streams a file as the response. If reading fails or the request times out, the connection is closed before the
- * end of the response. So the caller can detect that the file is incomplete.
+ * Streams a file as the response. If reading fails or the request times out, closes the connection before the end, so
+ * that the caller can detect an incomplete file.
  */
 export async function sendFile(
   request: FastifyRequest,
@@ -98,10 +97,7 @@ export async function sendFile(
   return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);
 }
 
-/**
- * Writes a log line if a file was not sent completely. The status of the response was already sent, so it does not show
- * the failure.
- */
+/** Logs a file that was not sent completely. Its status was already sent and does not show the failure. */
 function logCut(
   { log, caller: { customerId: customer }, requester: { signal } }: FastifyRequest,
   file: Readable,
@@ -114,8 +110,8 @@ function logCut(
 }
 
 /**
- * Streams records as a file while they are read from the database. If reading fails or the request times out, the
- * connection is closed before the end of the response. So the caller can detect that the file is incomplete.
+ * Streams records as a file while they are read from the database. If reading fails or the request times out, closes
+ * the connection before the end, so that the caller can detect an incomplete file.
  */
 export async function sendExport(
   request: FastifyRequest,
