@@ -20,7 +20,6 @@ export const User = Type.Object(
 );
 export type User = Static<typeof User>;
 
-/** What an admin says of a new user. */
 export const UserCreate = Strict({
   name: Name('Name of the user.'),
   email: Email('E-mail address of the user, unique among all users.'),
@@ -81,7 +80,6 @@ const Price = (description: string) =>
     examples: ['0.00'],
   });
 
-/** Prices are strings with two decimals. */
 export const CustomerSummary = Type.Object(
   {
     customer: Type.Object(
@@ -156,11 +154,11 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** Any event except a failed login: those are saved by another function, which counts several as one event. */
+/** An audit event other than a failed login. Failed logins are saved by a function that counts several as one event. */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
-  /** The user that the event is about, not always the one who caused it. */
+  /** The user that the event is about, not always the user who caused it. */
   userId?: string | undefined;
   apiKeyId?: string;
   by: Actor;
@@ -169,7 +167,7 @@ export interface NewAuditEvent {
 }
 
 export interface Actor {
-  /** The user's e-mail address, `key` with its id, or `command line`, or `anonymous`, or `service` for what it does by itself. */
+  /** The user's e-mail address, `key` with its id, `command line`, `anonymous`, or `service` for the service itself. */
   actor: string;
   address: string | null;
 }
@@ -187,18 +185,14 @@ export interface AuditEvent {
   details: Record<string, string>;
 }
 
-/** Hours after which nobody can approve a call any more. */
 export const approvalHours = 72;
 
-/** Days for which decided and lapsed ones are kept. */
 export const approvalDays = 30;
 
-/** Calls of one key that may wait at the same time. */
 export const maxPendingApprovals = 100;
 
 const Most = (description: string) => Nullable(Type.Integer({ minimum: 0, maximum: 1_000_000_000, description }));
 
-/** What one call of a key may do without an approval. */
 export const ApproveOver = Type.Object(
   {
     credits: Most('Credits that one call may cost at most. Null: any number.'),
@@ -222,29 +216,23 @@ export const ApproveOverChange = Type.Partial(Strict(ApproveOver.properties), {
 });
 export type ApproveOverChange = Static<typeof ApproveOverChange>;
 
-/** What a call costs at most, and how many records it writes. */
 export interface Size {
   credits: number;
   records: number;
 }
 
-/** A call of a key as it was sent, a POST. */
 export interface Call extends Size {
   apiKeyId: string;
-  /** Path and query. */
   url: string;
   body: Buffer;
 }
 
-/** A call that an admin approves: the service sends it again, as the key's. */
 export interface ApprovedCall extends Call {
   customerId: string;
   id: string;
-  /** Whom the audit log names. */
   by: Actor;
 }
 
-/** The response to a call that waits. */
 export const ApprovalNeeded = Type.Object(
   {
     approval: Type.Object(
@@ -286,7 +274,6 @@ export const Approval = Type.Object(
 );
 export type Approval = Static<typeof Approval>;
 
-/** Without the answer, which can be large. */
 export const ListedApproval = Type.Omit(Approval, ['answer'], { title: 'ListedApproval' });
 export type ListedApproval = Static<typeof ListedApproval>;
 
@@ -297,11 +284,10 @@ export const ApprovalDecision = Strict(
 
 export const DecidedApproval = Type.Object({ ...success, data: Approval }, { title: 'DecidedApproval' });
 
-/** Days. */
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
-/** Of one customer: keys neither revoked nor expired, and other keys that lists show. */
+/** Maximum numbers of keys of one customer: active keys, and ended keys that lists show. */
 export const keyLimits = { live: 1_000, endedShown: 1_000 } as const;
 
 const KeyName = () =>
@@ -317,7 +303,7 @@ const Expiration = () =>
   Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'Days until the key expires.' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
-/** `day` and `month` are those of UTC; `total` never ends. */
+/** `day` and `month` are in UTC. `total` never ends. */
 export const capPeriods = ['day', 'month', 'total'] as const;
 
 export const maxCap = 1_000_000_000;
@@ -400,7 +386,6 @@ export const KeyRequest = Strict(
 );
 export type KeyRequest = Static<typeof KeyRequest>;
 
-/** Missing properties do not change, but the key always gets a new secret. */
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 

@@ -34,7 +34,6 @@ const writable = {
   external_id: ExternalId(),
 };
 
-/** The database columns have the same names. */
 export const activityFields = Object.keys(writable) as (keyof typeof writable)[];
 
 export const Activity = Type.Object(
@@ -64,7 +63,6 @@ export const ActivityCreate = Type.Partial(Type.Object(writable), {
 });
 export type ActivityCreate = Static<typeof ActivityCreate>;
 
-/** Omitted fields do not change. Null clears a nullable field. */
 export const ActivityPatch = Type.Partial(Type.Object(writable), {
   additionalProperties: false,
   title: 'ActivityPatch',
@@ -110,7 +108,6 @@ export const ActivityQuery = Type.Partial(Type.Object({ ...listed, paginate: Pag
   examples: [{ filters: example, order_by: { due_at: 'ASC' }, paginate: { page: 1, limit: 25 } }],
 });
 
-/** Like `ActivityQuery`, but with a page by number only. */
 export const ActivityCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ActivityCount',

@@ -22,7 +22,6 @@ const matchSchemas = {
 
 export type MatchField = keyof typeof matchSchemas;
 
-/** Members of records that refer to others, by the kind of these. Those of `products` are in lines. */
 export const referringMembers = {
   company_id: 'company',
   contact_id: 'contact',
@@ -44,7 +43,7 @@ const StageByName = Strict(
   { title: 'StageByName', description: 'The names of a stage and its pipeline, without regard to case and accents.' },
 );
 
-/** Returns the schema of a body whose members may refer to records by other values than their ids. */
+/** Returns the schema of a body whose members may refer to records by other values than ids. */
 function withReferences({ properties, ...schema }: TObject): TObject {
   const members = Object.entries(properties).map(([name, member]) => {
     const noun = referringMembers[name as keyof typeof referringMembers] as string | undefined;
@@ -69,16 +68,14 @@ function orOther(schema: TSchema, other: TSchema): TSchema {
 
 export interface BatchKind {
   readonly noun: 'contact' | 'company' | 'product' | 'opportunity' | 'activity';
-  /** Prefix of its schemas' titles, such as `Contact` in `ContactBatchCreate`. */
+  /** Prefix of the titles of schemas, such as `Contact` in `ContactBatchCreate`. */
   readonly title: string;
-  /** The fields of a new record; of a single create, more of them are required. */
   readonly create: TObject;
   readonly patch: TObject;
   readonly shown: TObject;
   readonly matches: readonly MatchField[];
-  /** A new record needs one field of each group, beside what `create` requires. */
+  /** A new record needs at least one field of each group, in addition to the required fields of `create`. */
   readonly needsOneOf?: readonly (readonly string[])[];
-  /** Its records can be deleted for good. */
   readonly mayPurge?: true;
 }
 
@@ -166,10 +163,13 @@ export const maxBatchItems = 1_000;
 
 export const maxBatchBytes = 5 * 1024 * 1024;
 
-/** Faults in one response: of an item, and of all items together. */
+/** Maximum numbers of faults in one response: of one item, and of all items together. */
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
-/** Empty for `create`. Without `id` for `upsert`, because callers cannot choose the id of a new record. */
+/**
+ * Returns the fields by which an item can name a record. Empty for `create`. Without `id` for `upsert`, because callers
+ * cannot choose the id of a new record.
+ */
 export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): MatchField[] => {
   if (operation === 'create') return [];
   return matches.filter((match) => operation !== 'upsert' || match !== 'id');
@@ -211,7 +211,8 @@ const titleOf = ({ title }: BatchKind, operation: BatchOperation): string =>
   `${title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`;
 
 /**
- * Only limits the number of items. Each is validated later, because an invalid one does not make the request invalid.
+ * Returns the schema of the items of a batch. It limits only their number. Each item is validated later, because an
+ * invalid item does not make the request invalid.
  */
 const Items = (kind: BatchKind, operation: BatchOperation): TUnsafe<unknown[]> =>
   Type.Unsafe<unknown[]>({

@@ -194,7 +194,6 @@ export const ProspectMatches = Type.Object(
 );
 export type ProspectMatches = Static<typeof ProspectMatches>;
 
-/** Fields of a contact whose record a merge can choose. `company` stands for the column `company_id`. */
 export const mergedContactFields = [...contactFields, 'company'] as const;
 
 export const mergedCompanyFields = companyFields;

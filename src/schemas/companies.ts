@@ -49,7 +49,6 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** The database columns have the same names. */
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
 export const Company = Type.Object(
@@ -83,7 +82,6 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-/** Omitted fields do not change. Null clears a nullable field. */
 export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
   additionalProperties: false,
   title: 'CompanyPatch',
@@ -91,7 +89,7 @@ export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_field
 });
 export type CompanyPatch = Static<typeof CompanyPatch>;
 
-/** A field is added here, in `writable`, and by a migration. */
+/** To add a field, add it here, to `writable` and to a migration. */
 export const companyTable = {
   company_name: {
     label: 'Name',
@@ -242,7 +240,6 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
   ],
 });
 
-/** Like `CompanyQuery`, but with a page by number only. */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'CompanyCount',

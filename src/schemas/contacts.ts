@@ -66,7 +66,7 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** Names and `work_email` are `""` here if a contact has none. */
+/** In responses, names and `work_email` are `""` if a contact has none. */
 const answered = {
   ...writable,
   first_name: Text(255, { description: 'First name. `""` if none.', examples: ['Ada'] }),
@@ -123,7 +123,9 @@ export type ContactDetail = Static<typeof ContactDetail>;
 
 const having = (name: string) => ({ properties: { [name]: {} }, required: [name] });
 
-/** An id, or a name or a domain. If no company has these, one is created. An empty object means no company. */
+/**
+ * An id, a name or a domain. If no company has the name or domain, one is created. An empty object means no company.
+ */
 const CompanyReference = Strict(
   {
     id: Type.Optional(Uuid('An existing company. Alone.')),
@@ -176,7 +178,6 @@ const references = {
 
 const { assigned_to } = references;
 
-/** Those with a database column of the same name. */
 export const contactFields = Object.keys({ ...writable, assigned_to }) as (keyof typeof writable | 'assigned_to')[];
 
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
@@ -200,7 +201,6 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-/** Omitted fields do not change. Null clears a nullable field. */
 export const ContactPatch = Type.Partial(
   Type.Object({
     ...writable,
@@ -217,10 +217,13 @@ export const ContactPatch = Type.Partial(
 );
 export type ContactPatch = Static<typeof ContactPatch>;
 
-/** A contact's lists, in files for people: the names of those to which it was added by hand. */
+/**
+ * Name of the column with a contact's lists in files for people. It shows only lists to which the contact was added by
+ * hand.
+ */
 export const listNames = 'list_names';
 
-/** A field is added here, in `writable`, and by a migration. */
+/** To add a field, add it here, to `writable` and to a migration. */
 export const contactTable = {
   first_name: {
     label: 'First name',
@@ -484,7 +487,6 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type ContactQuery = Static<typeof ContactQuery>;
 
-/** Like `ContactQuery`, but with a page by number only. */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ContactCount',

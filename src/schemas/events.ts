@@ -9,7 +9,6 @@ export type EventNoun = (typeof eventNouns)[number];
 export const recordVerbs = ['created', 'updated', 'deleted'] as const;
 export type RecordVerb = (typeof recordVerbs)[number];
 
-/** The types of events that are about a record. */
 export const recordTypes = eventNouns.flatMap((noun) => recordVerbs.map((verb) => `${noun}.${verb}` as const));
 
 export const eventTypes = [
@@ -33,7 +32,10 @@ export interface EventActor {
   name?: string;
 }
 
-/** A key with one of these scopes sees the events of a type. Those of jobs and imports only as far as these themselves. */
+/**
+ * Scopes by type of event. A key with one of them sees events of that type. Events of jobs and imports also require
+ * access to the job or import.
+ */
 export const eventReaders = {
   ...readersOf('contact', 'contacts:read'),
   ...readersOf('company', 'companies:read'),
@@ -55,7 +57,7 @@ function readersOf<Noun extends EventNoun, S extends Scope>(
   return Object.fromEntries(verbs.map((verb) => [`${noun}.${verb}`, [scope]])) as never;
 }
 
-/** Types of which a key with these scopes sees every event. */
+/** Returns the types of which a key with these scopes sees every event. */
 export const whollyReadableEvents = (scopes: readonly Scope[]): EventType[] =>
   eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).every((scope) => scopes.includes(scope)));
 
@@ -195,7 +197,6 @@ export const ChangeQuery = Type.Partial(
 );
 export type ChangeQuery = Static<typeof ChangeQuery>;
 
-/** What fields of records can be. */
 const anyValue = [
   { type: 'null' },
   { type: 'string' },

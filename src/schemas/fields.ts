@@ -53,13 +53,10 @@ interface Definition {
   shown: TObject;
   create?: TObject;
   patch?: TObject;
-  /** Undefined: the schemas tell all. */
   table?: FieldTable;
-  /** Fields of filters and orders that the table does not name. */
   filters?: object;
 }
 
-/** By the object's name in the path. */
 export const objects = {
   contacts: {
     scope: 'contacts:read',
@@ -88,10 +85,8 @@ export const objects = {
 } as const satisfies Record<string, Definition>;
 export type ObjectName = keyof typeof objects;
 
-/** Members of records that are no field of one of the types. */
 const objectFields: ReadonlySet<string> = new Set(['custom_fields', 'created_by']);
 
-/** Returns the fields that every record of an object has, in their order in responses. */
 export function builtInFields(object: ObjectName): Field[] {
   const { shown, create, patch, table, filters }: Definition = objects[object];
   const names = Object.keys(shown.properties).filter((name) => !objectFields.has(name));
@@ -124,14 +119,12 @@ export function builtInFields(object: ObjectName): Field[] {
   });
 }
 
-/** The object of each path whose custom fields can be declared. */
 export const declarable = { contacts: 'contacts', company: 'companies' } as const satisfies Partial<
   Record<ObjectName, DeclaredObject>
 >;
 
 export const FieldDone = DoneWith('FieldDone', Field.properties, 'The field.');
 
-/** Returns a field of `custom_fields`. */
 export const customField = ({ key, label = key, type, choices = [] }: DeclaredOrFound): Field => ({
   name: `custom_fields.${key}`,
   label,
@@ -147,7 +140,6 @@ export const customField = ({ key, label = key, type, choices = [] }: DeclaredOr
 
 type DeclaredOrFound = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
 
-/** The JSON type, without null. */
 const plainTypeOf = (schema: TSchema): string => [schema['type']].flat().find((type) => type !== 'null') as string;
 
 const isNullable = (schema: TSchema | undefined): boolean => [schema?.['type']].flat().includes('null');
@@ -168,7 +160,9 @@ function typeOf(name: string, schema: TSchema): FieldType {
   return formats[schema['format'] as string] ?? ((schema['maxLength'] ?? 0) > 1_024 ? 'long_text' : 'text');
 }
 
-/** A name may have white space around it, which does not count; of a web address only the domain does. */
+/**
+ * Maximum length by type of name. White space around a name does not count. Of a web address, only the domain counts.
+ */
 const lengths: Record<string, number> = { name: 255, domain: maxDomainLength };
 
 const lengthOf = (schema: TSchema): number => lengths[schema['format'] as string] ?? (schema['maxLength'] as number);

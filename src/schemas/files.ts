@@ -32,28 +32,23 @@ import { customKey, indexed, nameOf, orderOf, type FilterFields, type GivenOrder
 export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
-/** XLSX: an Excel workbook, for people. */
 export const exportFormats = ['csv', 'ndjson', 'xlsx'] as const;
 export type ExportFormat = (typeof exportFormats)[number];
 
-/** Of an XLSX file. A sheet can have about a million rows, but programs open so many slowly, or not at all. */
 export const maxXlsxRecords = 200_000;
 
-/** The schemas that determine which fields a file can contain. The endpoints for single records use the same. */
 export interface FileFields {
-  /** As in the URL path. */
   readonly noun: 'contacts' | 'company' | 'products' | 'opportunities' | 'activities';
   readonly shown: TObject;
   readonly create: TObject;
   readonly patch: TObject;
   readonly table: FieldTable;
-  /** Columns of imports only, which name other records by something else than their ids. */
+  /** Columns of imports only. They refer to other records by other values than ids. */
   readonly references?: Readonly<Record<string, ReferenceColumn>>;
 }
 
 export interface ReferenceColumn {
   type: 'text' | 'exact' | 'own ids';
-  /** The value's place in a request body. */
   item: readonly [field: string, part?: string];
 }
 
@@ -104,7 +99,6 @@ export const opportunityFileFields: FileFields = {
   },
 };
 
-/** What files of imports contain. */
 export const importedFields = {
   contacts: contactFileFields,
   companies: companyFileFields,
@@ -112,17 +106,16 @@ export const importedFields = {
   opportunities: opportunityFileFields,
 } as const satisfies Record<string, FileFields>;
 
-/** Fields of a contact's company in files, with their names in responses. */
+/** Names of a contact's company fields in files, with their names in responses. */
 export const companyParts = {
   'company.id': 'id',
   'company.name': 'company_name',
   'company.industry': 'industry',
 } as const;
 
-/** Only in imports: that by which the company is found, too. */
+/** Columns of imports only. They find the company of a contact. */
 export const companyKeys = { 'company.external_id': 'external_id', 'company.domain': 'domain' } as const;
 
-/** Without `custom_fields.<key>`. */
 export function namesOf({ shown }: FileFields): string[] {
   const names = Object.keys(shown.properties);
   return 'company' in shown.properties ? [...names, ...Object.keys(companyParts)] : names;
@@ -130,11 +123,9 @@ export function namesOf({ shown }: FileFields): string[] {
 
 export const hasCustomFields = ({ shown }: FileFields): boolean => 'custom_fields' in shown.properties;
 
-/** Also for `custom_fields.<key>`. */
 export const isFileField = (fields: FileFields, name: string): boolean =>
   namesOf(fields).includes(name) || (hasCustomFields(fields) && customKey(name) !== undefined);
 
-/** Ids first. Of a contact's company only `company.id`, and not its lists. */
 export function importableNames({ create }: FileFields): string[] {
   const { external_id, company, list_ids: _, custom_fields, ...others } = create.properties;
   return [
@@ -146,18 +137,17 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** The fields of a file for people: no ids. Each key of the custom fields is another column. */
+/** Returns the fields of a file for people, without ids. Each key of the custom fields is another column. */
 export const readableNames = ({ table }: FileFields): string[] => namesWhere(table, ({ isInternal }) => !isInternal);
 
 export const fieldSets = ['importable', 'readable', 'all'] as const;
 
-/** Not validated yet: the name of a set, or field names. */
 export type GivenFields = string | string[];
 
 export const defaultFields = (format: ExportFormat): (typeof fieldSets)[number] =>
   format === 'xlsx' ? 'readable' : 'importable';
 
-/** Of the records of one file for people, which has a column for each key. */
+/** Maximum number of keys of custom fields in one file for people. The file has a column for each key. */
 export const maxReadableKeys = 1_000;
 
 export const maxFileFields = 200;
@@ -182,7 +172,6 @@ const Fields = (title: string, fields: FileFields): TUnsafe<GivenFields> => {
   );
 };
 
-/** A single field that has a database index. */
 const IndexedOrder = (fields: FilterFields): TUnsafe<GivenOrder> =>
   orderOf(`${fields.title}ExportOrder`, indexed(fields), 1, {
     description:
@@ -229,7 +218,7 @@ export const contentTypes: Record<ExportFormat, string> = {
   xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
 };
 
-/** Streamed while the records are read: if the connection breaks, the file is incomplete. */
+/** A file that is streamed while its records are read. If the connection breaks, the file is incomplete. */
 export const ExportedFile = {
   description: 'The file. An export that fails half-way ends with a broken connection.',
   content: {

@@ -3,13 +3,10 @@ import { lengthOf } from '../text/fold.ts';
 import { namesWhere, type FieldTable, type FieldType, Enum } from './wire.ts';
 
 export interface FilterFields {
-  /** As in the URL path. Part of each cursor. */
   readonly noun: string;
-  /** Begins the names of schemas, such as `ContactFilters`. */
   readonly title: string;
   readonly table: FieldTable;
   readonly types: Readonly<Record<string, FieldType>>;
-  /** Filters can use `custom_fields.<key>`. */
   readonly customFields: boolean;
 }
 
@@ -41,7 +38,7 @@ export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   of: [],
 };
 
-/** Of one request. `values` is per condition, `characters` per value. */
+/** Limits of one request. `values` is per condition, `characters` per value. */
 export const filterLimits = { conditions: 25, values: 100, characters: 256, customKey: 64, orderKeys: 3 } as const;
 
 export function fieldType(fields: FilterFields, name: string): FieldType | undefined {
@@ -51,7 +48,6 @@ export function fieldType(fields: FilterFields, name: string): FieldType | undef
 
 const customPrefix = 'custom_fields.';
 
-/** Returns the key in `custom_fields.<key>`. Undefined for any other name, or if the key is too long. */
 export function customKey(name: string): string | undefined {
   const length = lengthOf(name) - customPrefix.length;
   const fits = name.startsWith(customPrefix) && length >= 1 && length <= filterLimits.customKey;
@@ -61,22 +57,20 @@ export function customKey(name: string): string | undefined {
 export const orderable = (fields: FilterFields): string[] =>
   namesWhere(fields.table, ({ filter, isUnsorted }) => filter && !isUnsorted);
 
-/** Returns the fields with an index in their order. */
 export const indexed = ({ table }: FilterFields): string[] => namesWhere(table, ({ isIndexed }) => isIndexed);
 
-/** Texts are given in any spelling, instants and ids in any notation. */
+/** Value of a condition. Texts may have any spelling. Instants and ids may have any notation. */
 export type Value = string | number | boolean;
 
 type Operators = { [Name in Operator]?: Value | Value[] | null | undefined };
 
 export type Condition = Value | Value[] | null | Operators;
 
-/** Conditions by field name. `_or` has alternatives. */
+/** Conditions by field name. `_or` contains alternatives. */
 export type GivenFilters = { _or?: GivenFilters[] | undefined } & {
   [field: string]: Condition | GivenFilters[] | undefined;
 };
 
-/** Directions are `ASC` and `DESC`. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
 const Words = Type.String({ maxLength: filterLimits.characters });
@@ -84,7 +78,7 @@ const Instants = Type.String({ format: 'date-time', maxLength: 256 });
 const Ids = Type.String({ format: 'uuid' });
 const Numbers = Type.Number({ minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER });
 
-/** By type of field: the beginning of the names of its schemas, and the forms of a value. */
+/** Schemas by type of field: the beginning of their names, and the forms of a value. */
 const scalars: Record<Exclude<FieldType, 'search' | 'of'>, { title: string; values: TSchema[] }> = {
   text: { title: 'Text', values: [Words] },
   exact: { title: 'Text', values: [Words] },
@@ -103,7 +97,6 @@ const oneOf = (schemas: TSchema[], options: object = {}): TSchema =>
 const listOf = (values: TSchema[], options: object = {}) =>
   Type.Array(oneOf(values), { maxItems: filterLimits.values, ...options });
 
-/** The schema of a condition on a field of this type. */
 function conditionOf(type: FieldType): TSchema {
   if (type === 'search') return { ...Words, description: 'Words, all of which must occur.' };
   if (type === 'of') return Type.Union([Ids, listOf([Ids])], { description: 'An id, or an array of ids (any of).' });
@@ -165,7 +158,10 @@ const operatorTexts: Record<Operator, string> = {
   between: 'Is between two values `[low, high]`, both included.',
 };
 
-/** @param searched where `search` looks for words. Undefined: there is no such condition. */
+/**
+ * Returns the description of filters.
+ * @param searched where `search` looks for words. Undefined if there is no such condition
+ */
 export const textOfFilters = (searched?: string) =>
   [
     'Conditions by field name, joined by AND. A value is a scalar (equals), an array (any of; `[]` matches nothing), `null`',
@@ -180,7 +176,6 @@ export const textOfFilters = (searched?: string) =>
         ]),
   ].join('\n');
 
-/** Returns the schema of names of fields. */
 export const nameOf = (names: readonly string[], customFields: boolean, options: object = {}): TString =>
   Type.String({
     pattern: `^(${[...names.map((name) => name.replaceAll('.', '[.]')), ...(customFields ? [customPattern.slice(1, -1)] : [])].join('|')})$`,
@@ -230,7 +225,6 @@ const Directions = Enum(['ASC', 'DESC'], {
   description: '`ASC`: smallest first; `DESC`: greatest first.',
 });
 
-/** @param names the fields to sort by */
 export function orderOf(
   title: string,
   names: readonly string[],
@@ -252,7 +246,6 @@ export function orderOf(
   return Type.Unsafe(Type.Union([ByField, Type.Array(Key, { minItems: 1, maxItems: maxKeys })], { title, ...options }));
 }
 
-/** @param example the names of two fields */
 export const OrderBy = (fields: FilterFields, [first, second]: [string, string] = ['score', 'industry']) =>
   orderOf(`${fields.title}Order`, orderable(fields), filterLimits.orderKeys, {
     description:
@@ -267,7 +260,6 @@ export const OrderBy = (fields: FilterFields, [first, second]: [string, string] 
     ],
   });
 
-/** Of contacts and companies. */
 export const textOfPeople = textOfFilters("the names, the e-mail addresses or the company's name");
 export const exampleOfPeople = {
   score: { gte: 50 },

@@ -4,12 +4,14 @@ import { lengthOf } from '../text/fold.ts';
 import { domainOf, maxAddressLength, withAsciiDomain } from '../text/domains.ts';
 import { canonicalId } from '../text/ids.ts';
 
-/** ISO 3166-1 alpha-2 codes, in upper case. Without Kosovo's XK, which is widely used, but lies in the range for private use. */
+/**
+ * ISO 3166-1 alpha-2 codes, in upper case. Without Kosovo's widely used `XK`, which is in the range for private use.
+ */
 export const countries: ReadonlySet<string> = new Set(
   countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'),
 );
 
-/** Returns the code of the country with this English name or code of three letters. */
+/** Returns the code of the country with this English name or three-letter code. */
 export function countryCode(name: string): string | undefined {
   const names = new Intl.DisplayNames('en', { type: 'region' });
   const given = name.trim().toLowerCase();
@@ -25,7 +27,6 @@ const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculat
 const maxEmailLength = 254;
 const emailPattern = fullFormats.email as RegExp;
 
-/** @param text with the domain in ASCII */
 const isEmail = (text: string): boolean => text.length <= maxEmailLength && emailPattern.test(text);
 
 export const formats = {
@@ -42,10 +43,9 @@ export const formats = {
 } satisfies Record<string, (text: string) => boolean>;
 export type Format = keyof typeof formats;
 
-/** Any other text of a prospect counts as no address, such as `n/a`. */
+/** Returns true for an e-mail address. Other text in the field of a prospect, such as `n/a`, counts as no address. */
 export const isEmailAddress = (text: string): boolean => formats.email(text);
 
-/** The domain may be an internationalised one. */
 const documentedEmail = emailPattern.source
   .replaceAll('a-z', 'A-Za-z')
   .replace(/@.*$/, (domain) => domain.replaceAll('A-Za-z0-9', String.raw`A-Za-z0-9\u00a1-\uffff`));
@@ -57,8 +57,8 @@ const documentedInstant =
   '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
 
 /**
- * What the OpenAPI document shows in place of each format, because clients know only the standard ones. A pattern
- * accepts all valid strings, and a few invalid ones, such as February 30. With a title, it becomes a component.
+ * Replacement for each format in the OpenAPI document, because clients know only standard formats. A pattern accepts
+ * all valid strings, and a few invalid ones, such as February 30. With a title, it becomes a component.
  */
 export const documentedFormats: Record<
   string,
@@ -75,12 +75,10 @@ export const documentedFormats: Record<
   currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
 };
 
-/** Matches between 1 and `max` code points after trimming. */
 function trimmedPattern(max: number): string {
   return String.raw`^\s*\S([\s\S]{0,${max - 2}}\S)?\s*$`;
 }
 
-/** Matches the codes in any case, such as `[Dd][Ee]|[Ff][IiRr]` for DE, FI and FR. */
 function codesPattern(codes: readonly string[]): string {
   const lastLetters = new Map<string, string>();
   for (const code of codes.toSorted()) {
@@ -100,7 +98,6 @@ function isLengthBetween(text: string, least: number, max: number): boolean {
 
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
 
-/** True for a date and time with an offset (RFC 3339), in UTC within the years 0001–9999. Not for leap seconds. */
 export function isInstant(text: string): boolean {
   const match = instantPattern.exec(text);
   if (!match) return false;

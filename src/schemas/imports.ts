@@ -22,7 +22,6 @@ export type ImportObject = (typeof importObjects)[number];
 export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
-/** A record of a file is an item of such a batch. */
 export const importedKinds: Record<ImportObject, BatchKind> = {
   contacts: contactBatches,
   companies: companyBatches,
@@ -39,28 +38,24 @@ const allMatches = [...new Set(Object.values(importedKinds).flatMap(({ matches }
 const importStatuses = ['UPLOADING', 'UPLOADED', 'PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type ImportStatus = (typeof importStatuses)[number];
 
-/** After decompression (bytes). */
+/** Maximum size of a file after decompression (bytes). */
 export const maxFileBytes = 256 * 1024 * 1024;
 export const maxFileRecords = 1_000_000;
-/** Of one customer: imports that workers do, or will do without a person. */
 export const maxRunningImports = 3;
-/** Of one customer: imports that wait for their file, or for somebody who starts them. */
 export const maxWaitingImports = 20;
 
-/** Of an XLSX file, as it is sent (bytes). */
 export const maxXlsxBytes = 50 * 1024 * 1024;
 
-/** `auto`: as the bytes of the file show. */
+/** `auto` detects the format from the bytes of the file. */
 export const importFormats = ['auto', 'csv', 'ndjson', 'xlsx'] as const;
 export type ImportFormat = (typeof importFormats)[number];
 
-/** Returns the scopes that a key must have to start or read such an import. */
+/** Returns the scopes that a key needs to start or read such an import. */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
   return actions.map((action) => `${object}:${action}` as const);
 }
 
-/** A key with none of these cannot use the endpoints for imports. */
 export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];
@@ -68,7 +63,7 @@ export const anyImportScope: readonly Scope[] = [
 export const customTypes = ['text', 'number', 'boolean', 'date'] as const;
 export type CustomType = (typeof customTypes)[number];
 
-/** What a column is read as. Null: it is left out. The type is that of a custom field. */
+/** Field to which a column is mapped. The type is that of a custom field. Null if the column is not imported. */
 export type MappedField = string | { field: string; type: CustomType } | null;
 
 export type Mapping = Record<string, MappedField>;
@@ -229,7 +224,6 @@ export const ImportChange = Type.Object(
 );
 export type ImportChange = Static<typeof ImportChange>;
 
-/** What a check shows beside its numbers. */
 const findings = {
   changes: Type.Array(ImportChange, { description: 'The first 20 stored records that would change.' }),
   repeated: Type.Integer({ description: 'Values of the field `match` that several records have.' }),

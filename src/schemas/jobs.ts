@@ -69,7 +69,7 @@ export const jobTypes = [
 ] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** One of these scopes is enough to read or cancel a job of the type. For the one that is missing: see `VisibleJobs`. */
+/** One of these scopes is enough to read or cancel a job of the type. For the type `undo`, see `VisibleJobs`. */
 const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -78,12 +78,12 @@ const jobReaders = {
   enrich_contacts: ['payment_prospect:create'],
 } as const satisfies Record<Exclude<JobType, 'undo'>, readonly Scope[]>;
 
-/** Scopes that a key needs besides, to read or cancel a job of the type. */
+/** Scope that a key needs in addition to one of `jobReaders`. */
 const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
 
 /**
- * The jobs that a caller may read and cancel: those that it could have started. Of the type `undo`, those whose stored
- * request needs no other scopes than these.
+ * The jobs that a caller may read and cancel, which are the jobs that it could have started. A job of type `undo` is
+ * visible if `scopes` contains all scopes that its stored request needs.
  */
 export interface VisibleJobs {
   types: readonly JobType[];
@@ -99,7 +99,6 @@ export const visibleJobs = (scopes: readonly Scope[]): VisibleJobs => ({
   }),
 });
 
-/** What people and operators see. */
 export const allJobs: VisibleJobs = { types: jobTypes, scopes: allScopes };
 
 /** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. COMPLETED may have failed items. */

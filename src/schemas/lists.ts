@@ -36,10 +36,9 @@ export const ruleOperators = [
 ] as const;
 export type RuleOperator = (typeof ruleOperators)[number];
 
-/** `values` is per rule, `characters` per value, `lists` counts those with rules of a customer. */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500 } as const;
 
-/** Fields that rules cannot use: with `list_id`, the members of a list would depend on another list. */
+/** Fields that rules cannot use. With `list_id`, the members of a list would depend on another list. */
 export const unruled: readonly string[] = ['list_id', 'search'];
 export const ruleFields = Object.keys(contactFilterFields.types).filter((name) => !unruled.includes(name));
 
@@ -107,7 +106,6 @@ export const List = Type.Object(
 );
 export type List = Static<typeof List>;
 
-/** A list as the list of lists shows it. */
 export const ListedList = Type.Object(
   {
     ...List.properties,
@@ -150,7 +148,6 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 });
 export type ListPatch = Static<typeof ListPatch>;
 
-/** In contrast to other endpoints, not nested in `paginate`. */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 2048 })) },
   { title: 'ContactListQuery', examples: [{ page: 1, limit: 25 }] },

@@ -18,7 +18,7 @@ import {
 } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
-/** Also applies to all opportunities in the stage. */
+/** The status of a stage also applies to all opportunities in it. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
@@ -81,18 +81,16 @@ export const Pipeline = Type.Object(
 );
 export type Pipeline = Static<typeof Pipeline>;
 
-/** Most stages of a pipeline that a form makes. */
 export const maxStages = 30;
 
 const StageGiven = Strict({
-  /** Of a stage that exists. */
   id: Type.Optional(Uuid()),
   name: Name(),
   probability_percentage: stageProperties.probability_percentage,
   status: stageProperties.status,
 });
 
-/** A pipeline as an admin makes it. Its currency stays: the prices of its opportunities are in it. */
+/** A pipeline to create. Its currency cannot change, because the prices of its opportunities are in it. */
 export const PipelineCreate = Strict({
   name: Name(),
   currency: Currency(),
@@ -101,7 +99,7 @@ export const PipelineCreate = Strict({
 });
 export type PipelineCreate = Static<typeof PipelineCreate>;
 
-/** `stages` in their order. Those that are not among them are deleted. */
+/** A change of a pipeline. Stages that are missing in `stages` are deleted. */
 export const PipelinePatch = Type.Omit(PipelineCreate, ['currency'], { additionalProperties: false });
 export type PipelinePatch = Static<typeof PipelinePatch>;
 
@@ -151,7 +149,6 @@ const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
 const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
-/** Those with a database column of the same name. */
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
 export const Opportunity = Type.Object(
@@ -293,7 +290,7 @@ export const OpportunityPatch = Type.Partial(
     ],
   },
 );
-/** In batches, all lines can be given anew. */
+/** Lines in batches: either changes, or all lines anew. */
 export const LinesOrPatch = Type.Union([LinesPatch, Lines('All lines that the opportunity then has, in their order.')]);
 
 export type OpportunityPatch = Omit<Static<typeof OpportunityPatch>, 'products'> & { products?: LinesPatch | Line[] };

@@ -12,7 +12,6 @@ const writable = {
   external_id: ExternalId(),
 };
 
-/** The database columns have the same names. */
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {

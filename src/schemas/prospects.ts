@@ -22,10 +22,9 @@ import { verificationStatuses, VerificationStatus } from './verification.ts';
 const names = ['first_name', 'last_name'] as const;
 const places = ['location_locality', 'location_region', 'location_country', 'location_postal_code'] as const;
 
-/** Compared as a whole, without regard to case and accents. */
+/** Fields that are compared as a whole, without regard to case and accents. */
 export const exactFields = [...names, ...places] as const;
 
-/** Compared by word: the field must contain all words of a value, in any order. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
 export const textFields = [...names, ...wordFields, ...places] as const;
@@ -78,10 +77,9 @@ export const Prospect = Type.Object(
 );
 export type Prospect = Static<typeof Prospect>;
 
-/** Of the text that says where the data of a prospect comes from (characters). */
 export const maxSourceLength = 120;
 
-/** `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
+/** In orders, `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
 export const prospectTable = {
   _id: { label: 'Id' },
   first_name: { label: 'First name', filter: 'text' },
@@ -159,7 +157,7 @@ const additive = {
   }),
 };
 
-/** One value of an array is enough, but all fields must match. */
+/** Filters for prospects. All fields must match. Of an array, one value is enough. */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
@@ -167,7 +165,10 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 });
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
-/** The contract's filters are always present, the additional ones of this service only if the request contains them. */
+/**
+ * The contract's filters are always present. Additional filters of this service are present only if the request
+ * contains them.
+ */
 export const FiltersApplied = Type.Composite(
   [
     Type.Object({

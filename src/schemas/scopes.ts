@@ -36,7 +36,7 @@ export const scopes = [
 
 export type Scope = (typeof scopes)[number];
 
-/** The scopes of each kind of record begin with this. */
+/** Beginning of the scopes of each kind of record. */
 export const recordScopes = {
   contact: 'contacts',
   company: 'companies',
@@ -46,12 +46,11 @@ export const recordScopes = {
   activity: 'activities',
 } as const;
 
-/** Who may start the undo of a change needs some of these. */
+/** Scopes of which a key needs some to undo a change. */
 export const undoScopes: readonly Scope[] = Object.values(recordScopes).flatMap((record) =>
   (['create', 'update', 'delete'] as const).map((verb) => `${record}:${verb}` as const),
 );
 
-/** Whose calls can need an approval needs some of these. */
 export const approvalScopes: readonly Scope[] = [
   ...undoScopes,
   'list_contacts:read',
@@ -59,7 +58,7 @@ export const approvalScopes: readonly Scope[] = [
   'verify_email:create',
 ];
 
-/** What a key created without `permissions` has. It has the others only if they are named. */
+/** Scopes of a key that is created without `permissions`. Other scopes must be requested by name. */
 export const usualScopes: readonly Scope[] = scopes.filter((scope) => !scope.endsWith(':manage'));
 
 /**
@@ -78,18 +77,16 @@ export type Access =
   | { page: 'member' | 'admin' }
   | { public: true };
 
-/** Returns true if a key has all usual scopes, and no others. */
 export const isUsual = (own: readonly Scope[]): boolean =>
   own.length === usualScopes.length && usualScopes.every((scope) => own.includes(scope));
 
-/** Returns the scopes of API keys that give access to a route: none if it takes no API key. */
+/** Returns the scopes of API keys that give access to a route. Returns none if the route takes no API key. */
 export function scopesOf(access: Access): readonly Scope[] {
   if ('scope' in access) return [access.scope];
   if ('allScopes' in access) return access.allScopes;
   return 'anyScope' in access ? access.anyScope : [];
 }
 
-/** Returns the first scope that is missing, in an array; an empty array if none is. */
 export const firstLacking = <S extends string>(own: readonly string[], needed: readonly S[]): S[] =>
   needed.filter((scope) => !own.includes(scope)).slice(0, 1);
 

@@ -17,7 +17,6 @@ const statusText =
   'What the last verification found. `unverified`: not checked yet; `verified`: accepts mail; `invalid`: does not; `accept_all`: its server accepts every ' +
   'address; `disposable`: a throw-away mailbox; `do_not_mail`: a role account such as info@; `unknown`: no clear answer.';
 
-/** `unknown`: the mail server or DNS gave no clear answer. */
 const outcomes = ['passed', 'failed', 'unknown', 'not_checked'] as const;
 const Outcome = <T extends string = never>(description: string, ...more: T[]) =>
   Enum<(typeof outcomes)[number] | T>([...outcomes, ...more], { description });

@@ -2,7 +2,6 @@ import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Nullable, PaginateOrContinue, Strict, DoneWith, Text, Uuid } from './wire.ts';
 import { eventTypes } from './events.ts';
 
-/** Of one customer. */
 export const maxEndpoints = 10;
 
 const deliveryErrors = ['dns', 'address', 'connect', 'tls', 'timeout', 'status', 'redirect'] as const;

@@ -5,7 +5,10 @@ import { isInstant } from './formats.ts';
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
-/** Uses an array of types, such as `["string", "null"]`: the serialiser is much slower with a union of two schemas. */
+/**
+ * Returns a schema with an array of types, such as `["string", "null"]`. The serialiser is much slower with a union of
+ * two schemas.
+ */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
     ...schema,
@@ -13,7 +16,6 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
     ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
   });
 
-/** The description of a schema, or an object with the description and other options. */
 type About = string | object;
 
 const described = (about: About): object => (typeof about === 'string' ? { description: about } : about);
@@ -63,7 +65,7 @@ export const Name = (options: About = {}) =>
 
 export const Text = (max = 255, options: About = {}) => Type.String({ maxLength: max, ...described(options) });
 
-/** An id that the client chooses, unique among the customer's records of the same kind. */
+/** Id that the client chooses. It is unique among the customer's records of the same kind. */
 export const ExternalId = () =>
   Nullable(
     Type.String({
@@ -85,7 +87,7 @@ export const Email = (options: About = {}) =>
     ...described(options),
   });
 
-/** Validation reduces a web address to its domain, in the form that is stored. */
+/** Domain name. Validation reduces a web address to its domain, which is stored. */
 export const Domain = (description: string) =>
   Type.String({
     format: 'domain',
@@ -95,7 +97,6 @@ export const Domain = (description: string) =>
     examples: ['example.com'],
   });
 
-/** Only the length is checked. */
 export const Url = (options: About = {}) =>
   Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...described(options) });
 
@@ -147,14 +148,17 @@ export const CustomFieldsPatch = (options: object = {}) =>
     ...options,
   });
 
-/** Of one record: number of keys, and size as JSON (bytes). */
+/** Limits of one record: number of keys, and size as JSON (bytes). */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFieldsText =
   'Values of your own, by name: strings, numbers and booleans. ' +
   `At most ${customFieldsLimits.keys} keys of 1–64 characters, together at most ${customFieldsLimits.bytes / 1024} KiB of JSON.`;
 
-/** A JSON number beyond ±(2^53 − 1) is whole, and would be stored as another one: two ids would become one. */
+/**
+ * Limits of JSON numbers. A number beyond ±(2^53 − 1) would be stored as a neighbouring number, and two ids could
+ * become one.
+ */
 const safeNumbers = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 
 const customFields = (types: string[]) => ({
@@ -168,7 +172,6 @@ const customFields = (types: string[]) => ({
 
 export const IdParams = Strict({ id: Uuid('Id of the record.') });
 
-/** Other parameters are ignored, as where there are none. */
 export const PurgeQuery = Type.Object({
   purge: Type.Optional(
     Enum(['true', 'false'], {
@@ -184,7 +187,7 @@ export type PurgeQuery = Static<typeof PurgeQuery>;
 export const defaultLimit = 25;
 
 /**
- * Without `default: 1`: some generated clients would then always send a page number, which is not allowed with a
+ * Page number, without `default: 1`. Some generated clients would always send the default, which is not allowed with a
  * cursor.
  */
 export const PageNumber = (options: About = {}) =>
@@ -261,10 +264,8 @@ export const done = (message: string, id: string): Static<typeof DoneWithId> => 
   data: { id },
 });
 
-/** An empty body or `{}`. */
 export const NoBody = Strict({});
 
-/** The body of 401 and 403, which has no other fields in the contract. */
 export const Refusal = Type.Object(
   {
     statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
@@ -275,7 +276,10 @@ export const Refusal = Type.Object(
   { title: 'Refusal' },
 );
 
-/** @param whole what contains the invalid values, such as `the request body`, for the description of `path` */
+/**
+ * Schema of a list of invalid values.
+ * @param whole what contains the values, such as `the request body`, for the description of `path`
+ */
 export const FaultList = (whole: string, options: object = {}) =>
   Type.Array(
     Type.Object({
@@ -285,7 +289,6 @@ export const FaultList = (whole: string, options: object = {}) =>
     options,
   );
 
-/** The body of all errors except 401 and 403. */
 export const ErrorBody = Type.Object(
   {
     statusCode: Type.Integer({ description: 'The HTTP status.' }),
@@ -315,59 +318,53 @@ export const ShortageBody = Type.Composite(
 );
 
 /**
- * Determines operators and values of a condition. `exact`: compared with case, accents and white space. `domain`: so, too,
- * once the values are reduced to domains. `custom`: any string, number or boolean. `search`: can only be searched for
- * words. `of`: an id, or several of which one is enough.
+ * Type of a field, which determines the operators and values of its conditions.
+ * - `exact`: compared with case, accents and white space.
+ * - `domain`: like `exact`, after the values are reduced to domains.
+ * - `custom`: any string, number or boolean.
+ * - `search`: can only be searched for words.
+ * - `of`: an id, or several of which one is enough.
  */
 export type FieldType =
   'text' | 'exact' | 'domain' | 'integer' | 'number' | 'boolean' | 'instant' | 'uuid' | 'custom' | 'search' | 'of';
 
 export const referenced = ['contacts', 'company', 'products', 'opportunities', 'users', 'lists', 'stages'] as const;
 
-/** What a field of a record is, as far as its schema does not tell it. */
 export interface FieldEntry {
-  /** What people call it, in forms and files. */
   label: string;
-  /** How filters compare it. Undefined: filters do not take it. */
+  /** How filters compare the field. Undefined if filters cannot use it. */
   filter?: FieldType;
-  /** `filters` take it, `order_by` does not. */
+  /** True if `filters` can use the field but `order_by` cannot. */
   isUnsorted?: true;
-  /** The database has an index on customer, value and id, and the value is never null. */
+  /** True if the database has an index on customer, value and id. The value is then never null. */
   isIndexed?: true;
-  /** `search` finds its words. */
   isSearched?: true;
-  /** For programs, such as an id: files for people leave it out. */
   isInternal?: true;
-  /** Tools of agents can write it. */
   isInTools?: true;
   type?: 'email' | 'phone';
-  /** The records whose ids it holds. */
   references?: (typeof referenced)[number];
-  /** How the form of a record shows it. Undefined: the form does not. */
   form?: { group: string; control?: FormControl; hint?: string };
   /**
-   * Names of its column in other programs' files, divided by `|`. Case, accents, white space and punctuation do not
-   * matter. Earlier names are preferred: of `Business City` and `Home City`, the first is taken.
+   * Names of the field's column in other programs' files, separated by `|`. Case, accents, white space and punctuation
+   * do not matter. Earlier names are preferred: of `Business City` and `Home City`, the first is taken.
    */
   headers?: string;
 }
 
-/** `lines`: a list of texts; `phones`: phone numbers; each on a line of its own. */
 export type FormControl = 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
 
 /**
- * The fields of a kind of records, in the order in which people read them. Some are not members of the record: those that
- * only filters or only imports have.
+ * Fields of a kind of records, in the order in which people read them. Some fields are not members of the record,
+ * because only filters or only imports have them.
  */
 export type FieldTable<Name extends string = string> = Readonly<Record<string, FieldEntry> & Record<Name, FieldEntry>>;
 
-/** Returns the names of the entries that a condition holds for. */
 export const namesWhere = (table: FieldTable, holds: (entry: FieldEntry) => unknown): string[] =>
   Object.keys(table).filter((name) => holds(table[name]!));
 
 const empty: Readonly<Record<string, unknown>> = { string: '', array: [], object: {} };
 
-/** Returns the values of these fields in a record of which nothing was given. */
+/** Returns the values of these fields in a new record for which no values were given. */
 export const blankOf = <Schema extends TObject, Name extends keyof Static<Schema> & string>(
   { properties }: Schema,
   names: readonly Name[],
@@ -379,26 +376,22 @@ export const blankOf = <Schema extends TObject, Name extends keyof Static<Schema
     }),
   ) as Pick<Static<Schema>, Name>;
 
-/** The types that a customer can give to a custom field. */
 export const declaredTypes = ['text', 'long_text', 'number', 'boolean', 'date', 'url', 'choice'] as const;
 export type DeclaredType = (typeof declaredTypes)[number];
 
-/** The records whose custom fields can be declared. */
 export type DeclaredObject = 'contacts' | 'companies';
 
-/** Of the contacts or the companies of a customer. */
 export const maxDeclared = 200;
 
 export interface DeclaredField {
   key: string;
-  /** What people call it. */
   label: string;
   type: DeclaredType;
   /** Empty if the type is not `choice`. */
   choices: string[];
 }
 
-/** PostgreSQL cannot store NUL. No record can have a field called `__proto__`. */
+/** PostgreSQL cannot store NUL. A record cannot have a field with the name `__proto__`. */
 export const KeyParams = Strict({
   key: Type.String({
     minLength: 1,
@@ -434,10 +427,9 @@ export const Declaration = Strict(
 );
 export type Declaration = Static<typeof Declaration>;
 
-/** Choices that a message names. */
 const maxNamed = 10;
 
-/** Returns why a value cannot be one of a field, and what would be right. Undefined if it can. */
+/** Returns why a value is not valid for a field, and what would be right. Returns undefined for a valid value. */
 export function faultOfValue(
   { type, choices }: Pick<DeclaredField, 'type' | 'choices'>,
   value: unknown,
