@@ -54,7 +54,10 @@ export function define(command: Command): void {
   command.command('status').description('show the state of the catalog').action(commandAction(status, printStatus));
 }
 
-/** @throws Error after the import, if the file has invalid lines and the option `--strict` is set */
+/**
+ * Imports a file and prints the result.
+ * @throws Error after the import, if the file has invalid lines and the option `--strict` is set
+ */
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
   const run = async (): Promise<ImportReport> => {
@@ -113,7 +116,7 @@ async function runImport(
   });
 }
 
-/** Deletes the saved progress of earlier versions of a file and, with `--restart`, of this version too. */
+/** Deletes the saved progress of earlier versions of a file. With `--restart`, also deletes that of this version. */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
   await db.transaction(async (sql) => {
@@ -130,14 +133,11 @@ function formatOf(file: string): Format {
 }
 
 interface Input {
-  /** The content of the input, decompressed if it was compressed. */
   chunks: AsyncIterable<Buffer>;
   path: string | undefined;
-  /** Identifies this version of the file: path, size and time of change. Undefined for standard input. */
+  /** Identifies this version of the file by path, size and time of change. Undefined for standard input. */
   source: string | undefined;
-  /** Size on disk, before decompression (bytes). Undefined for standard input. */
   size: number | undefined;
-  /** Returns how many bytes have been read from disk. Always 0 for standard input. */
   read: () => number;
   close: () => Promise<void>;
 }
@@ -167,7 +167,7 @@ async function openInput(file: string): Promise<Input> {
 
 /**
  * Yields the chunks of a file.
- * @throws Error after the last chunk if the file has changed meanwhile: the chunks may mix old and new content
+ * @throws Error after the last chunk if the file has changed meanwhile, because the chunks may mix old and new content
  */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
   yield* chunks;
@@ -189,7 +189,6 @@ interface GenerateOptions {
   json?: boolean;
 }
 
-/** Writes generated people as NDJSON. With `--json` and no `output`, writes one JSON array to stdout. */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   // With the names of all languages, which no other command needs.
   const { generatePeople } = await import('./generate-people.ts');

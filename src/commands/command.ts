@@ -4,20 +4,16 @@ import { formats, type Format } from '../schemas/formats.ts';
 import { lengthOf } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 
-/**
- * A module that defines one command of the command line. Its function `define` adds the options and subcommands of the
- * command to the parser.
- */
 export interface CommandModule {
   define(command: Command): void;
 }
 
-/** The program ends with exit code 2. */
+/** Wrong usage. The program ends with exit code 2. */
 export class UsageError extends Error {}
 
 /**
  * Returns a function that calls `run` and writes the result to stdout: as JSON with `--json`, else as the text of
- * `print`. Errors are thrown, not written to stdout.
+ * `print`. Does not catch errors.
  */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
@@ -26,7 +22,7 @@ export const commandAction =
     process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
   };
 
-/** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other. */
+/** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other error. */
 export function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
@@ -71,7 +67,6 @@ export const asText =
     return value;
   };
 
-/** Returns a parser of names that are separated by commas. */
 export const asSome =
   <Name extends string>(noun: string, allowed: readonly Name[]) =>
   (value: string): Name[] => {
@@ -120,20 +115,20 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
 }
 
 /**
- * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces: else
- * text from users could control the terminal, or make one line look like another.
+ * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces.
+ * Otherwise, text from users could control the terminal or fake lines.
  */
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, ' ');
 
 const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));
 
-/** Keeps V8's young generation from growing, or lets it grow again. It never becomes smaller. */
+/** Stops V8's young generation from growing, or lets it grow again. Never shrinks it. */
 export const keepYoungHeapSmall = (isSmall: boolean): void =>
   setFlagsFromString(`--semi-space-growth-factor=${isSmall ? 1 : 2}`);
 
 /**
  * Limits the growth of V8's heap. Call it before the work begins.
- * @param growth how much the heap may grow between two full garbage collections (% of the memory in use)
+ * @param growth maximum growth between two full garbage collections (% of the memory in use)
  */
 export function keepHeapSmall(growth: number): void {
   // By default, the heap grows far beyond what a process needs that handles one batch of records after the other.

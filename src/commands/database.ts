@@ -8,25 +8,24 @@ import { checkSchema } from '../database/migrations.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { keyFromFile } from '../accounts/webhook-targets.ts';
 
-/** URLs of PostgreSQL: `url` logs in as the service, `ownerUrl` as the owner of the schema. */
+/** URLs of PostgreSQL. `url` logs in as the service, `ownerUrl` as the owner of the schema. */
 interface Server {
   url: string;
   ownerUrl: string;
-  /** The id of another process that owns the embedded PostgreSQL. */
   owner: number | undefined;
   /** Calls `onEnd` with the reason when the embedded PostgreSQL has ended. Does nothing for another server. */
   watch(onEnd: (reason: string) => void): void;
   close(): Promise<void>;
 }
 
-/** The command must call `close` at the end. */
+/** Open database and catalog. The command must call `close` at the end. */
 export interface OpenServices {
   config: Config;
   db: SharedDatabase;
   catalog: Catalog;
   url: string;
   ownerUrl: string;
-  /** From now on, logs outages of the database, and ends the process with exit code 1 if the embedded PostgreSQL ends. */
+  /** Starts to log outages of the database. Ends the process with exit code 1 if the embedded PostgreSQL ends. */
   watchDatabase(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
@@ -61,7 +60,10 @@ export async function openServices(
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, watchDatabase, close };
 }
 
-/** Beside the embedded PostgreSQL, a key for the secrets of webhooks is kept in `DATA_DIR`. */
+/**
+ * Adds a key for the secrets of webhooks to the configuration. With the embedded PostgreSQL, the key is stored in
+ * `DATA_DIR`.
+ */
 async function withWebhookKey(config: Config): Promise<Config> {
   if (config.DATABASE_URL !== undefined || config.WEBHOOK_SECRET_KEY !== undefined) return config;
   return { ...config, WEBHOOK_SECRET_KEY: await keyFromFile(config.DATA_DIR) };
@@ -92,7 +94,10 @@ async function openServer(config: Config): Promise<Server> {
   return { ...server, url: server.serviceUrl };
 }
 
-/** @throws Error if migrations are missing, or the database is too new for this program */
+/**
+ * Checks the version of the schema.
+ * @throws Error if migrations are missing, or the database is too new for this program
+ */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {
   const { state, isSupported } = await db.lookup(checkSchema);
   if (isSupported) return;
@@ -101,9 +106,7 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
   throw new Error('The database is newer than this program: update the program');
 }
 
-/**
- * Runs `work` with the URLs of PostgreSQL. Without `DATABASE_URL`, opens the embedded server for as long as it runs.
- */
+/** Runs `work` with the URLs of PostgreSQL. Without `DATABASE_URL`, opens the embedded server for that time. */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());
   try {
@@ -131,19 +134,17 @@ export const withDatabase = <T>(work: (db: SharedDatabase) => Promise<T>): Promi
 export const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> =>
   withDatabase((db) => db.transaction(work));
 
-/**
- * Runs `work` for a customer in a transaction.
- * @throws DomainError `not_found` if there is no such customer
- */
 export const forCustomer = <T>(
   customer: string,
   work: (sql: Transaction, customerId: string) => Promise<T>,
 ): Promise<T> => inTransaction(async (sql) => work(sql, (await requireCustomer(sql, customer)).id));
 
-/** Statement timeout of commands that work on the whole catalog (ms). They run longer statements than requests. */
+/**
+ * Statement timeout of commands that work on the whole catalog (ms). Their statements take longer than those of
+ * requests.
+ */
 const maxStatementMs = 3_600_000;
 
-/** Like `withServices`, with time for long statements. */
 export const withCatalog = <T>(
   work: (services: OpenServices) => Promise<T>,
   overrides?: (db: SharedDatabase) => SharedDatabase,

@@ -20,7 +20,6 @@ async function load({ force }: { force?: true }): Promise<Demo> {
   }
 }
 
-/** Returns the demo's login, its API key, and a curl command that works as it is. */
 export const describeDemo = (demo: Demo, url: string): string =>
   demo.key === null
     ? `Demo customer ${demo.customerId} already exists. Nothing was changed.`

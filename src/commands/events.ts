@@ -24,7 +24,6 @@ interface TailOptions {
   json?: boolean;
 }
 
-/** Pause when everything was read (ms). */
 const pauseMs = 500;
 
 const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
@@ -41,13 +40,11 @@ const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
     }
   }).catch(ignoreQuit);
 
-/** @throws the error of standard output */
 const writeLine = (text: string): Promise<void> =>
   new Promise((resolve, reject) => {
     process.stdout.write(`${text}\n`, (error) => (error ? reject(error) : resolve()));
   });
 
-/** @throws UsageError if the cursor is of another customer, or not one at all */
 function placeOf(cursors: FeedCursors, customerId: string, cursor: string): FeedPosition {
   const place = cursors.decode(customerId, cursor);
   if (!place) throw new UsageError('the cursor is not one of this customer');

@@ -1,8 +1,8 @@
 import { DomainError } from '../errors.ts';
 
 /**
- * Converts an error to a message for the terminal: what is wrong and, if known, how to fix it. Only bugs of this
- * program are shown with a stack trace.
+ * Converts an error to a message for the terminal. It says what is wrong and, if known, how to fix it. Only bugs of
+ * this program are shown with a stack trace.
  */
 export function explain(error: unknown): string {
   const known = knownCause(error);
@@ -16,7 +16,6 @@ export function explain(error: unknown): string {
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
-/** Returns an explanation of an error or of its causes, the outermost first. Undefined if none is known. */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const text = meaningOf(at);

@@ -91,7 +91,10 @@ const asFields =
     return selected;
   };
 
-/** @throws UsageError if the extension is unknown */
+/**
+ * Returns the format for the extension of a file.
+ * @throws UsageError if the extension is unknown
+ */
 export function formatOf<Format extends string>(file: string, formats: readonly Format[]): Format {
   const format = formats.find((one) => file.toLowerCase().endsWith(`.${one}`));
   if (format) return format;
@@ -100,7 +103,7 @@ export function formatOf<Format extends string>(file: string, formats: readonly 
 }
 
 /**
- * Writes to a file of its own with the ending `.partial`, and renames it when it is complete. Writes directly to an
+ * Writes to a temporary file with the ending `.partial`, and renames it when it is complete. Writes directly to an
  * `output` that is not a regular file (e.g. a pipe).
  */
 async function exportToFile(exportable: Exportable, options: ChosenOptions & { output: string }): Promise<Exported> {
@@ -151,7 +154,6 @@ const kinds = {
 
 type Noun = keyof typeof kinds;
 
-/** Adds `duplicates` and `merge`, for contacts or companies. */
 export function defineCleaning(command: Command, noun: Noun): void {
   const { keys, fields } = kinds[noun];
   command
@@ -176,7 +178,6 @@ export function defineCleaning(command: Command, noun: Noun): void {
     .action(commandAction(merging(noun), ({ id, merged }) => `Merged ${merged.length} ${noun} into ${id}`));
 }
 
-/** Adds `enrich`. */
 export function defineEnrichment(command: Command): void {
   command
     .command('enrich')
@@ -193,7 +194,10 @@ export function defineEnrichment(command: Command): void {
 
 const asUuids = (value: string): string[] => value.split(',').map((id) => asUuid(id.trim()));
 
-/** @throws InvalidArgumentError unless the value has the form `name=id` */
+/**
+ * Adds an option of the form `name=id`.
+ * @throws InvalidArgumentError for any other form
+ */
 function addField(value: string, fields: Record<string, string> = {}): Record<string, string> {
   const [name = '', id = ''] = value.split('=');
   if (name === '') throw new InvalidArgumentError('It must be a field and an id, such as job_title=<id>.');
@@ -260,7 +264,10 @@ interface EnrichOptions {
   yes?: true;
 }
 
-/** @throws UsageError if it shall start and nothing says what it may cost */
+/**
+ * Estimates an enrichment or starts it.
+ * @throws UsageError if it should start without a limit of its cost
+ */
 function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
   if (yes && options.maxCredits === undefined) throw new UsageError('--yes needs --max-credits');
   if (options.list && options.ids) throw new UsageError('give --list or --ids, not both');

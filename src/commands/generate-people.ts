@@ -1,20 +1,17 @@
 import { de, en, en_GB, es, Faker, fr, it, ja, nl, pl, pt_BR, sv, tr, type LocaleDefinition } from '@faker-js/faker';
 import type { Prospect } from '../schemas/prospects.ts';
 
-/** The same seed gives the same numbers on every machine. */
+/** Random number generator. The same seed gives the same numbers on every machine. */
 export interface Random {
-  /** Returns a number from 0 (included) to 1 (excluded). */
   next(): number;
-  /** Returns a whole number from 0 (included) to `below` (excluded). */
   below(below: number): number;
   pick<T>(among: readonly T[]): T;
-  /** Returns an item by Zipf's law: the n-th is about n times rarer than the first, like real names and cities. */
+  /** Returns an item by Zipf's law. The n-th item is about n times rarer than the first, like real names and cities. */
   pickZipf<T>(among: readonly T[]): T;
-  /** Returns a whole number from 0 (included) to `below` (excluded) by Zipf's law: 0 is most likely. */
   zipf(below: number): number;
 }
 
-/** Creates a generator by sfc32 (from PractRand, by Chris Doty-Humphrey), which is small and fast. */
+/** Creates a generator that uses sfc32 (from PractRand, by Chris Doty-Humphrey), which is small and fast. */
 export function seeded(seed: number): Random {
   let [a, b, c, d] = [0x9e3779b9, 0x243f6a88, seed | 0, 1];
   const next = (): number => {
@@ -39,7 +36,6 @@ export function seeded(seed: number): Random {
   };
 }
 
-/** The most frequent country first. */
 const countries: [name: string, locale: LocaleDefinition, domain: string, dialling: string][] = [
   ['United States', en, 'com', '+1'],
   ['United Kingdom', en_GB, 'co.uk', '+44'],
@@ -129,7 +125,6 @@ function makeCompanies(random: Random, world: Country[], count: number): Company
 
 const slugs = new Map<string, string>();
 
-/** For e-mail addresses and URLs: only lower-case Latin letters and digits. */
 function slug(text: string): string {
   const known = slugs.get(text);
   if (known !== undefined) return known;
@@ -184,10 +179,8 @@ function makePerson(random: Random, world: Country[], companies: Company[]): Pro
   };
 }
 
-/** Latest `date_verified` of a generated person (ms since 1970). */
 const newest = Date.parse('2026-06-30T12:00:00Z');
 
-/** Version 4. The same seed gives the same UUID. */
 function uuid(random: Random): string {
   const hex = (digits: number): string =>
     random

@@ -44,9 +44,9 @@ import { withDatabase } from './database.ts';
 const canAsk = (isStandardInput: boolean): boolean => !isStandardInput && process.stdin.isTTY && process.stderr.isTTY;
 
 /**
- * Shows how the columns of a file are read, and starts its import, if the user agrees. Does nothing if an earlier run of
+ * Shows how the columns of a file are read, and starts its import if the user agrees. Does nothing if an earlier run of
  * the command has started it.
- * @throws Error if the file cannot be imported so, or the user does not agree; the import is cancelled then
+ * @throws Error if the file cannot be imported this way, or the user does not agree. The import is then cancelled
  */
 async function showAndStart(
   db: Database,
@@ -66,7 +66,6 @@ async function showAndStart(
   throw new Error(fault ? `The file cannot be imported: ${fault.message}` : 'Nothing was imported');
 }
 
-/** The table of columns shows which are left out. */
 const isShown = ({ path }: Fault): boolean => !path.startsWith('/mapping/');
 
 function warningText({ path, message }: Fault): string {
@@ -170,7 +169,10 @@ const isField = (mapped: unknown): boolean =>
     'field' in mapped &&
     (customTypes as readonly unknown[]).includes((mapped as { type?: unknown }).type));
 
-/** @throws Error after the result is printed, if the import has failed or was cancelled */
+/**
+ * Imports a file and prints the result.
+ * @throws Error after that, if the import has failed or was cancelled
+ */
 async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
   let done: Import | undefined;
   const run = async (): Promise<Import> => (done = await importFile(object, file, options));
@@ -244,24 +246,23 @@ const settingsOf = (
   ...(name !== undefined && { name }),
 });
 
-/**
- * Hashes an import's settings and file content. The same command, run again after an interruption, finds its import by
- * this hash.
- */
 async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffer>): Promise<Buffer> {
   const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
   for await (const piece of pieces) hash.update(piece);
   return hash.digest();
 }
 
-/** @throws Error if the customer is suspended: workers do not process its imports */
+/**
+ * Returns the id of an active customer.
+ * @throws Error if the customer is suspended, because workers do not process its imports
+ */
 async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
   const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
   if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
   return id;
 }
 
-/** Returns the id of the import that an earlier, interrupted run of the same command has started, else of a new one. */
+/** Returns the id of the import that an interrupted run of the same command has started, or of a new import. */
 const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, fingerprint: Buffer): Promise<string> =>
   db.transaction(
     async (sql) =>
@@ -269,7 +270,6 @@ const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, f
       beginImport(sql, customerId, { ...settings, fingerprint }),
   );
 
-/** Stores the import's file, unless an earlier run of the command has done so. */
 async function sendIfMissing(
   db: Database,
   customerId: string,
@@ -280,13 +280,12 @@ async function sendIfMissing(
   if (status === 'UPLOADING') await receiveFile({ db, cleaner: db }, customerId, { id, visible: allImports }, open());
 }
 
-/** Interval for polling an import while another process works on it (ms). */
 const lookMs = 500;
 
-/** Without a sign of life of a worker for so long, this process does the work (seconds). */
+/** If no worker has shown activity for this time, this process does the work (seconds). */
 const aloneAfter = 15;
 
-/** Waits until an import has ended, and returns it. Without workers, this process works on it. */
+/** Waits until an import has ended, and returns it. If there are no workers, this process does the work. */
 async function waitForEnd(db: SharedDatabase, customerId: string, id: string, progress: Progress): Promise<Import> {
   const context: RunContext = {
     db: db.for({ customerId }, 'import'),
@@ -310,7 +309,6 @@ async function waitForEnd(db: SharedDatabase, customerId: string, id: string, pr
   }
 }
 
-/** Writes the failed records to a file. Does nothing if the import was cancelled before its file was stored. */
 async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
   if (total === null) return;
   const { read } = await openErrorsFile(db, { customerId }, { id, visible: allImports });

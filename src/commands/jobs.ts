@@ -38,7 +38,7 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
 
 /**
  * Returns the action of a subcommand that changes the job named by `--job`. It prints the job whose id `change`
- * returns: the changed one, or the new one after a retry.
+ * returns. This is the changed job, or the new job after a retry.
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>

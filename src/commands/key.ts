@@ -47,7 +47,10 @@ export function define(command: Command): void {
     .action(commandAction(revoke, (key) => print([key])));
 }
 
-/** @throws InvalidArgumentError unless the value has the form `pool=amount/time` */
+/**
+ * Adds an option of the form `pool=amount/time`.
+ * @throws InvalidArgumentError for any other form
+ */
 function addCap(value: string, caps: SpendCaps = noCaps): SpendCaps {
   const [, pool = '', amount = '', per = ''] = /^(\w+)=(\d+)\/(\w+)$/.exec(value) ?? [];
   if (!pools.includes(pool as Pool) || !capPeriods.includes(per as SpendCap['per']))

@@ -35,16 +35,17 @@ import { mintToken } from '../access/credentials.ts';
 
 const count = 5_000;
 const seed = 1;
-/** The import's progress is stored under this name, so an interrupted import is resumed. */
+/** Name under which the progress is stored, so that an interrupted import can resume. */
 const source = 'people of the demo';
-/** How long to wait for another process's import (ms). */
+/** Maximum time to wait for another process's import (ms). */
 const patienceMs = 120_000;
 const pollMs = 250;
 
 /**
  * Imports generated people into an empty catalog. Waits while another process imports.
  * @returns the number of people in the catalog
- * @throws DomainError `unavailable` if the catalog is; `conflict` if the import of another process takes too long
+ * @throws DomainError `unavailable` if the catalog does not respond; `conflict` if the import of another process takes
+ * too long
  */
 export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<number> {
   for (const start = performance.now(); ; await sleep(pollMs)) {
@@ -107,7 +108,6 @@ const places = [
   { locality: 'Malmö', region: 'Skåne', country: 'SE', dialling: '+46' },
 ];
 
-/** Generates contacts, some of one company. The same `count` always gives the same contacts. */
 function demoContacts(count: number): ContactCreate[] {
   faker.seed(20_260_101);
   const companies = Array.from({ length: Math.ceil(count / 5) }, demoCompany);
@@ -188,7 +188,6 @@ const products: ProductCreate[] = [
   { name: 'Printed handbook', price: 19.99, unit: 'piece', active: false },
 ];
 
-/** Creates lists, products, opportunities in every stage, and activities. Every call creates the same data, apart from dates. */
 async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
   const { customerId, userIds, contactIds } = team;
@@ -217,7 +216,6 @@ const past: Pick<ActivityCreate, 'type' | 'title' | 'body'>[] = [
 const tasks = ['Call back', 'Send the offer', 'Ask for references', 'Prepare the demo', 'Renew the contract'];
 const dayMs = 86_400_000;
 
-/** What happened with every other contact, and what is to be done, some of it late. */
 async function makeActivities(sql: Transaction, { customerId, userIds, contactIds }: Team): Promise<void> {
   const ofContact = (contact_id: string, i: number): ActivityCreate[] => {
     const assigned_to = faker.helpers.arrayElement(userIds);
@@ -272,13 +270,12 @@ export interface Demo {
   /** Password of the demo login. Null if this call did not change it. */
   password: string | null;
   key: string | null;
-  /** Number of people in the catalog. Null if it is unavailable, or if this call changed nothing. */
   prospects: number | null;
 }
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-/** The first job of the demo customer, so that a new user sees one with progress, charged credits and results. */
+/** First job of the demo customer. It shows a new user progress, charged credits and results. */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
 interface Services {
@@ -296,9 +293,9 @@ export class OtherCustomerError extends Error {
 }
 
 /**
- * Creates the demo customer and imports invented people into the catalog, as far as they are missing. Sets a new
- * password and creates another API key, which is valid for a week.
- * @param force changes nothing if the demo customer exists; in a database with other customers, imports no people
+ * Creates the demo customer and imports invented people into the catalog, if they are missing. Sets a new password and
+ * creates another API key, which is valid for a week.
+ * @param force changes nothing if the demo customer exists. In a database with other customers, imports no people
  * @throws OtherCustomerError if there is another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
@@ -337,7 +334,7 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
   });
 }
 
-/** Advisory lock: one process at a time creates the demo. The number has no meaning. */
+/** Key of the advisory lock that lets one process at a time create the demo. The number has no meaning. */
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 

@@ -16,7 +16,6 @@ export function define(command: Command): void {
     .action(commandAction(run, describe));
 }
 
-/** The applied migrations or, with `--distribute`, the names of the distributed tables. */
 type Result = Migrated | { distributed: string[] };
 
 const run = (options: Options): Promise<Result> =>

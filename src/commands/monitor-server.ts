@@ -8,10 +8,6 @@ import { metrics, readiness } from '../plugins/metrics.ts';
 import { requestLog } from '../plugins/request-log.ts';
 import health from '../routes/health.ts';
 
-/**
- * Creates a second HTTP server that serves only health checks and metrics of this process, for operators. The server
- * does not listen on a port yet. Its own requests are not measured.
- */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = createServer(given.config, unreadablePath);
   const paths = watchPaths(app);

@@ -9,7 +9,6 @@ export function define(command: Command): void {
   command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));
 }
 
-/** Needs no connection to the database. */
 async function describeApi(): Promise<object> {
   const config = { ...readConfig(), LOG_LEVEL: 'silent' as const };
   const db = openDatabase(config, 'postgres://localhost/none');

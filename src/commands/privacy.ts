@@ -52,7 +52,6 @@ export function define(command: Command): void {
     .action((file: string | undefined, options: object) => commandAction(() => applyFile(file), printErased)(options));
 }
 
-/** Adds a verb with the options that name a person. */
 const about = (command: Command, name: string, description: string): Command =>
   command
     .command(name)
@@ -82,7 +81,6 @@ interface Options {
   yes?: boolean;
 }
 
-/** @throws UsageError unless exactly one option names a person */
 function requireIdentifier({ email, profile, id }: Options): Identifier {
   const [identifier, ...others] = [email, profile, id].filter((one) => one !== undefined);
   if (!identifier || others.length > 0) throw new UsageError('name the person by one of --email, --profile, --id');
@@ -96,7 +94,7 @@ const run = <T>(work: (services: RightsServices, noted: Noted) => Promise<T>, op
     return work({ db, catalog, notify }, noted);
   }, retryingDatabase);
 
-/** The report without the data of the person, which `export` prints. */
+/** The report without the data of the person. */
 type Shown = Omit<Report, 'people'> & {
   people: (Pick<Prospect, '_id' | 'source' | 'collected_at'> & { place: string })[];
 };
@@ -115,7 +113,7 @@ const find =
     return { people: shown, ...rest };
   };
 
-/** For the person who asks: nothing about other people, and no ids of customers. */
+/** Exports what the person may receive: nothing about other people, and no ids of customers. */
 async function exportPerson(options: Options): Promise<object> {
   const identifier = requireIdentifier(options);
   const { people, unlocks, suppressions } = await run(
@@ -150,7 +148,6 @@ async function applyFile(file: string | undefined) {
   return run((services, noted) => apply(services, saved, noted));
 }
 
-/** @throws UsageError if the text is not what `list --json` prints */
 function parseList(text: string): SavedList {
   const isRow = (row: Partial<SavedList['suppressions'][number]>): boolean =>
     ['email', 'profnet_url', 'id'].includes(row.kind ?? '') &&

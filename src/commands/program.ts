@@ -2,7 +2,6 @@ import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import packageJson from '../../package.json' with { type: 'json' };
 import { addJson, exitCodeOf, type CommandModule } from './command.ts';
 
-/** All commands by name. A module is loaded only for its own command. */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('./serve.ts') },
   work: { about: 'run a worker that processes jobs', load: () => import('./work.ts') },
@@ -44,7 +43,8 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
 };
 
 /**
- * For wrong usage, and after it has printed help, the parser throws a CommanderError instead of ending the process.
+ * Creates the parser. For wrong usage, and after printing help, it throws a CommanderError instead of ending the
+ * process.
  * @param words the command line without the program name
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {
@@ -63,11 +63,6 @@ export async function buildProgram(words: string[], output: OutputConfiguration 
   return program;
 }
 
-/**
- * Runs a command and returns the exit code: 0 for success, 1 for a failure, 2 for wrong usage. Prints the error of a
- * command that fails.
- * @param isPrinted returns whether an error was already printed
- */
 export async function runProgram(words: string[], isPrinted: (error: unknown) => boolean): Promise<0 | 1 | 2> {
   try {
     const program = await buildProgram(words);

@@ -1,28 +1,24 @@
-/** The progress of a long task: a bar on a terminal, otherwise a text line every five seconds. */
 export interface Progress {
   /**
    * Updates the display, at most every 100 ms on a terminal, every 5 s otherwise.
-   * @param done how much of `total` is done, in the same unit
-   * @param text is shown beside the bar
-   * @param items done so far; the rate per second is computed from it
+   * @param done done part of `total`, in the same unit
+   * @param text shown beside the bar
+   * @param items number of items done, for the rate per second
    * @param total replaces the total given at creation
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Prints a line above the bar, which stays. Resolves when the stream is ready for the next (backpressure).
+   * Prints a permanent line above the bar. Resolves when the stream is ready for the next line (backpressure).
    * @throws the error of the stream, except if the reader has closed it
    */
   line(text: string): Promise<void>;
   end(): void;
 }
 
-/** Shortest time between two updates on a terminal (ms). */
 const onTerminalMs = 100;
-/** Shortest time between two progress lines elsewhere (ms). */
 const elsewhereMs = 5_000;
 const width = 24;
 
-/** @param total the final value of the progress; undefined if it is unknown at the start */
 export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
   const startedAt = performance.now();
   const isTerminal = stream.isTTY;
@@ -73,7 +69,7 @@ function drawn(share: number): string {
 }
 
 /**
- * Returns a text such as `1:30 left`, or nothing while the time cannot be estimated.
+ * Returns a text such as `1:30 left`, or nothing if the time cannot be estimated.
  * @param seconds since the start
  */
 function remaining(done: number, total: number | undefined, seconds: number): string[] {

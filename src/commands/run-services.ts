@@ -12,7 +12,6 @@ class Shutdown {
   readonly #apps: FastifyInstance[] = [];
   readonly #stops: (() => Promise<void>)[] = [];
 
-  /** @param services are closed last */
   constructor(services: OpenServices) {
     this.#services = services;
   }
@@ -27,7 +26,7 @@ class Shutdown {
 
   /**
    * Stops all servers and workers at the same time, then closes the database and the catalog.
-   * @param graceMs time in which the servers still accept requests (ms)
+   * @param graceMs time in which the servers still accept requests
    */
   async run(graceMs = 0): Promise<void> {
     try {
@@ -52,10 +51,9 @@ class Shutdown {
 
   /**
    * Shuts down when the process gets a signal. After SIGTERM, servers first accept requests for another `graceMs`. Then
-   * running requests and jobs have SHUTDOWN_MS to finish, and the database has 15 s more to close. After a second
-   * signal, the process ends at once with exit code 1.
-   * @param graceMs time after SIGTERM in which the servers still accept requests, while `/readyz` tells load balancers
-   * to send no more (ms)
+   * running requests and jobs have SHUTDOWN_MS to finish. The database has 15 s more to close. After a second signal,
+   * the process ends at once with exit code 1.
+   * @param graceMs time in which `/readyz` already tells load balancers to send no more requests (ms)
    */
   runAtSignal(log: FastifyBaseLogger, graceMs = 0): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
@@ -75,7 +73,7 @@ class Shutdown {
 }
 
 /**
- * Starts an HTTP server for health checks and metrics on `METRICS_PORT`; `shutdown` stops it. Returns its URL, or null
+ * Starts an HTTP server for health checks and metrics on `METRICS_PORT`. `shutdown` stops it. Returns its URL, or null
  * if the port is not set.
  */
 export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
@@ -89,10 +87,6 @@ export async function listenMonitor(services: OpenServices, shutdown: Shutdown):
   return app.listen({ host: HOST, port: METRICS_PORT });
 }
 
-/**
- * Opens the services of a process that runs until it gets a signal, and starts it. Closes all if the start fails.
- * @param start calls `runAtSignal` when the process can stop
- */
 export async function runServices<T>(
   options: { migrate?: true },
   start: (services: OpenServices, shutdown: Shutdown, log: FastifyBaseLogger) => Promise<T>,

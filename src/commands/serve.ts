@@ -15,7 +15,6 @@ interface Options {
 interface Serving {
   url: string;
   docs: string;
-  /** The URL for health checks and metrics, or null if `METRICS_PORT` is not set. */
   monitor: string | null;
   demo: Demo | null;
 }
@@ -28,10 +27,6 @@ export function define(command: Command): void {
     .action(serverAction(serve, describe));
 }
 
-/**
- * Starts the HTTP server. On SIGTERM or SIGINT, finishes the running requests and exits with code 0; after SIGTERM,
- * first accepts new requests for another SHUTDOWN_GRACE_MS.
- */
 const serve = (options: Options): Promise<Serving> =>
   runServices(options, async (services, shutdown) => {
     const demo = options.demo ? await demoIn(services) : null;

@@ -4,7 +4,6 @@ import { listenMonitor, serverAction, runServices } from './run-services.ts';
 
 interface Working {
   working: true;
-  /** The URL for health checks and metrics, or null if `METRICS_PORT` is not set. */
   monitor: string | null;
 }
 
@@ -14,7 +13,6 @@ export function define(command: Command): void {
     .action(serverAction(work, () => 'Working'));
 }
 
-/** Starts the workers. On SIGTERM or SIGINT, finishes the work in progress and exits with code 0. */
 const work = (options: { migrate?: true }): Promise<Working> =>
   runServices(options, async (services, shutdown, log) => {
     const workers = await startWorkers({ ...services, log });
