@@ -27,7 +27,6 @@ import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];
 
-/** The keys of a customer, and the approvals of their calls. */
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   void app.register(keys, { prefix: '/api/api-key' });
   void app.register(approvals, { prefix: '/api/approval' });
@@ -164,7 +163,6 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
 
 const issued = (message: string, data: Issued): IssuedKey => ({ success: true, message, data });
 
-/** Approvals of calls, for admins in a session. */
 const approvals: FastifyPluginAsyncTypebox = async (app) => {
   const config = { access: { session: 'admin' } } as const;
   app.get(
@@ -210,7 +208,6 @@ const approvals: FastifyPluginAsyncTypebox = async (app) => {
   );
 };
 
-/** An approval, for the key that sent the call. */
 const approvalOfKey: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/approval/:id',

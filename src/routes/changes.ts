@@ -75,7 +75,7 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
-  /** The same for the id of any change, of a job and of an import. */
+  /** Routes that undo a change, a job or an import by its id. */
   const undoRoutes = [
     ['/changes/:id/undo', 'undoChange', 'Undo a change', ''],
     ['/service-handler/:id/undo', 'undoJob', 'Undo what a job has written', ' Credits and unlocks stay.'],

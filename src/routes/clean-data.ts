@@ -37,7 +37,6 @@ const kinds = [
   { path: '/company', title: 'Company', plural: 'companies', body: CompanyDuplicates, inBackground: 'external_name' },
 ] as const;
 
-/** Finds and merges duplicates. */
 const cleanData: FastifyPluginAsyncTypebox = async (app) => {
   addMerges(app);
   for (const { path, title, plural, body, inBackground } of kinds)

@@ -9,7 +9,6 @@ import type { ObjectName } from '../schemas/fields.ts';
 
 const tags = ['fields'];
 
-/** Who calls: admins in a session, who only declare fields, or keys. */
 interface Options {
   by: 'session' | 'key';
 }
@@ -20,7 +19,6 @@ const fields: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
   if (by === 'key') addLists(app);
   const access: Access = by === 'key' ? { scope: 'fields:manage' } : { session: 'admin' };
   for (const [path, object] of Object.entries(declarable)) {
-    /** The id of an operation; each is unique. */
     const idOf = (verb: string): string => `${verb}${titleOf(path)}Field${by === 'key' ? '' : 'InSession'}`;
     addDeclarations(app, { path: `/fields/${path}/:key`, object, access, idOf });
   }

@@ -284,7 +284,6 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
 
 export default imports;
 
-/** Changes an import, and returns it. */
 const changed = (
   db: Database,
   caller: Caller,
@@ -299,14 +298,16 @@ const changed = (
 
 const isApproved = (caller: Caller): boolean => caller.kind === 'key' && caller.approved !== undefined;
 
-/** How many records a file has is not known when it arrives, so its upload does not start what may need an approval. */
+/**
+ * Returns true if imports of the caller may need an approval. Their size is unknown when the file arrives, so the
+ * upload does not start them.
+ */
 const mayNeedApproval = (caller: Caller): boolean =>
   caller.kind === 'key' && typeof caller.approveOver.records === 'number';
 
-/** A key sees the imports that its scopes allow it to start. */
+/** Returns the visibility of imports. A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
 
-/** @throws DomainError `forbidden` if the key lacks a scope that the import requires */
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];
   const lacking = firstLacking(scopes, importScopes(object, mode));

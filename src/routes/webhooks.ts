@@ -32,7 +32,6 @@ import { whollyReadableEvents } from '../schemas/events.ts';
 
 const tags = ['webhooks'];
 
-/** Who calls: admins in a session, or keys with the scope for it. */
 interface Options {
   by: 'session' | 'key';
 }
@@ -40,7 +39,6 @@ interface Options {
 const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
   const access: Access = by === 'key' ? { scope: 'webhooks:manage' } : { session: 'admin' };
   const config = { access };
-  /** The id of an operation; each is unique. */
   const idOf = (name: string): string => (by === 'key' ? `${name}ByKey` : name);
   // A key does not see an endpoint with types that it may not read.
   if (by === 'key')
