@@ -10,7 +10,6 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { canonicalId } from '../text/ids.ts';
 import { tools, type Arguments, type ToolName } from './tools.ts';
 
-/** An error that the assistant reads: it says what to change. */
 export class AgentError extends Error {}
 
 interface ErrorBody {
@@ -22,7 +21,6 @@ interface ErrorBody {
   pool?: string;
 }
 
-/** Returns the error of a route in words, with what to do about it. */
 function errorText({ body, headers }: Pick<InsideAnswer, 'body' | 'headers'>): string {
   const { code = '', message, errors = [], required, available, pool } = body as ErrorBody;
   const faults = errors.slice(0, 10).map((fault) => `${argumentOf(fault.path)}: ${fault.message}`);
@@ -32,7 +30,6 @@ function errorText({ body, headers }: Pick<InsideAnswer, 'body' | 'headers'>): s
   return [...said, ...faults, numbers, advice].filter((line) => line !== '').join('\n');
 }
 
-/** Returns the argument of a tool that the pointer into a route's body names. */
 const argumentOf = (path: string): string => path.replace(/^\/paginate(?=\/)/, '') || 'the arguments';
 
 const advices: Record<string, string> = {
@@ -45,7 +42,6 @@ const advices: Record<string, string> = {
   unavailable: 'The service is busy. Wait {seconds} seconds, then try again with the same request_id.',
 };
 
-/** A record with the few fields that a page of a tool shows. */
 type Row = Record<string, unknown>;
 
 const fullName = ({ first_name, last_name }: { first_name: string; last_name: string }): string =>
@@ -117,7 +113,6 @@ function resultRow(result: JobItem['result']): Row {
   return { verification: result?.status };
 }
 
-/** Removes members that say nothing: null, undefined and the empty text. */
 const withoutEmpty = (row: Row): Row =>
   Object.fromEntries(Object.entries(row).filter(([, value]) => (value ?? '') !== ''));
 
@@ -125,8 +120,8 @@ const withoutEmpty = (row: Row): Row =>
 const pageBytes = 16 * 1024;
 
 /**
- * Returns a page as JSON. Shortens its texts, but for ids, as far as the page would be larger than `pageBytes`.
- * @param beside what the page tells beside its rows
+ * Returns a page as JSON. Shortens texts other than ids if the page is larger than `pageBytes`.
+ * @param beside members of the page beside its rows
  */
 function pageText(name: string, rows: readonly Row[], nextCursor: unknown, beside: object = {}): string {
   const page = { ...beside, [name]: rows.map(withoutEmpty), next_cursor: nextCursor };
@@ -152,7 +147,6 @@ function shortened(text: string, most: number): string {
  */
 export type Send = (options: InjectOptions) => Promise<InsideAnswer>;
 
-/** Runs a tool, and returns its result as text. */
 type Run<N extends ToolName> = (send: Send, args: Arguments<N>) => Promise<string>;
 
 const base = '/api/ext';
@@ -168,10 +162,6 @@ const paging = ({ limit = 10, cursor }: { limit?: number; cursor?: string }) => 
   ...(cursor === undefined ? {} : { cursor }),
 });
 
-/**
- * Returns one page of a list as text.
- * @param beside what the page tells beside its rows
- */
 async function page(
   send: Send,
   call: InjectOptions,
@@ -185,7 +175,6 @@ async function page(
 
 type Search = { search?: string; filters?: Record<string, unknown>; order_by?: Record<string, string> };
 
-/** Returns the body of a list call. */
 function listBody({ search, filters = {}, order_by, ...rest }: Search & { limit?: number; cursor?: string }): object {
   if (search !== undefined && 'search' in filters)
     throw new AgentError('Give the words either as `search` or in `filters`, not both.');
@@ -197,8 +186,8 @@ function listBody({ search, filters = {}, order_by, ...rest }: Search & { limit?
 }
 
 /**
- * Returns text with the members of all objects in one order: the same arguments make the same text. But for `order_by`,
- * whose members mean something else in another order.
+ * Returns JSON with the members of all objects in one order, so that equal arguments give equal texts. Keeps the order
+ * in `order_by`, where it has a meaning.
  */
 const canonical = (value: unknown): string =>
   JSON.stringify(value, (name, member: unknown) =>
@@ -207,7 +196,9 @@ const canonical = (value: unknown): string =>
       : member,
   );
 
-/** Sends a POST that has its effect once for each `request_id`. Returns its answer, and whether it is an earlier one. */
+/**
+ * Sends a POST that has its effect once for each `request_id`. Returns the response, and whether it is an earlier one.
+ */
 async function once(send: Send, requestId: string, url: string, body: object): Promise<string> {
   const key = `agent-${createHash('sha256').update(requestId).digest('hex')}`;
   const call = { ...post(url, {}, { 'idempotency-key': key }), payload: canonical(body) };
@@ -216,7 +207,6 @@ async function once(send: Send, requestId: string, url: string, body: object): P
   return JSON.stringify(replayed ? { ...(answer as object), replayed } : answer);
 }
 
-/** Returns the route that unlocks what the arguments name. */
 function unlocking({
   ids,
   filters,
@@ -235,7 +225,6 @@ function unlocking({
   return { url: '/service-handler/unlock-selected-contacts', body: { ids, ...rest } };
 }
 
-/** How each tool is run. */
 export const runs: { readonly [N in ToolName]: Run<N> } = {
   search_contacts: (send, args) => page(send, post('/contacts/list', listBody(args)), 'contacts', contactRow),
   get_contact: async (send, { id }) =>
@@ -287,10 +276,6 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
 
 export const toolNames = Object.keys(tools) as ToolName[];
 
-/**
- * Returns a function that sends requests and throws the errors of routes.
- * @param call sends a request
- */
 export const sender =
   (call: Send): Send =>
   async (options) => {

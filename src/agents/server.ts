@@ -5,20 +5,19 @@ import { tools, type Tool, type ToolName } from './tools.ts';
 import { compile } from '../validation/validator.ts';
 import { AgentError, runs, toolNames, type Send } from './calls.ts';
 
-/** A JSON schema of ours, as far as assistants are shown it. */
 interface Schema {
   [keyword: string]: unknown;
   properties?: Record<string, Schema>;
   items?: Schema;
 }
 
-/** The keywords that are shown. Others are checked, and named in the error. */
+/** Keywords that are shown. Other keywords are checked too, and an error names them. */
 const shownKeywords = ['type', 'enum', 'required'];
 
 /**
- * Returns the schema as it is shown: small, because an assistant reads all tools before anything else. So without null, and
- * an array without elements is one of strings.
- * @param described how many levels of values have descriptions
+ * Returns the short form of a schema that assistants see, because they read all tools first. It omits null. An array
+ * without a schema for elements contains texts.
+ * @param described number of levels of values that have descriptions
  */
 function shown({ properties, items, description, ...schema }: Schema, described: number): Schema {
   const below = described - 1;
@@ -33,7 +32,6 @@ function shown({ properties, items, description, ...schema }: Schema, described:
   };
 }
 
-/** The schemas of arguments, with our validator, whose errors name each argument at fault. */
 const inputs = new Map(
   toolNames.map((name) => {
     const check = compile(tools[name].input);
@@ -51,9 +49,9 @@ const inputs = new Map(
 );
 
 /**
- * Opens the handler of messages of the Model Context Protocol.
+ * Creates the handler of messages of the Model Context Protocol.
  * @param version of this service
- * @param sendFor returns what sends the calls of a tool for one message
+ * @param sendFor returns the function that sends the calls of a tool for one message
  */
 export const agentHandler = (
   version: string,
@@ -64,9 +62,6 @@ export const agentHandler = (
     onerror,
   });
 
-/**
- * Creates the server of the Model Context Protocol for one request, with the tools that the scopes of the key allow.
- */
 function agentServer(version: string, scopes: readonly Scope[], send: Send): McpServer {
   // Also for a key that is offered no tool: a client then gets an empty list. No list ever changes within a request.
   const capabilities = { tools: { listChanged: false } };

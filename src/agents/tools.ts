@@ -9,18 +9,16 @@ import { MembersByHand } from '../schemas/lists.ts';
 import { ProspectFilters, ProspectQuery } from '../schemas/prospects.ts';
 import type { Scope } from '../schemas/scopes.ts';
 
-/** What a program that works for a person, such as an assistant, is told of a tool. */
 export interface Tool {
   title: string;
   description: string;
-  /** One of these scopes is enough. A key without any of them is not offered the tool. */
+  /** One of these scopes is enough. A key without any of them does not see the tool. */
   scopes: readonly Scope[];
-  /** Of the Model Context Protocol: what a call does to the customer's data. */
+  /** What a call does to the customer's data, as in the Model Context Protocol. */
   effect: 'reads' | 'adds' | 'overwrites';
   input: TObject;
 }
 
-/** Most records on a page of a tool. */
 export const toolPage = 50;
 
 const limit = Type.Optional(Type.Integer({ minimum: 1, maximum: toolPage, default: 10 }));
@@ -37,7 +35,7 @@ const order = (fields: FilterFields) =>
   );
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 256, description });
-/** Returns arguments that are members of a request, each with the first sentence of its description, or without any. */
+/** Returns arguments that are members of a request. Each has the first sentence of its description, or none. */
 const brief = <P extends TProperties>(properties: P, isDescribed = true): P =>
   Object.fromEntries(
     Object.entries(properties).map(([name, { description = '', ...schema }]) => [
@@ -69,10 +67,9 @@ const which = {
   ...optional(Type.Pick(UnlockSelectedContacts, ['ids'])),
 };
 
-/** What tools can write of a contact beside names and `work_email`. */
 const toolFields = namesWhere(contactTable, ({ isInTools }) => isInTools) as (keyof ContactPatch)[];
 
-/** The tools by name. Each calls one route, or two. None deletes, exports in bulk, or touches keys. */
+/** The tools by name. Each calls one or two routes. No tool deletes, exports in bulk, or manages keys. */
 export const tools = {
   search_contacts: {
     title: 'Search contacts',
