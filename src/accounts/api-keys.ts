@@ -12,7 +12,7 @@ import { mintToken, type RawToken } from '../access/credentials.ts';
 export type Issued = IssuedKey['data'];
 
 /**
- * Issues a key. Without `permissions`, it gets all scopes but those that must be named.
+ * Issues a key. Without `permissions`, it gets the usual scopes.
  * @param prefix the beginning of the key's text (`KEY_PREFIX`)
  */
 export async function issueKey(
@@ -35,7 +35,7 @@ export async function issueKey(
 }
 
 /**
- * Replaces the secret of an API key; the previous one stops working at once. Missing properties stay unchanged.
+ * Replaces the secret of an API key. The previous secret stops working at once. Missing properties stay unchanged.
  * @param before the key as it was when the request began
  * @param prefix the beginning of the key's text (`KEY_PREFIX`)
  * @throws DomainError `not_found`; `conflict` if the key is not active, or was changed since `before` was read
@@ -62,7 +62,7 @@ export async function replaceKey(
 }
 
 /**
- * Changes the spend caps of an active key, and what it may do without an approval. What is not named stays.
+ * Changes the spend caps and the approval limits of an active key. Omitted limits stay unchanged.
  * @throws DomainError `not_found`; `conflict` if the key is not active
  */
 export async function capKey(
@@ -87,7 +87,8 @@ function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {
 const withSecret = (row: IssuedRow, token: RawToken): Issued => ({ ...row, key: token.reveal() });
 
 /**
- * Revokes a key for ever, and disables the webhook endpoints that it made. Does nothing if it is revoked already.
+ * Revokes a key permanently, and disables the webhook endpoints that it created. Does nothing if the key is already
+ * revoked.
  * @returns true if the customer has this key
  */
 export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {

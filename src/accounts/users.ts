@@ -27,9 +27,7 @@ import type { Actor, Role, User, UserCreate, Login, PasswordChange, Session } fr
 // OWASP's minimum for argon2id (Password Storage Cheat Sheet). Stored hashes contain their own parameters.
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
-/**
- * Limits how many passwords are hashed at the same time. If too many logins wait, more are rejected with `unavailable`.
- */
+/** Limits how many passwords are hashed at the same time. If too many logins wait, rejects more with `unavailable`. */
 const gate = new Gate({
   name: 'passwords',
   // One hash takes 19 MiB of memory and one of the four threads that Node also needs for DNS and files.
@@ -43,25 +41,23 @@ export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
 /**
- * If `stored` is undefined because the account does not exist, returns false after the same computing time, so that
- * attackers cannot find out which accounts exist.
+ * Verifies a password. For an account that does not exist, `stored` is undefined. The result is then false after the
+ * same computing time, so that attackers cannot find out which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
   const right = await gate.runAlone(() => verify(stored ?? noPassword, normal(password)));
   return right && stored !== undefined && stored !== noPassword;
 }
 
-/** Normalises to NFKC (NIST SP 800-63B, 3.1.1.2): keyboards encode the same character differently. */
+/** Normalises to NFKC (NIST SP 800-63B, 3.1.1.2), because keyboards encode the same character differently. */
 const normal = (password: string): string => password.normalize('NFKC');
 
-/** A link with which a user sets the password. Show the token only in the response to the request that issued it. */
 export interface IssuedLink {
   user: User;
   token: RawToken;
   expires_at: string;
 }
 
-/** Who manages which user. */
 interface Change {
   customerId: string;
   userId: string;
@@ -69,8 +65,8 @@ interface Change {
 }
 
 /**
- * Returns what creates a user who cannot log in before they set a password with the link. The transaction: `conflict`
- * if a user has this e-mail address.
+ * Returns a function that creates a user in a transaction. The user cannot log in before setting a password with the
+ * link. The function throws DomainError `conflict` if a user has this e-mail address.
  */
 export async function userCreation(
   customerId: string,
@@ -89,7 +85,9 @@ const addressTaken = (): DomainError => {
   return new DomainError('conflict', message, { faults: [{ path: '/email', message }] });
 };
 
-/** Voids the user's previous link. The password stays until the new one is used. */
+/**
+ * Issues a link for a new password and voids the user's previous link. The old password stays until the link is used.
+ */
 export async function issueLink(sql: Transaction, { customerId, userId, by }: Change): Promise<IssuedLink> {
   await blockLogins(sql, userId); // who uses the previous link right now would void the new one too
   const user = await requireActive(sql, customerId, userId);
@@ -99,21 +97,26 @@ export async function issueLink(sql: Transaction, { customerId, userId, by }: Ch
   return { user, token, expires_at };
 }
 
-/** @throws DomainError `conflict` if no other active admin is left */
+/**
+ * Changes the role of a user.
+ * @throws DomainError `conflict` if no other active admin is left
+ */
 export async function giveRole(sql: Transaction, { customerId, userId, by }: Change, role: Role): Promise<void> {
   await requireActive(sql, customerId, userId);
   if (role !== 'admin') await requireOtherAdmin(sql, customerId, userId);
   await changeRole(sql, customerId, userId, role, by);
 }
 
-/** @throws DomainError `conflict` if no other active admin is left */
+/**
+ * Deactivates a user.
+ * @throws DomainError `conflict` if no other active admin is left
+ */
 export async function shutOut(sql: Transaction, { customerId, userId, by }: Change): Promise<void> {
   await requireActive(sql, customerId, userId);
   await requireOtherAdmin(sql, customerId, userId);
   await deactivateUser(sql, customerId, userId, by);
 }
 
-/** @throws DomainError `not_found`; `conflict` if the user is deactivated */
 async function requireActive(sql: Transaction, customerId: string, userId: string): Promise<User> {
   const user = (await listUsers(sql, customerId)).find(({ id }) => id === userId);
   if (!user) throw notFound('user');
@@ -121,7 +124,10 @@ async function requireActive(sql: Transaction, customerId: string, userId: strin
   return user;
 }
 
-/** @throws Unauthorized if the link is wrong, used, replaced or expired, or its user cannot log in */
+/**
+ * Returns the user of a password link.
+ * @throws Unauthorized if the link is wrong, used, replaced or expired, or its user cannot log in
+ */
 export async function requireLink(db: Database, link: string): Promise<{ user: LinkedUser; token: RawToken }> {
   const token = recogniseToken(link);
   const user = token && (await db.lookup((sql) => findLinkedUser(sql, token.hash())));
@@ -132,7 +138,7 @@ export async function requireLink(db: Database, link: string): Promise<{ user: L
 /**
  * Sets the password of the link's user, and ends the user's sessions.
  * @param address IP address of the caller, for the audit log
- * @throws Unauthorized if the link is not valid any more
+ * @throws Unauthorized if the link is no longer valid
  */
 export async function redeemLink(db: Database, link: string, password: string, address: string): Promise<void> {
   const { user, token } = await requireLink(db, link);
@@ -142,6 +148,7 @@ export async function redeemLink(db: Database, link: string, password: string, a
 }
 
 /**
+ * Logs a user in.
  * @param address IP address of the caller, for the audit log
  * @throws Unauthorized if no active user has this e-mail address and password
  */
@@ -157,7 +164,7 @@ export async function logIn(db: Database, { email, password }: Login, address: s
 }
 
 /**
- * Returns undefined if the login is accepted.
+ * Returns the reason to refuse a login, or undefined if it is accepted.
  * @param account undefined if no user has the e-mail address
  * @param right true if the password is correct
  */

@@ -8,25 +8,22 @@ import type { DeliveryError } from '../schemas/webhooks.ts';
 import { openDns } from '../verification/mail-hosts.ts';
 import { hostOf, mayConnectTo, targetRules, type TargetRules } from './webhook-targets.ts';
 
-/** What one POST sends. */
 export interface Message {
   url: string;
-  /** Id of the event, by which the receiver recognises a repeated message. */
+  /** Id of the event. The receiver recognises a repeated message by it. */
   id: string;
   body: string;
-  /** For the signature. By the database's clock. */
   sentAt: Date;
-  /** The body is signed with each. */
+  /** The body is signed with each secret. */
   secrets: readonly string[];
 }
 
-/** How a POST ended. */
 export interface Outcome {
   ok: boolean;
   /** Null if there was no response. */
   status: number | null;
   error: DeliveryError | null;
-  /** Time until the status was known. */
+  /** Time until the status was known (ms). */
   ms: number;
   /** Seconds that the receiver asked to wait, or null. */
   retryAfter: number | null;
@@ -41,11 +38,9 @@ export interface Sender {
   close(): Promise<void>;
 }
 
-/** Parts that tests replace. */
 export interface SenderParts {
-  /** Returns the addresses of a host name. None, or an error: there is no such name. */
+  /** Returns the addresses of a host name. An empty array or an error means that the name does not exist. */
   resolve?: (host: string) => Promise<readonly string[]>;
-  /** Opens a connection. It is called with allowed addresses only. */
   dial?: (addresses: readonly string[]) => buildConnector.connector;
 }
 
@@ -74,7 +69,6 @@ export function openSender(config: Config, parts: SenderParts = {}): Sender {
 }
 
 const dnsTimeoutMs = 2_500;
-/** How long an idle connection stays open. */
 const idleMs = 5_000;
 
 class AddressRefused extends Error {}
@@ -82,8 +76,8 @@ class NameUnknown extends Error {}
 class TimeIsUp extends Error {}
 
 /**
- * Looks up the host, and connects to one of its addresses that the rules allow. The checked address is the one that is
- * connected to: there is no second look-up.
+ * Looks up the host, and connects to one of its addresses that the rules allow. Connects to the checked address without
+ * a second look-up.
  */
 function checkedConnector(rules: TargetRules, { resolve, dial }: Required<SenderParts>): buildConnector.connector {
   const allowedAddresses = async (host: string): Promise<readonly string[]> => {
@@ -103,7 +97,7 @@ function checkedConnector(rules: TargetRules, { resolve, dial }: Required<Sender
   return (options, callback) => void connect(options, callback);
 }
 
-/** RFC 6761, 6.3: these names are never asked for. */
+/** Returns true for a name that is never looked up (RFC 6761, 6.3). */
 const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host);
 
 function dialTo(addresses: readonly string[]): buildConnector.connector {
@@ -142,7 +136,6 @@ async function post(
   }
 }
 
-/** @throws TimeIsUp */
 function withinTime<T>(
   ms: number,
   outer: AbortSignal | undefined,
@@ -169,11 +162,11 @@ const headersOf = ({ id, sentAt, secrets, body }: Message) => ({
   'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, sentAt, body)).join(' '),
 });
 
-/** Of a body that is thrown away: so much is read, and for so long, so that the connection can be used again. */
+/** Maximum size and time of reading an unused body, so that the connection can be reused. */
 const dropBytes = 16 * 1024;
 const dropMs = 1_000;
 
-/** Throws a body away. A large or slow one closes the connection. Nobody waits for this. */
+/** Discards a body. A large or slow body closes the connection. Nobody waits for this. */
 function drop(body: Dispatcher.ResponseData['body']): void {
   body.on('error', () => undefined);
   body.dump({ limit: dropBytes, signal: AbortSignal.timeout(dropMs) }).catch(() => undefined);
@@ -184,7 +177,7 @@ function resultOf(status: number): Pick<Outcome, 'ok' | 'status' | 'error'> {
   return { ok: false, status, error: status >= 300 && status < 400 ? 'redirect' : 'status' };
 }
 
-/** Reads `Retry-After`: seconds, or a time, which is compared with the receiver's own clock. */
+/** Reads `Retry-After`, which is a number of seconds or a time. A time is compared with the receiver's own clock. */
 function retryAfterOf(headers: Record<string, string | string[] | undefined>): number | null {
   const value = [headers['retry-after']].flat()[0];
   if (value === undefined) return null;
@@ -194,7 +187,7 @@ function retryAfterOf(headers: Record<string, string | string[] | undefined>): n
   return Number.isFinite(seconds) && seconds > 0 ? seconds : null;
 }
 
-/** Codes of OpenSSL for certificates that are not accepted, and of Node for other faults of TLS. */
+/** Error codes of OpenSSL for rejected certificates, and of Node for other TLS errors. */
 const tlsCodes =
   /^(ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|HOSTNAME_MISMATCH|EPROTO$|INVALID_(CA|PURPOSE)|PATH_LENGTH_)/;
 

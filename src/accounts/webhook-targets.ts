@@ -11,7 +11,7 @@ const fileName = 'webhook-secret-key';
 
 /**
  * Returns the key that encrypts the secrets of webhooks, from a file in the data folder of the embedded PostgreSQL.
- * Creates the file if it is missing. Several processes may call this at once: all get the same key.
+ * Creates the file if it is missing. Several processes may call this at once, and all get the same key.
  */
 export async function keyFromFile(dataDir: string): Promise<string> {
   const path = join(dataDir, fileName);
@@ -42,19 +42,24 @@ async function readKey(path: string): Promise<string | undefined> {
 export class SecretBox {
   readonly #key: Buffer;
 
-  /** @param key 32 bytes in base64 */
   constructor(key: string) {
     this.#key = Buffer.from(key, 'base64');
   }
 
-  /** @param customerId without which the secret cannot be read, so that it is of no use in the row of another customer */
+  /**
+   * Encrypts a secret.
+   * @param customerId needed to decrypt the secret, so that it is of no use in the row of another customer
+   */
   seal(customerId: string, secret: string): Buffer {
     const iv = randomBytes(ivBytes);
     const cipher = createCipheriv(algorithm, this.#key, iv).setAAD(Buffer.from(customerId));
     return Buffer.concat([iv, cipher.update(secret), cipher.final(), cipher.getAuthTag()]);
   }
 
-  /** @throws Error if the secret was sealed with another key, or for another customer */
+  /**
+   * Decrypts a secret.
+   * @throws Error if the secret was sealed with another key, or for another customer
+   */
   open(customerId: string, sealed: Buffer): string {
     const decipher = createDecipheriv(algorithm, this.#key, sealed.subarray(0, ivBytes))
       .setAAD(Buffer.from(customerId))
@@ -67,17 +72,18 @@ const algorithm = 'aes-256-gcm';
 const ivBytes = 12;
 const tagBytes = 16;
 
-/** @throws DomainError `unavailable` if the installation has no key */
+/**
+ * Returns the box for webhook secrets.
+ * @throws DomainError `unavailable` if the installation has no key
+ */
 export function requireSecretBox(key: string | undefined): SecretBox {
   if (key === undefined)
     throw unavailable('Webhooks are not set up on this installation: it has no WEBHOOK_SECRET_KEY', 60);
   return new SecretBox(key);
 }
 
-/** Returns a new secret in the form of Standard Webhooks. */
 export const newSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`;
 
-/** Where endpoints may be. */
 export interface TargetRules {
   allowHttp: boolean;
   allowPrivate: boolean;
@@ -90,7 +96,10 @@ export const targetRules = (config: Config): TargetRules => ({
   denied: config.WEBHOOK_DENY === undefined ? [] : parseRanges(config.WEBHOOK_DENY).ranges,
 });
 
-/** An IPv6 address that holds an IPv4 address is judged by that one. */
+/**
+ * Returns true if endpoints may be at this address. An IPv6 address that contains an IPv4 address is checked as that
+ * one.
+ */
 export function mayConnectTo(address: string, { allowPrivate, denied }: TargetRules): boolean {
   const inner = innerAddress(address);
   if (!allowPrivate && !isPublic(inner)) return false;
@@ -100,7 +109,7 @@ export function mayConnectTo(address: string, { allowPrivate, denied }: TargetRu
 const lowestFreePort = 1024;
 const httpsPort = 443;
 
-/** Returns why an endpoint cannot have this URL, or undefined if it can. Does not look up the host's name. */
+/** Returns why an endpoint cannot have this URL, or undefined if it can. Does not look up the host name. */
 export function faultOfUrl(text: string, rules: TargetRules): string | undefined {
   const url = URL.parse(text);
   if (!url || !/^https?:$/.test(url.protocol)) return 'must be a URL such as https://example.com/webhooks';
@@ -113,5 +122,4 @@ export function faultOfUrl(text: string, rules: TargetRules): string | undefined
   return undefined;
 }
 
-/** Returns the name or the IP address in a URL, without brackets. */
 export const hostOf = (url: { hostname: string }): string => url.hostname.replace(/^\[(.*)\]$/, '$1');

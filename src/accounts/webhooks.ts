@@ -31,21 +31,22 @@ export interface Management {
   config: Config;
   customerId: string;
   by: Actor;
-  /** The key that manages, and the types of events that it may read. Undefined: a user, or the command line. */
+  /** The calling key, and the types of events that it may read. Undefined for a user or the command line. */
   key?: { id: string; types: readonly EventType[] };
 }
 
-/** @throws DomainError `forbidden` if the key may not read one of the types */
 function requireReadable({ key }: Pick<Management, 'key'>, types: readonly EventType[]): void {
   const secret = types.find((type) => key && !key.types.includes(type));
   if (secret !== undefined) throw forbidden(eventReaders[secret]);
 }
 
-/** Returns false for a key that may not read a type of the endpoint. */
 const isVisible = ({ key }: Pick<Management, 'key'>, { types }: Pick<EndpointSettings, 'types'>): boolean =>
   types.every((type) => !key || (key.types as readonly string[]).includes(type));
 
-/** @throws DomainError `not_found` if there is no such endpoint, or the key may not see it */
+/**
+ * Checks that the caller may see an endpoint.
+ * @throws DomainError `not_found` if the endpoint does not exist, or the key may not see it
+ */
 export async function requireVisible(management: Management, id: string): Promise<void> {
   const endpoint = await management.db.lookup((sql) => requireEndpoint(sql, management.customerId, id));
   if (!isVisible(management, endpoint)) throw notFound('webhook endpoint');
@@ -54,7 +55,6 @@ export async function requireVisible(management: Management, id: string): Promis
 /** Contains the secret. Show it only in the response to the request that issued it. */
 export type Issued = IssuedEndpoint['data'];
 
-/** Newest first. */
 export async function showEndpoints({
   db,
   customerId,
@@ -69,13 +69,12 @@ export async function showEndpoints({
   }));
 }
 
-/** What is done in a transaction, and returns the secret that it has issued. */
 type Issue = (sql: Transaction) => Promise<Issued>;
 
 /**
- * Returns what creates an endpoint. Nothing from before is sent to it.
- * @throws DomainError `unavailable` if the installation has no key for secrets; `validation_failed`. The transaction:
- * `conflict` if the customer has too many endpoints
+ * Returns a function that creates an endpoint in a transaction. The endpoint gets no earlier events. The function
+ * throws DomainError `conflict` if the customer has too many endpoints.
+ * @throws DomainError `unavailable` if the installation has no key for secrets; `validation_failed`
  */
 export async function endpointCreation(
   { db, config, customerId, by, key }: Management,
@@ -94,7 +93,10 @@ export async function endpointCreation(
   };
 }
 
-/** Returns what gives an endpoint a new secret. For 24 hours deliveries are signed with the previous one too. */
+/**
+ * Returns a function that gives an endpoint a new secret. For 24 hours, deliveries are also signed with the previous
+ * secret.
+ */
 export function secretRotation({ config, customerId, by, key }: Omit<Management, 'db'>, id: string): Issue {
   const box = requireSecretBox(config.WEBHOOK_SECRET_KEY);
   const secret = newSecret();
@@ -125,7 +127,7 @@ export async function updateEndpoint(
 }
 
 /**
- * A key that is revoked while its request arrives must leave no endpoint behind.
+ * Rejects a revoked key. A key that is revoked while its request arrives must not leave an endpoint behind.
  * @throws DomainError `unauthorized`
  */
 async function requireKey(
@@ -135,13 +137,15 @@ async function requireKey(
   if (key && !(await lockUnrevokedKey(sql, customerId, key.id))) throw new Unauthorized('key', 'revoked');
 }
 
-/** @throws DomainError `validation_failed` if no endpoint may be at this URL */
 function requireTarget(config: Config, url: string): void {
   const message = faultOfUrl(url, targetRules(config));
   if (message !== undefined) throw validationFailed([{ path: '/url', message }]);
 }
 
-/** @throws DomainError `conflict` if a replay of the endpoint is under way */
+/**
+ * Sends the events since `from` to an endpoint again.
+ * @throws DomainError `conflict` if a replay of the endpoint is already running
+ */
 export async function replayEndpoint(
   { db, customerId }: Pick<Management, 'db' | 'customerId'>,
   id: string,
