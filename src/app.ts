@@ -42,8 +42,8 @@ import sessions from './routes/sessions.ts';
 import webhooks from './routes/webhooks.ts';
 
 /**
- * Creates the HTTP server of the API, with all plugins and routes. The server does not listen on a port yet.
- * @param given The configuration, database and prospect catalog. They stay open when the server closes.
+ * Creates the HTTP server of the API, with all plugins and routes. It does not listen on a port yet.
+ * @param given These services stay open when the server closes.
  */
 export function buildApp(given: Services): FastifyInstance {
   const app = createServer(given.config, unreadablePaths(given.config));

@@ -1,12 +1,8 @@
-/**
- * An invalid value in a request. `path` is a JSON pointer to the value, and `message` says why the value is invalid.
- */
 export interface Fault {
   path: string;
   message: string;
 }
 
-/** Error codes of the public API. The error handler maps each code to an HTTP status. */
 export type ErrorCode =
   | 'validation_failed'
   | 'unauthorized'
@@ -33,11 +29,11 @@ export class DomainError extends Error {
   readonly faults: Fault[];
   /** Number of seconds after which the caller should retry. Set only for the codes `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
-  /** Set if a value in the request must match exactly one record, but matches several: the ids of these records. */
+  /** Ids of the records that a value matches, if it must match exactly one. */
   readonly matchingIds: string[] | undefined;
-  /** Set if the record of the request was merged into another one: the id of that record. */
+  /** Id of the record into which the requested record was merged. */
   readonly mergedInto: string | undefined;
-  /** Set if an API key lacks a scope: the scopes of which one is enough. */
+  /** The scopes of which one is enough, if an API key lacks them. */
   readonly scopes: readonly string[];
 
   constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
@@ -61,7 +57,6 @@ interface ErrorDetails {
   cause?: unknown;
 }
 
-/** Maximum number of invalid values in an error response. Validation stops after one more invalid value. */
 export const maxFaults = 100;
 
 /** @param faults At most `maxFaults` + 1 of them are used. */
@@ -88,8 +83,8 @@ export const notFound = (noun: string, paths: string[] = []): DomainError =>
 
 /**
  * Creates the error for a request body that refers to records which do not exist.
- * @param missing For each missing record, its kind (such as `contact`) and a JSON pointer to its id in the request
- *   body. Default of the message: `no such contact`.
+ * @param missing `noun`: kind of record, such as `contact`. `path`: JSON pointer to its id in the request body. Default
+ * of `message`: `no such contact`.
  */
 export function missingReferences(missing: { noun: string; path: string; message?: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
@@ -113,8 +108,7 @@ export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
 /**
- * Creates the error for a temporary failure, after which the caller should retry. Use this error only if a retry is
- * safe.
+ * Creates the error for a temporary failure, after which the caller should retry. Use it only if a retry is safe.
  * @param retryAfter The number of seconds after which the caller should retry.
  */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
@@ -154,9 +148,6 @@ interface Shortage {
   pool: string;
 }
 
-/**
- * The reason why an API key, session token or password was rejected. The reason is logged, but not sent to the caller.
- */
 export type RefusalCause =
   | 'missing'
   | 'wrong_scheme'
@@ -191,14 +182,12 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-/** @param scopes the scopes of which the API key lacks one that is enough */
 export const forbidden = (scopes: readonly string[] = []): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action', { scopes });
 
 /**
- * Errors for violated database constraints. Key: name of the constraint. Value: a function that creates the error for
- * the caller. Contains all constraints that a request can violate. A violation of any other constraint is a bug in the
- * service.
+ * Errors by name of the violated constraint. Contains all constraints that a request can violate. A violation of any
+ * other constraint is a bug in the service.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
@@ -215,7 +204,6 @@ const constraintErrors: Record<string, () => DomainError> = {
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
-/** @param noun The kind of record, such as `contact`. */
 export const duplicateExternalId = (noun: string): DomainError =>
   conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 
@@ -227,8 +215,8 @@ interface ConstraintError {
 
 /**
  * Returns the name of the database constraint that a statement violated. Returns undefined if the error has another
- * cause or does not contain the name. Citus (distributed PostgreSQL) appends a shard number to the name, such as
- * `_102074` in `contacts_company_fkey_102074`. This number is removed.
+ * cause or does not contain the name. Removes the shard number that Citus (distributed PostgreSQL) appends, such as
+ * `_102074` in `contacts_company_fkey_102074`.
  */
 export function violatedConstraint(error: unknown): string | undefined {
   const { code, constraint_name, message = '' } = (error ?? {}) as ConstraintError;
