@@ -4,20 +4,19 @@ import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 
 export interface Address {
-  /** Unchanged, because only the mail server knows whether its case matters. */
+  /** The case is unchanged, because only the mail server knows whether it matters. */
   local: string;
-  /** In lower case and ASCII (RFC 5890), or an IP address in `[…]`. */
+  /** The domain in lower case and ASCII (RFC 5890), or an IP address in `[…]`. */
   domain: string;
-  /** `local` has non-ASCII characters: the mail server must support SMTPUTF8 (RFC 6531). */
+  /** True: `local` has non-ASCII characters, so the mail server must support SMTPUTF8 (RFC 6531). */
   isInternational: boolean;
 }
 
-/** The message says why a text is no e-mail address. */
 export class SyntaxFault extends Error {}
 
 /**
- * Parses by the grammar of SMTP (RFC 5321, with RFC 6531 for non-ASCII characters). The domain must be fully qualified
- * and within the limits of DNS names (RFC 1035).
+ * Parses an address by the grammar of SMTP (RFC 5321, with RFC 6531 for non-ASCII characters). The domain must be fully
+ * qualified and within the limits of DNS names (RFC 1035).
  * @throws SyntaxFault
  */
 export function parseAddress(text: string): Address {
@@ -42,13 +41,12 @@ function parse(text: string): { user: string; host: string } {
   }
 }
 
-/** How long an answer about the name server is shared (ms). */
 const everyMs = 60_000;
 
 /**
- * Returns a function that says whether the name server is to be believed if it says that a domain does not exist. It
- * is, if it knows a mail host of one of the canaries: domains that certainly have one. Without canaries it always is.
- * The canaries are looked up at most once a minute, however often the function is called.
+ * Returns a function that tells whether the name server is reliable when it denies a domain. It is reliable if it knows
+ * a mail host of at least one canary: a domain that certainly has one. Without canaries, it always counts as reliable.
+ * The canaries are looked up at most once a minute.
  * @param hasMailHost asks the name server, never a cache
  */
 export function openCanary(
@@ -68,30 +66,25 @@ export function openCanary(
 }
 
 export type MailHosts =
-  /** The preferred host first. */
+  /** The preferred host comes first. */
   | { status: 'found'; hosts: readonly string[] }
-  /** The domain certainly accepts no mail. */
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
-  /** The query failed or timed out, or the name server is not believed (`nameServerDoubted`). */
+  /** The query failed or timed out, or the name server is unreliable (`nameServerDoubted`). */
   | { status: 'unknown'; reason: string };
 
-/** The reason if the name server says that a domain does not exist, and is not believed. */
+/** The reason if an unreliable name server denies a domain. */
 export const nameServerDoubted = 'name_server';
 
-/** No `addresses` means that the host has none. */
 type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
 interface DnsOptions {
-  /** As `address` or `address:port`. If empty, those of the operating system are asked. */
+  /** Each is `address` or `address:port`. If the array is empty, the servers of the operating system are used. */
   servers: readonly string[];
-  /** Of one try (ms). */
   timeoutMs: number;
   tries: number;
-  /** Domains that certainly have a mail host. While the server knows none of them, it is not believed. */
   canaries: readonly string[];
 }
 
-/** Caches answers. Concurrent queries for the same name share one look-up. */
 export interface Dns {
   mailHosts(domain: string): Promise<MailHosts>;
   addresses(host: string): Promise<HostAddresses>;
@@ -121,10 +114,11 @@ export function openDns({ servers, timeoutMs, tries, canaries }: DnsOptions): Dn
   };
 }
 
-/** The server says that the domain does not exist, or that it has nothing: a broken one says so of every domain. */
+/**
+ * Returns true if the server says that the domain or its records do not exist. A broken server says so of every domain.
+ */
 const isDenied = (found: MailHosts): boolean => found.status === 'none' && found.reason !== 'null_mx';
 
-/** Caches answers by queried name. Concurrent calls with the same name share one query. */
 const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
   new LRUCache<string, T>({
     max: maxCachedAnswers,
@@ -139,8 +133,8 @@ const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promi
   });
 
 /**
- * Returns the hosts in the domain's MX records, or the domain itself if it has none (RFC 5321, 5.1). A domain with an
- * empty MX record accepts no mail (RFC 7505).
+ * Returns the hosts in the domain's MX records. Returns the domain itself if it has none (RFC 5321, 5.1). A domain with
+ * an empty MX record accepts no mail (RFC 7505).
  */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
   const records = await answerOrNone(resolver.resolveMx(domain));
@@ -153,7 +147,6 @@ async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHo
   return { status: 'found', hosts: named.slice(0, hostsOfDomain).map(({ exchange }) => exchange.toLowerCase()) };
 }
 
-/** Returns a domain without MX records itself, if it has an IP address. */
 async function findImplicitHost(resolver: Resolver, domain: string): Promise<MailHosts> {
   const found = await findAddresses(resolver, domain);
   if (found.status === 'unknown') return found;
@@ -172,9 +165,7 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
   return { status: 'found', addresses: [] };
 }
 
-/**
- * Returns the found records, or the failure. `no_records`: the domain exists, but has no records of the queried type.
- */
+/** Returns the records, or the failure. `no_records`: the domain exists, but has no records of the queried type. */
 async function answerOrNone<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {
     return await answer;

@@ -5,12 +5,9 @@ import type { VerificationChecks } from '../schemas/verification.ts';
 import type { Address, Dns } from './mail-hosts.ts';
 import { isPublic } from '../process/ip-addresses.ts';
 
-/** RFC 5321, 4.2. */
 interface Reply {
   code: number;
-  /** RFC 3463, if the reply contains one. */
   enhanced?: string;
-  /** Without the code at the start of each. */
   lines: string[];
 }
 
@@ -25,18 +22,17 @@ class SmtpFault extends Error {
 }
 
 /**
- * Limits of one reply: length of a line (characters) and number of lines. RFC 5321 allows lines of 512 characters, but
- * some servers send longer ones.
+ * Limits of one reply: characters of a line, and number of lines. RFC 5321 allows lines of 512 characters, but some
+ * servers send longer ones.
  */
 const replyLimits = { lineLength: 2_048, lines: 64 };
 
-/** Parses replies line by line. */
 class ReplyReader {
   #code: number | undefined;
   #lines: string[] = [];
 
   /**
-   * Returns the whole reply if this was its last line.
+   * Returns the whole reply if the line was its last.
    * @throws SmtpFault if the line is not part of a valid reply
    */
   take(line: string): Reply | undefined {
@@ -54,8 +50,8 @@ class ReplyReader {
 }
 
 /**
- * Parses an enhanced status code (RFC 3463), such as `5.1.1`, at the start of a text. Returns an empty object if there
- * is none, or if its first digit contradicts the reply's code (such as 550).
+ * Parses an enhanced status code (RFC 3463), such as `5.1.1`, at the start of a text. Returns an empty object if the
+ * text has none, or its first digit contradicts the reply's code (such as 550).
  */
 function enhancedCode(code: number, text: string): { enhanced?: string } {
   const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];
@@ -68,15 +64,15 @@ function enhancedCode(code: number, text: string): { enhanced?: string } {
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
 /**
- * Words in a rejection which show that its cause is not the mailbox, but the sender's reputation, a limit, or a
- * temporary problem.
+ * Words in a rejection which show that the mailbox is not the cause. They point to the sender's reputation, a limit, or
+ * a temporary problem.
  */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
 
 /**
- * Interprets the reply to RCPT: whether the mailbox exists. `undecided` if the sender, a limit or a temporary problem
- * may be the cause of a rejection.
+ * Decides from the reply to RCPT whether the mailbox exists. `undecided`: the sender, a limit or a temporary problem
+ * may be the cause of the rejection.
  */
 function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
   if (code === 250 || code === 251) return 'taken';
@@ -88,21 +84,18 @@ function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecid
   return isOfMailbox && !notOfMailbox.test(words) ? 'refused' : 'undecided';
 }
 
-/** Size of all replies on one connection (bytes). If a server sends more, the connection is closed. */
 const dialogBytes = 64 * 1024;
-/** How long to wait for the server after QUIT (ms). */
 const goodbyeMs = 1_000;
 
 interface DialogOptions {
   port: number;
-  /** For the connection and for each reply (ms). */
   timeoutMs: number;
   signal: AbortSignal;
 }
 
 /**
- * An SMTP connection. Sends one command at a time and waits for its reply. No SMTP library, because those send mail and
- * cannot stop after RCPT.
+ * An SMTP connection. Sends one command at a time, and waits for its reply. Does not use an SMTP library, because those
+ * send mail and cannot stop after RCPT.
  */
 class SmtpDialog {
   readonly #socket: Socket;
@@ -111,11 +104,10 @@ class SmtpDialog {
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
-  /** Wakes up a waiting `reply` when bytes have arrived or the connection has ended. */
   #wake: (() => void) | undefined;
 
   /**
-   * Opens the connection. The server sends its greeting first; read it with `reply`.
+   * Opens the connection. The server sends its greeting first, which `reply` returns.
    * @param address an IP address, because a host name could resolve to one that was not checked
    */
   constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
@@ -127,16 +119,12 @@ class SmtpDialog {
     this.#socket.on('close', () => this.#end('closed'));
   }
 
-  /** The local IP address in place of a host name in EHLO, such as `[192.0.2.1]` (RFC 5321, 4.1.4). */
+  /** The local IP address, such as `[192.0.2.1]`. EHLO sends it in place of a host name (RFC 5321, 4.1.4). */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;
     return isIPv6(localAddress) ? `[IPv6:${localAddress}]` : `[${localAddress}]`;
   }
 
-  /**
-   * Returns the reply.
-   * @throws SmtpFault if the server breaks the protocol or the connection fails
-   */
   async command(line: string): Promise<Reply> {
     // The server has sent a reply before this command. Replies and commands would not match any more.
     if (this.#text !== '') this.#leave('garbage');
@@ -159,7 +147,6 @@ class SmtpDialog {
     }
   }
 
-  /** Sends QUIT and waits at most one second for the server. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     const closed = new Promise((resolve) => this.#socket.once('close', resolve));
@@ -204,14 +191,13 @@ class SmtpDialog {
     this.#socket.destroy();
   }
 
-  /** Keeps the first reason, and wakes up a waiting `reply`. */
   #end(reason: string): void {
     this.#fault ??= new SmtpFault(reason);
     this.#wake?.();
   }
 }
 
-/** Reasons of an `SmtpFault` by error code of the socket. Any other code is `unreachable`. */
+/** Reasons of an `SmtpFault` by error code of the socket. Any other code means `unreachable`. */
 const reasons: Record<string, string> = {
   ABORT_ERR: 'deadline',
   ECONNREFUSED: 'refused',
@@ -224,11 +210,9 @@ const reasonOf = ({ code = '' }: NodeJS.ErrnoException): string => reasons[code]
 
 interface ProbeOptions {
   port: number;
-  /** In `MAIL FROM`. If undefined, the sender is empty (`<>`). */
   sender?: string | undefined;
-  /** Host name in `EHLO`. If undefined, the local IP address is sent. */
+  /** Host name in `EHLO`. Undefined: the local IP address. */
   name?: string | undefined;
-  /** For the connection and for each reply (ms). */
   timeoutMs: number;
   allowPrivate: boolean;
 }
@@ -236,12 +220,11 @@ interface ProbeOptions {
 export type SmtpCheck = VerificationChecks['smtp'];
 
 /**
- * Asks the mail servers of a domain, one after the other, whether a mailbox exists, until one gives a definite reply.
- * Sends no mail. If the signal aborts, the result is `unknown`.
+ * Asks the mail servers of a domain whether a mailbox exists, one server after the other. Stops at the first definite
+ * reply. Sends no mail. Returns `unknown` if the signal aborts.
  */
 export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
-/** Mail servers that are asked about one address. */
 const maxServers = 6;
 const maxCachedDomains = 10_000;
 const cacheMs = 10 * 60_000;
@@ -285,13 +268,13 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
 interface Server {
   host: string;
   address?: string;
-  /** Why the host has no known address. Set if `address` is not. */
+  /** The reason why the host has no known address. Undefined if `address` is set. */
   reason?: string;
 }
 
 /**
- * Yields up to six servers, one for each IP address of the hosts, or the reason why a host has none. Looks up a host's
- * addresses only when the next server is asked for.
+ * Yields up to six servers, one for each IP address of the hosts. Yields the reason for a host without addresses. Looks
+ * up a host only when the caller asks for the next server.
  */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
@@ -337,8 +320,8 @@ async function ask(
 }
 
 /**
- * Asks for a random mailbox, which cannot exist. If it is accepted, returns `accept_all`: the reply about the real
- * mailbox proves nothing.
+ * Asks for a random mailbox, which cannot exist. Returns `accept_all` if the server accepts it. Then the reply about
+ * the real mailbox proves nothing.
  * @param taken the reply that accepted the real mailbox
  */
 async function checkCatchAll(
@@ -354,7 +337,6 @@ async function checkCatchAll(
   return { status: takesAny ? 'accept_all' : 'passed', ...codesOf(taken), takesAny };
 }
 
-/** Greets with HELO if the server rejects EHLO. */
 async function greet(dialog: SmtpDialog, name: string): Promise<Reply> {
   const reply = await dialog.command(`EHLO ${name}`);
   return reply.code >= 500 ? dialog.command(`HELO ${name}`) : reply;

@@ -1,5 +1,5 @@
 declare module 'role-based-email-addresses' {
-  /** Role accounts, such as `info`, in lower case: parts before the `@` that stand for a function, not for a person. */
+  /** Local parts for a function, not for a person, such as `info`. In lower case. */
   const accounts: readonly string[];
   export default accounts;
 }

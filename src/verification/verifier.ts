@@ -8,7 +8,6 @@ import type { Verification, VerificationChecks } from '../schemas/verification.t
 import { openProbe, type SmtpCheck } from './probe.ts';
 
 interface AddressLists {
-  /** Returns the listed domain: the address's own or a parent of it. */
   disposableDomain(address: Address): string | undefined;
   roleAccount(address: Address): string | undefined;
 }
@@ -25,7 +24,6 @@ function openAddressLists(): AddressLists {
   };
 }
 
-/** Returns a domain and its parents: `a.b.c`, `b.c`, `c`. */
 function suffixes(domain: string): string[] {
   const labels = domain.split('.');
   return labels.map((_, i) => labels.slice(i).join('.'));
@@ -39,13 +37,12 @@ interface DomainLimits {
 }
 
 interface Claim {
-  /** Id of the customer. Customers who wait for the same domain are served alternately. */
   owner: string;
-  /** Cancels the task only while it waits: its promise rejects with the signal's reason. */
+  /** Cancels a waiting task: its promise rejects with the signal's reason. Does not stop a running task. */
   signal?: AbortSignal | undefined;
 }
 
-/** Limits tasks that run at the same time, for each mail domain and together. All customers share these limits. */
+/** Limits concurrent tasks, for each mail domain and together. All customers share these limits. */
 class DomainLimiter {
   readonly #limits: DomainLimits;
   readonly #domains = new Map<string, Line>();
@@ -77,7 +74,7 @@ class DomainLimiter {
     return line;
   }
 
-  /** Deletes a domain's empty queue after `domainIntervalMs`: until then it stores the start of the last task. */
+  /** Deletes an empty queue after `domainIntervalMs`. Until then, it stores the start of the last task. */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
       if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
@@ -86,7 +83,9 @@ class DomainLimiter {
   }
 }
 
-/** A queue that is fair between owners: the first waiting task of each runs before the second of any, and so on. */
+/**
+ * A queue that is fair between owners. The first waiting task of each owner runs before the second task of any owner.
+ */
 class Line {
   readonly #queue: PQueue;
   readonly #waiting = new Map<string, number>();
@@ -133,23 +132,20 @@ class Line {
   }
 }
 
-/** Checks the syntax, lists of disposable domains and role accounts, DNS, and asks mail servers. */
 export interface Verifier {
   /**
-   * If DNS or mail servers fail, the result is `unknown`; the promise does not reject. Takes at most
-   * `VERIFY_DEADLINE_MS`, plus the wait for connections to mail servers.
-   * @param signal when it aborts during this wait, the promise rejects with its reason
+   * Returns `unknown` if DNS or mail servers fail. Takes at most `VERIFY_DEADLINE_MS`, plus the wait for connections to
+   * mail servers.
+   * @param signal if it aborts during this wait, the promise rejects with its reason
    * @param owner id of the customer; customers who wait for the same domain are served alternately
    */
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
-  /** Checks that have not finished get the status `unknown`. */
   close(): Promise<void>;
 }
 
-/** True if the result is worth nothing, because the name server knows no domain at present. */
+/** Returns true if the result is worthless, because the name server knows no domain at present. */
 export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
 
-/** Caches and limits are shared by all customers. */
 export function openVerifier(config: Config): Verifier {
   const lists = openAddressLists();
   const dns = openDns({
@@ -205,10 +201,7 @@ export function openVerifier(config: Config): Verifier {
   }
 }
 
-/**
- * Returns `late` if `work` has not finished when the time (ms) is up or `closing` aborts. The signal of `work` aborts
- * then.
- */
+/** Returns `late` if `work` is not finished after `ms`, or if `closing` aborts. The signal of `work` then aborts. */
 function within<T>(ms: number, closing: AbortSignal, work: (signal: AbortSignal) => Promise<T>, late: T): Promise<T> {
   return withOwnAbort(closing, async (ending) => {
     if (ending.signal.aborted) return late;
@@ -263,8 +256,8 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
 });
 
 /**
- * The first failed check determines the status. Otherwise, an unknown result leads to `unknown`. Missing checks are
- * ignored.
+ * The first failed check determines the status. Without a failure, an unknown result leads to `unknown`. Missing checks
+ * are ignored.
  */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
