@@ -15,7 +15,7 @@ import type { RawToken, TokenHash } from '../../access/credentials.ts';
 import { withSpent } from '../jobs/credits.ts';
 import { recordEvent } from './customers.ts';
 
-/** As read to authenticate a request. `refusal` says why the key cannot be used now; null if it is valid. */
+/** An API key as read to authenticate a request. `refusal` says why the key cannot be used; null if it is valid. */
 interface KeyState {
   key_hash: TokenHash;
   id: string;
@@ -24,7 +24,6 @@ interface KeyState {
   permissions: Scope[];
   refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
   approve_over: Partial<ApproveOver>;
-  /** `last_used_at` must be updated: it is empty or at least a minute old. */
   use_unrecorded: boolean;
 }
 
@@ -51,7 +50,7 @@ const keyState = (sql: Sql) => sql`
       coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
     from api_keys k`;
 
-/** Sets the time of last use, at most once a minute. Skips a key whose row is locked. */
+/** Sets the time of last use, at most once a minute. Skips keys whose rows are locked. */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   // A locked row: another process records the same use, or the key is being changed.
   await sql`
@@ -73,7 +72,6 @@ const issued = (sql: Queryable) => sql`
   id, name, start, permissions, spend_caps, ${sql.json(anySize)} || approve_over as approve_over,
   ${status(sql)} as status, expires_at, created_at`;
 
-/** What a response shows of a new or rotated key, without the secret. */
 export type IssuedRow = Pick<
   ApiKey,
   'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'approve_over' | 'status' | 'expires_at' | 'created_at'
@@ -84,10 +82,10 @@ type ShownRow = Omit<ApiKey, 'spent'>;
 const shown = (sql: Queryable) => sql`
   ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
 
-/** In the future if the key is live: neither revoked nor expired. */
+/** SQL expression: when the key ends, because it is revoked or expires. A live key ends in the future or never. */
 const endsAt = (sql: Queryable) => sql`least(revoked_at, expires_at)`;
 
-/** Returns live keys, and those that ended last (`keyLimits.endedShown`), newest first. */
+/** Returns the live keys and the last `keyLimits.endedShown` keys that ended, newest first. */
 export async function listApiKeys(sql: Queryable, customerId: string): Promise<ApiKey[]> {
   const keys = await sql<ShownRow[]>`
     with ended as (
@@ -129,7 +127,7 @@ interface NewKey {
 
 /**
  * Creates a key and its audit event. Returns the row without the secret.
- * @throws DomainError `conflict` if the customer has as many live keys as `keyLimits` allows
+ * @throws DomainError `conflict` if the customer has the maximum number of live keys
  */
 export async function createApiKey(
   sql: Transaction,
@@ -158,8 +156,9 @@ export async function createApiKey(
 }
 
 /**
- * Calls for one customer wait in turn.
- * @throws DomainError `conflict` if the customer can have no further live key
+ * Checks that the customer can have one more live key. Locks the customer's keys: concurrent calls for one customer
+ * wait for each other.
+ * @throws DomainError `conflict` if the customer has the maximum number of live keys
  */
 async function requireRoomForKey(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`api keys:${customerId}`}, 0))`;
@@ -183,16 +182,12 @@ const described = ({ name, start, spend_caps, approve_over: over }: IssuedRow) =
   };
 };
 
-/** For people, e.g. `subscription 0/total, verification none`. */
 const capsText = (caps: SpendCaps): string =>
   Object.entries(caps)
     .map(([pool, cap]) => `${pool} ${cap === null ? 'none' : `${cap.amount}/${cap.per}`}`)
     .join(', ');
 
-/**
- * A key before its rotation, which fails if the key has changed meanwhile: only one of two concurrent rotations
- * succeeds.
- */
+/** A key as read before its rotation. Of two concurrent rotations, only one finds the key unchanged and succeeds. */
 export interface KeyVersion {
   customer_id: string;
   id: string;
@@ -209,7 +204,7 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
       ${keys.map((key) => key.id)}::uuid[]
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/** Made together with a rotation. Undefined stays as it is. */
+/** Changes made together with a rotation. Undefined keeps the stored value. */
 interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
@@ -219,10 +214,10 @@ interface KeyChanges {
 }
 
 /**
- * Replaces the secret, and makes `changes`. The new one is valid for `changes.expiration` days, by default as long as
- * the old one was.
+ * Replaces the secret of a key and applies `changes`. The new secret is valid for `changes.expiration` days. By
+ * default, it is valid as long as the old one was.
  * @returns undefined, with nothing changed, if the key is no longer active, or its secret was replaced after `before`
- * was read
+ *   was read
  */
 export async function rotateApiKey(
   sql: Transaction,
@@ -259,14 +254,13 @@ export async function rotateApiKey(
   return row;
 }
 
-/** Undefined stays as it is. */
 export interface LimitChanges {
   spend_caps?: SpendCapChanges;
   approve_over?: ApproveOverChange;
 }
 
 /**
- * Changes what a key may spend, and what it may do without an approval. What is not named stays.
+ * Changes what a key may spend, and what it may do without an approval. Undefined keeps the stored value.
  * @returns undefined, with nothing changed, if the customer has no such active key
  */
 export async function changeSpendCaps(
@@ -297,8 +291,8 @@ export async function changeSpendCaps(
 }
 
 /**
- * Permanent. Does nothing if the key is already revoked.
- * @returns true if the customer has this key
+ * Revokes a key permanently. Does nothing if it is already revoked.
+ * @returns false if the customer has no such key
  */
 export async function revokeApiKey(
   sql: Transaction,
@@ -322,7 +316,7 @@ export async function revokeApiKey(
   return 'revoked';
 }
 
-/** Returns false if the key is revoked. Nobody can revoke it until the transaction ends. */
+/** Locks a key so that nobody can revoke it until the transaction ends. Returns false if it is revoked. */
 export async function lockUnrevokedKey(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const rows = await sql`
     select 1

@@ -12,11 +12,6 @@ const listed = (sql: Queryable) => sql`
     else status
   end as status`;
 
-/**
- * Lets a call wait for an approval.
- * @returns its id
- * @throws DomainError `conflict` if too many calls of the key wait
- */
 export async function createApproval(sql: Transaction, customerId: string, call: Call): Promise<string> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`approvals:${customerId}`}, 0))`;
   const [{ waiting }] = await sql<[{ waiting: number }]>`
@@ -36,7 +31,6 @@ export async function createApproval(sql: Transaction, customerId: string, call:
   return row.id;
 }
 
-/** Newest first. */
 export const listApprovals = (sql: Queryable, customerId: string): Promise<ListedApproval[]> => sql<ListedApproval[]>`
   select ${listed(sql)}
   from approvals
@@ -44,10 +38,6 @@ export const listApprovals = (sql: Queryable, customerId: string): Promise<Liste
   order by id desc
   limit 1000`;
 
-/**
- * @param apiKeyId only one of this key
- * @throws DomainError `not_found`
- */
 export async function requireApproval(
   sql: Queryable,
   customerId: string,
@@ -65,8 +55,8 @@ export async function requireApproval(
 }
 
 /**
- * Returns the call as it was sent.
- * @throws DomainError `not_found`; `conflict` if it was decided or has lapsed
+ * Returns the pending call as it was sent.
+ * @throws DomainError `not_found`; `conflict` if the call was decided or has lapsed
  */
 export async function requirePending(
   sql: Queryable,
@@ -83,13 +73,12 @@ export async function requirePending(
   return { ...call, customerId };
 }
 
-/** @throws DomainError `not_found` */
 const decidedAlready = async (sql: Queryable, customerId: string, id: string) =>
   conflict(`The call is ${(await requireApproval(sql, customerId, id)).status} already`);
 
 /**
- * Locks a call that still waits, and ends its waiting.
- * @throws DomainError `conflict` if it was decided or has lapsed
+ * Approves or refuses a pending call, and records the event.
+ * @throws DomainError `conflict` if the call was decided or has lapsed
  */
 export async function decide(
   sql: Transaction,
@@ -113,7 +102,6 @@ export async function decide(
   });
 }
 
-/** Stores how an approved call was answered. */
 export async function storeApprovedAnswer(
   sql: Transaction,
   { customerId, id }: Pick<ApprovedCall, 'customerId' | 'id'>,
@@ -127,8 +115,8 @@ export async function storeApprovedAnswer(
 }
 
 /**
- * Deletes some that are older than `approvalDays`, and the bodies of those that have lapsed.
- * @returns how many
+ * Deletes a batch of approvals that are older than `approvalDays`. Also deletes the bodies of lapsed calls.
+ * @returns the number of deleted approvals
  */
 export async function removeOldApprovals(sql: Transaction): Promise<number> {
   const lapsed = await sql<{ customer_id: string; id: string }[]>`

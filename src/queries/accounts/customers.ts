@@ -11,8 +11,8 @@ import { maxDeclared, type Declaration, type DeclaredField, type DeclaredObject 
 import { listDeclared } from '../records/custom-fields.ts';
 
 /**
- * Pass the transaction of the recorded action, so that both commit together or not at all. The log of PostgreSQL gets a line,
- * too: after a restore to an earlier moment, it tells what must be done again.
+ * Records an audit event. Pass the transaction of the recorded action, so that both commit together or not at all.
+ * PostgreSQL's log gets a line too: after a restore to an earlier moment, it shows what must be done again.
  */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   const { event, customerId, userId = null, apiKeyId = null, by, details = {} } = given;
@@ -24,20 +24,21 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
   ]);
 }
 
-/** Stored in place of a customer's and user's ids when a login fails because no user has the email. */
+/** Ids stored in place of those of the customer and user when a login fails because no user has the e-mail address. */
 export const nobody = {
   customerId: lowestId,
   userId: lowestId,
 };
 
 /**
- * Addresses that are counted separately for the failed logins of one account, day and reason. Further ones share a row.
+ * Maximum number of addresses counted separately for the failed logins of one account, day and reason. Further
+ * addresses share a row.
  */
 export const maxAddresses = 100;
 
 /**
- * Counts a failed login in the row of its account, day, reason and network address. The email that was entered is not
- * stored, because people sometimes type their password into that field.
+ * Counts a failed login in the row of its account, day, reason and network address. Never stores the e-mail that was
+ * entered, because people sometimes type their password into that field.
  */
 export async function recordFailedLogin(
   sql: Transaction,
@@ -61,8 +62,8 @@ export async function recordFailedLogin(
 }
 
 /**
- * Newest first. Failed logins with the same account, day, reason and address are one event, at the time of the last
- * attempt.
+ * Returns audit events, newest first. Failed logins with the same account, day, reason and address are one event, at
+ * the time of the last attempt.
  */
 export const listEvents = (sql: Queryable, customerId: string, limit: number): Promise<AuditEvent[]> =>
   sql<AuditEvent[]>`
@@ -110,7 +111,7 @@ const columns = (sql: Queryable) => sql`id, business_name, status, country, city
 
 type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
 
-/** With an active free subscription, a sales pipeline and empty credit balances. */
+/** Creates a customer with an active free subscription, a sales pipeline and empty credit balances. */
 export async function createCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {
   const [customer] = await sql<[Customer]>`
     insert into customers (business_name, country, city)
@@ -159,7 +160,10 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
   await recordEvent(sql, { event, customerId, by: commandLine });
 }
 
-/** `subscription.balance` is the number of available prospect credits, without those that jobs have reserved. */
+/**
+ * Returns a customer's summary. `subscription.balance` is the number of available prospect credits, without the credits
+ * that jobs have reserved.
+ */
 export async function findCustomerSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`
     select
@@ -187,7 +191,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** True if a customer has no user with this email address. */
+/** Returns true if there is a customer without a user of this e-mail address. */
 export async function hasCustomersBeside(sql: Queryable, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (
@@ -204,7 +208,7 @@ interface FieldName {
 }
 
 /**
- * Declares what a custom field is from now on. Records nothing if it is declared so already.
+ * Declares a custom field. Records no event if the same declaration exists.
  * @throws DomainError `validation_failed` if `choices` do not fit the type; `conflict` if too many fields are declared
  */
 export async function declareField(
@@ -236,7 +240,7 @@ export async function declareField(
 }
 
 /**
- * Removes a declaration. The values stay.
+ * Removes the declaration of a custom field. The values stay.
  * @throws DomainError `not_found`
  */
 export async function removeDeclaration(
@@ -254,25 +258,20 @@ export async function removeDeclaration(
   await recordEvent(sql, { event: 'field.removed', customerId, by, details: { object, key } });
 }
 
-/** The tables of which views can be saved. */
 export type ViewObject = 'contacts' | 'companies' | 'opportunities';
 
-/** Of one user. Two that are saved at the same moment can exceed it. */
+/** Maximum number of views of one user. Two views that are saved at the same moment can exceed it. */
 const maxViews = 100;
 
 export interface SavedView {
   id: string;
-  /** Who saved it. */
   user_id: string;
   object: ViewObject;
   name: string;
-  /** The parameters of the page's address. */
   query: string;
-  /** All users of the customer see it. */
   is_shared: boolean;
 }
 
-/** Returns the views that a user sees: the user's own, and those for all. */
 export const listSavedViews = (sql: Queryable, customerId: string, userId: string): Promise<SavedView[]> =>
   sql<SavedView[]>`
     select id, user_id, object, name, query, is_shared
@@ -282,8 +281,8 @@ export const listSavedViews = (sql: Queryable, customerId: string, userId: strin
     order by name, id`;
 
 /**
- * Saves a view. It replaces a view of the same user, table and name.
- * @throws DomainError `conflict` if the user has too many
+ * Saves a view. Replaces a view of the same user, table and name.
+ * @throws DomainError `conflict` if the user has too many views
  */
 export async function saveView(
   sql: Transaction,

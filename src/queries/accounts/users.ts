@@ -5,14 +5,16 @@ import { type Actor, type Role, commandLine, type User } from '../../schemas/acc
 import { recordEvent } from './customers.ts';
 import { fold } from '../../text/fold.ts';
 
-/** The user to whom a link belongs. */
 export interface LinkedUser {
   customer_id: string;
   id: string;
   email: string;
 }
 
-/** Makes the token valid for 72 hours, in place of the user's previous one. Returns when it expires. */
+/**
+ * Stores the token of a link, which is valid for 72 hours. Replaces the user's previous link. Returns when the link
+ * expires.
+ */
 export async function storeLink(
   sql: Transaction,
   customerId: string,
@@ -42,7 +44,9 @@ export async function findLinkedUser(sql: Queryable, token: TokenHash): Promise<
   return row;
 }
 
-/** Returns when the link of each user ends or has ended, if the user has one that was not used, by the user's id. */
+/**
+ * Returns when the unused link of each user expires or has expired, by user id. Users without such a link are missing.
+ */
 export async function findLinkEnds(sql: Queryable, customerId: string): Promise<Map<string, string>> {
   const rows = await sql<{ user_id: string; expires_at: string }[]>`
     select user_id, expires_at
@@ -58,7 +62,6 @@ async function deleteLink(sql: Transaction, customerId: string, userId: string):
       and user_id = ${userId}`;
 }
 
-/** As read to authenticate a request. `refusal` says why the session cannot be used now; null if it is valid. */
 interface SessionState {
   token_hash: TokenHash;
   customer_id: string;
@@ -82,9 +85,9 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Creates a session of 12 hours, and deletes the user's expired ones, and the oldest past `maxSessions`.
+ * Creates a session of 12 hours. Deletes the user's expired sessions, and the oldest above `maxSessions`.
  * @returns the expiry time; undefined, with nothing done, if the account is not active, or its password has changed
- * since `account` was read
+ *   since `account` was read
  */
 export async function createSession(
   sql: Transaction,
@@ -115,8 +118,8 @@ export async function createSession(
 }
 
 /**
- * Logins of the user wait until this transaction has ended. Call it before the user's password, state or link changes: such
- * transactions wait for each other.
+ * Locks the user's logins until this transaction ends. Call it before you change the user's password, state or link, so
+ * that such transactions wait for each other.
  */
 export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
   // Not a lock of the user's row: in a distributed database, such a lock is taken on every node.
@@ -125,7 +128,9 @@ export async function blockLogins(sql: Transaction, userId: string): Promise<voi
 
 const accountLock = (sql: Transaction, userId: string) => sql`hashtextextended(${`account:${userId}`}, 0)`;
 
-/** Of a user. The limit exists because whoever knows a password could fill the table by logging in. */
+/**
+ * Maximum number of sessions of one user. Without it, a person who knows a password could fill the table with logins.
+ */
 const maxSessions = 1_000;
 
 async function deleteOldSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {
@@ -159,7 +164,6 @@ export async function deleteSession(
   await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
 }
 
-/** Deletes a user's sessions, except the one with the token hash `kept`. */
 async function deleteSessions(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
   await sql`
     delete from sessions
@@ -236,7 +240,6 @@ export interface Account {
   name: string;
   role: Role;
   password_hash: string;
-  /** Why the account cannot be used now, if it cannot. */
   refusal: 'deactivated' | 'suspended' | null;
 }
 
@@ -246,7 +249,6 @@ const account = (sql: Queryable) => sql`
   from users u
   join customers c on c.id = u.customer_id`;
 
-/** Case and accents do not matter. */
 export async function findAccountByEmail(sql: Queryable, email: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
   return row;
@@ -284,13 +286,12 @@ export async function changePassword(
   return true;
 }
 
-/** Ends the user's sessions, but for `kept`, and the link with which the user could set a password. */
 async function voidAccess(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
   await deleteSessions(sql, customerId, userId, kept);
   await deleteLink(sql, customerId, userId);
 }
 
-/** Without a look at the current password. Deletes all sessions of the user. */
+/** Sets a password without a check of the current one. Deletes all sessions of the user. */
 export async function resetPassword(
   sql: Transaction,
   customerId: string,
@@ -310,8 +311,8 @@ export async function resetPassword(
 }
 
 /**
- * Sets the password of the user to whom a link belongs. The link can be used once.
- * @returns undefined, with nothing changed, if the link is not valid any more
+ * Sets the password of the user to whom a link belongs. The link works only once.
+ * @returns undefined, with nothing changed, if the link is no longer valid
  */
 export async function setPasswordByLink(
   sql: Transaction,
@@ -329,8 +330,8 @@ export async function setPasswordByLink(
 }
 
 /**
- * Deletes all sessions of the user. API keys that the user created stay valid. Does nothing if the user is already
- * inactive.
+ * Deactivates a user and deletes all sessions of the user. API keys that the user created stay valid. Does nothing if
+ * the user is already inactive.
  */
 export async function deactivateUser(
   sql: Transaction,
@@ -350,7 +351,6 @@ export async function deactivateUser(
   await recordEvent(sql, { event: 'user.deactivated', customerId, userId, by });
 }
 
-/** Does nothing if the user has the role. */
 export async function changeRole(
   sql: Transaction,
   customerId: string,
@@ -369,7 +369,8 @@ export async function changeRole(
 }
 
 /**
- * Call it before a user stops to be an admin. Such changes of one customer's users wait for each other.
+ * Checks that the customer has another active admin. Call it before a user stops being an admin. Locks: such changes of
+ * one customer's users wait for each other.
  * @throws DomainError `conflict` if there is no other active admin who can log in
  */
 export async function requireOtherAdmin(sql: Transaction, customerId: string, userId: string): Promise<void> {

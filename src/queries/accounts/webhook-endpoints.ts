@@ -18,23 +18,20 @@ import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 export const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
 
-/** The endpoint `e` wants the row `j` of the journal, and no delivery was made of it yet. */
+/** SQL condition: the endpoint `e` wants the journal row `j`, and the row has no delivery yet. */
 export const isAhead = (sql: Queryable) => sql`
   e.ahead @> j.position
   and j.type = any(e.types)
   and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
 
-/** An endpoint as a response shows it, except for the number of waiting events. */
 export interface EndpointState extends Omit<Endpoint, 'waiting'> {
-  /** Deliveries that are not done. */
   pending: number;
-  /** First position of the feed that still has to be turned into deliveries. Null: there is none. */
+  /** First feed position for which deliveries must still be created. Null: there is none. */
   begins_at: number | null;
-  /** The position after the last of these. Null: they go on without end. */
+  /** Position after the last one for which deliveries must be created. Null: there is no end. */
   ends_at: number | null;
 }
 
-/** Newest first. */
 export const listEndpoints = (sql: Queryable, customerId: string, only?: string): Promise<EndpointState[]> =>
   sql<EndpointState[]>`
     select
@@ -45,10 +42,9 @@ export const listEndpoints = (sql: Queryable, customerId: string, only?: string)
       ${only === undefined ? sql`` : sql`and e.id = ${only}`}
     order by e.id desc`;
 
-/** Events are counted up to here; one more says that there are more. */
 const maxCounted = 10_000;
 
-/** Counts the events that an endpoint is to get and has not got yet, up to 10,001. */
+/** Counts the events that an endpoint still has to get. Stops at 10,001, which means more than 10,000. */
 export async function countWaiting(
   sql: Sql,
   customerId: string,
@@ -73,7 +69,6 @@ export async function countWaiting(
   return Math.min(pending + row.waiting, maxCounted + 1);
 }
 
-/** @throws DomainError `not_found` */
 export async function requireEndpoint(sql: Queryable, customerId: string, id: string): Promise<EndpointState> {
   const [endpoint] = await listEndpoints(sql, customerId, id);
   if (!endpoint) throw notFound('webhook endpoint');
@@ -85,17 +80,15 @@ export interface NewEndpoint {
   types: string[];
   bulk: boolean;
   description: string;
-  /** Encrypted. */
   secret: Buffer;
-  /** End of the feed: nothing before it is sent. */
+  /** End of the feed. The endpoint gets no event before it. */
   end: number;
-  /** The key that makes the endpoint; null: no key does. */
   apiKeyId: string | null;
 }
 
 /**
  * Creates an endpoint and its audit event.
- * @throws DomainError `conflict` if the customer has as many endpoints as it can have
+ * @throws DomainError `conflict` if the customer has the maximum number of endpoints
  */
 export async function createEndpoint(
   sql: Transaction,
@@ -122,21 +115,19 @@ export async function createEndpoint(
   return row;
 }
 
-/** Calls for one customer wait in turn. */
 const lockEndpoints = (sql: Transaction, customerId: string) =>
   sql`select pg_advisory_xact_lock(hashtextextended(${`webhooks:${customerId}`}, 0))`;
 
-/** The positions behind `after`, up to `end`. Null: all that will be. */
+/** SQL multirange: the positions after `after`, up to `end`. If `end` is null, the range has no end. */
 export const rangeBehind = (sql: Queryable, after: number, end: number | null = null) => sql`
   int8multirange(int8range(${after}::bigint + 1, ${end}::bigint + 1))`;
 
-/** The positions up to `end`. */
 export const rangeUpTo = (sql: Queryable, end: number) => sql`int8multirange(int8range(null, ${end}::bigint + 1))`;
 
 /**
- * Changes an endpoint. A new URL, or activating it, makes the deliveries that wait due at once. Those that it does not want
- * any more are removed.
- * @param end end of the feed: an inactive endpoint gets nothing of what is recorded from here on
+ * Changes an endpoint. A new URL or an activation makes waiting deliveries due at once. Deliveries that the endpoint no
+ * longer wants are removed.
+ * @param end end of the feed: an inactive endpoint gets no event that is recorded from here on
  * @throws DomainError `not_found`
  */
 export async function changeEndpoint(
@@ -213,12 +204,13 @@ export async function changeEndpoint(
   return row;
 }
 
-/** How long the previous secret signs deliveries too. */
+/** How long the previous secret also signs deliveries. */
 const previousSecretTime = '24 hours';
 
 /**
- * Replaces the secret. For 24 hours deliveries are signed with both.
- * @param given `secret`: encrypted; `apiKeyId`: the key that rotates it, whose revocation then disables the endpoint
+ * Replaces the secret of an endpoint. Both secrets sign deliveries for 24 hours.
+ * @param given `secret`: encrypted; `apiKeyId`: the key that rotates the secret. A revocation of this key then disables
+ *   the endpoint
  * @throws DomainError `not_found`
  */
 export async function rotateEndpoint(
@@ -243,7 +235,6 @@ export async function rotateEndpoint(
   return row;
 }
 
-/** @throws DomainError `not_found` */
 export async function deleteEndpoint(sql: Transaction, customerId: string, id: string, by: Actor): Promise<void> {
   const [row] = await sql<EndpointSettings[]>`
     delete from webhook_endpoints e
@@ -260,9 +251,9 @@ export async function deleteEndpoint(sql: Transaction, customerId: string, id: s
 }
 
 /**
- * Begins to send again what the feed has behind `from`. What comes later is sent after it.
+ * Starts to send the events after `from` again. Later events are sent after them.
  * @param end end of the feed
- * @throws DomainError `not_found`; `conflict` if a replay is under way
+ * @throws DomainError `not_found`; `conflict` if a replay is running
  */
 export async function startReplay(
   sql: Transaction,
@@ -297,7 +288,6 @@ export async function startReplay(
       and id = ${id}`;
 }
 
-/** Disables the active endpoints that a key has made, because it is revoked. */
 export async function disableEndpointsOf(sql: Transaction, customerId: string, apiKeyId: string): Promise<void> {
   const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
   const rows = await sql<Pick<EndpointSettings, 'id' | 'url'>[]>`
@@ -310,15 +300,17 @@ export async function disableEndpointsOf(sql: Transaction, customerId: string, a
   for (const endpoint of rows) await recordDisabled(sql, customerId, endpoint, 'revoked');
 }
 
-/** What is needed to send to an endpoint. */
 export interface EndpointAddress {
   url: string;
-  /** Encrypted. First the current secret; for a while after a rotation also the one before, which signs too. */
+  /**
+   * The encrypted secrets: first the current one. For 24 hours after a rotation, the previous secret follows and signs
+   * too.
+   */
   secrets: Buffer[];
 }
 
 /**
- * Returns with it the time, and an id for an event.
+ * Returns the address of an endpoint, the current time, and an id for a new event.
  * @throws DomainError `not_found`
  */
 export async function requireAddress(
@@ -335,11 +327,10 @@ export async function requireAddress(
   return row;
 }
 
-/** The secrets with which the endpoint `e` has its deliveries signed now. */
+/** SQL expression: the secrets that now sign the deliveries of the endpoint `e`. */
 export const secretsOf = (sql: Queryable) => sql`
   case when e.previous_until > now() then array[e.secret, e.previous_secret] else array[e.secret] end`;
 
-/** Records that the service has disabled an endpoint. */
 export const recordDisabled = (
   sql: Transaction,
   customerId: string,
@@ -348,7 +339,7 @@ export const recordDisabled = (
 ): Promise<void> =>
   record(sql, 'webhook.disabled', customerId, endpoint, { actor: 'service', address: null }, { reason });
 
-/** The path and the query of a URL can contain a secret, so only its host is kept. */
+/** Records an audit event. Stores only the host of the URL, because its path and query can contain a secret. */
 const record = (
   sql: Transaction,
   event: Extract<AuditEventName, `webhook.${string}`>,
@@ -359,7 +350,6 @@ const record = (
 ): Promise<void> =>
   recordEvent(sql, { event, customerId, by, details: { webhook: id, host: new URL(url).host, ...more } });
 
-/** The tries that ended, newest first. */
 export const listDeliveries = (
   sql: Sql,
   customerId: string,
@@ -377,13 +367,11 @@ export const listDeliveries = (
     order by id desc
     ${limitAndOffset(sql, paginate)}`;
 
-/** How long deliveries are kept. */
 const retention = '30 days';
-/** Rows that one transaction deletes. */
 const batchSize = 5_000;
 
 /**
- * Deletes a batch of deliveries that are older than 30 days, of one endpoint.
+ * Deletes a batch of one endpoint's deliveries that are older than 30 days.
  * @returns false if there was nothing to delete
  */
 export async function purgeOldDeliveries(sql: Transaction): Promise<boolean> {
@@ -415,13 +403,15 @@ export async function purgeOldDeliveries(sql: Transaction): Promise<boolean> {
   return true;
 }
 
-/** What endpoints that are active have not got yet. */
+/** Events that active endpoints have not received yet. */
 export interface WebhookBacklog {
-  /** Whether the last delivery failed. */
   standing: 'working' | 'failing';
-  /** Pending deliveries, and the events that the endpoints are to get, among the next 1,000. */
+  /** Number of pending deliveries, plus the events that the endpoints want among the next 1,000 positions of each. */
   waiting: number;
-  /** Age of the oldest of them (seconds); of a failing endpoint, at least since when it fails. 0: there is none. */
+  /**
+   * Age of the oldest waiting event (seconds). For a failing endpoint, at least the time since it began to fail. 0: no
+   * event waits.
+   */
   oldest_seconds: number;
 }
 
@@ -452,5 +442,5 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
     from endpoints
     group by 1`;
 
-/** So many positions ahead of an endpoint are looked at. */
+/** Maximum number of positions that are looked at ahead of an endpoint. */
 const maxLookedAt = 1_000;

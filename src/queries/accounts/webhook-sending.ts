@@ -6,28 +6,23 @@ import { newestPlace, toEvent, type EventRow, type FeedPosition } from '../recor
 import { isAhead, rangeBehind, rangeUpTo, recordDisabled, secretsOf } from './webhook-endpoints.ts';
 import type { EndpointAddress } from './webhook-endpoints.ts';
 
-/** After so many failures in a row, only the oldest delivery is tried. */
+/** Number of failures in a row after which only the oldest delivery is tried. */
 const stuckAfter = 20;
-/** So many deliveries of an endpoint can be pending. Until there are fewer, what comes next waits in the feed. */
+/** Maximum number of pending deliveries of an endpoint. Further events wait in the feed. */
 const maxPending = 1_000;
-/** Deliveries of one endpoint that are under way at the same time: if it works, and else. */
 export const maxAtOnce = { works: 10, other: 1 };
-/** Deliveries that are made at a time. */
 const dispatchSize = 100;
-/** Positions of the feed that are looked at for them. */
 const dispatchSpan = 10_000;
-/** A worker has an endpoint for so long from its last visit on (ms). Longer than a delivery takes. */
+/** How long a worker keeps an endpoint after its last visit (ms). Longer than a delivery takes. */
 const takenMs = 30_000;
-/** An endpoint that only failed for so long is disabled (ms). */
+/** An endpoint whose deliveries have all failed for this long is disabled (ms). */
 const maxFailingMs = 5 * 24 * 3_600_000;
-/** HTTP status with which a receiver says that it wants no more. */
+/** HTTP status with which a receiver says that it wants no more deliveries. */
 const gone = 410;
 
-/** An endpoint, and the visits of one worker to it. */
 export interface Visitor {
   customerId: string;
   id: string;
-  /** Of this worker and these visits. */
   takenBy: string;
 }
 
@@ -36,13 +31,13 @@ export interface DueEndpoint {
   id: string;
 }
 
-/** The last delivery of the endpoint `e` succeeded. */
+/** SQL condition: the last delivery of the endpoint `e` succeeded. */
 const works = (sql: Queryable) => sql`(e.failing_since is null and e.last_success_at is not null)`;
 
 /**
- * Finds endpoints of all customers that have something to get and that no worker has. First comes one of each customer, and
- * the one that was tried longest ago.
- * @param areWorking finds those whose last delivery succeeded, else the others
+ * Finds endpoints of all customers that have something to get and that no worker has. The first endpoint of each
+ * customer comes first, then the endpoint that was tried longest ago.
+ * @param areWorking true: endpoints whose last delivery succeeded; false: the others
  */
 export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): Promise<DueEndpoint[]> =>
   sql<DueEndpoint[]>`
@@ -70,34 +65,30 @@ export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): 
 
 const triedAt = (sql: Queryable) => sql`greatest(e.last_success_at, e.last_failure_at)`;
 
-/** A delivery that is to be sent. */
 export interface Due {
   id: string;
   position: number;
   event_id: string;
   type: EventType;
-  /** Number of the try, from 1. */
+  /** Number of the attempt, from 1. */
   attempt: number;
   body: string;
 }
 
-/** How a try ended. */
 export interface Attempt extends Due {
-  /** Where it was sent. */
   url: string;
   ok: boolean;
   status: number | null;
   error: DeliveryError | null;
   ms: number;
   sent_at: string;
-  /** Seconds until the next try; null: no further try. */
+  /** Seconds until the next attempt; null means no further attempt. */
   retry_in: number | null;
 }
 
 interface EndpointRow extends EndpointAddress {
   types: EventType[];
   active: boolean;
-  /** It is active, and its customer is not suspended. */
   is_on: boolean;
   failures_in_row: number;
   failing_since: string | null;
@@ -105,27 +96,26 @@ interface EndpointRow extends EndpointAddress {
   last_failure_at: string | null;
   given_up: number;
   pending: number;
-  /** The first position from which deliveries are to be made, and the one behind the last of them without a gap. */
+  /** First position for which deliveries must be created, and the position after the last one before a gap. */
   begins_at: number | null;
   ends_at: number | null;
   now: string;
 }
 
-/** What a worker gets from a visit. */
 export interface Visit extends EndpointAddress {
   due: Due[];
   works: boolean;
-  /** The feed was read on, so another visit may find more. */
   hasRead: boolean;
   disabled: DisablingReason | null;
   now: string;
 }
 
 /**
- * Stores how tries to send to an endpoint ended, makes deliveries of what the endpoint wants next, and returns those that
- * are to be sent now. From then on only this worker sends to the endpoint, until a visit finds nothing, or 30 seconds long.
+ * Visits an endpoint: stores how attempts ended, creates deliveries of the next events that the endpoint wants, and
+ * returns the deliveries to send now. From then on only this worker sends to the endpoint. This ends when a visit finds
+ * nothing, or after 30 seconds.
  * @param underWay deliveries that the worker is sending
- * @param places so many deliveries the worker can send in addition
+ * @param places number of deliveries that the worker can send in addition
  * @returns undefined, with nothing stored, if another worker has the endpoint, or it is deleted
  */
 export async function visitEndpoint(
@@ -190,15 +180,13 @@ async function lockEndpoint(sql: Transaction, { customerId, id, takenBy }: Visit
   return row;
 }
 
-/** An endpoint as it is to be stored. */
 interface After extends EndpointRow {
   disabled: DisablingReason | null;
 }
 
-/** A URL that was replaced says nothing of the new one. */
+/** Returns false if the URL was replaced since the attempt. The attempt then says nothing about the new URL. */
 const isCurrent = (endpoint: EndpointRow, { url }: Attempt): boolean => url === endpoint.url;
 
-/** Returns the state of an endpoint after these tries. */
 function stateAfter(endpoint: EndpointRow, ended: readonly Attempt[]): After {
   const counted = ended.filter((one) => isCurrent(endpoint, one));
   const sinceSuccess = counted.slice(counted.findLastIndex(({ ok }) => ok) + 1);
@@ -217,7 +205,6 @@ function stateAfter(endpoint: EndpointRow, ended: readonly Attempt[]): After {
   };
 }
 
-/** Returns why the endpoint must be disabled after these tries, or null. */
 function reasonToDisable({ failing_since, now }: EndpointRow, attempts: readonly Attempt[]): DisablingReason | null {
   if (attempts.some(({ status }) => status === gone)) return 'gone';
   const hasOnlyFailed = attempts.length > 0 && attempts.every(({ ok }) => !ok) && failing_since !== null;
@@ -236,7 +223,6 @@ async function deletePending(
       and id = any(${deliveries.map((one) => one.id)}::uuid[])`;
 }
 
-/** Stores how tries ended and, of those that failed, when the next one is due. */
 async function insertAttempts(
   sql: Transaction,
   { customerId, id }: Visitor,
@@ -265,7 +251,7 @@ async function insertAttempts(
     on conflict (customer_id, endpoint_id, position) where due_at is not null do nothing`;
 }
 
-/** What the journal does not keep any more has no time. */
+/** A due delivery with its event. `occurred_at` is null if the journal no longer has the event. */
 type DueRow = Omit<Due, 'body'> &
   Pick<EventRow, 'source' | 'actor' | 'change_id' | 'data'> & { occurred_at: string | null };
 
@@ -274,7 +260,6 @@ const toDue = ({ id, position, event_id, type, attempt, ...event }: DueRow): Due
   return { id, position, event_id, type, attempt, body: JSON.stringify({ id: event_id, type, occurred_at, data }) };
 };
 
-/** The deliveries that are due now, the oldest first. Of an endpoint that is stuck, only the oldest of all. */
 const readDue = (
   sql: Transaction,
   { customerId, id }: Visitor,
@@ -297,7 +282,6 @@ const readDue = (
     where d.due_at <= now()
     order by d.position`;
 
-/** Makes deliveries of the next events that the endpoint wants, as far as there is room for them. */
 async function dispatch(
   sql: Transaction,
   visitor: Visitor,
@@ -323,9 +307,9 @@ async function dispatch(
 }
 
 /**
- * Makes deliveries of the events that the endpoint wants from a part of the feed. An event that waits already, and is sent
- * again by a replay, is not doubled, but due now.
- * @returns the position of the last one if there can be more than `limit`
+ * Creates deliveries for the events that the endpoint wants from a part of the feed. If a replay sends an event that
+ * already waits, its delivery becomes due now and is not doubled.
+ * @returns the position of the last delivery if there can be more than `limit`
  */
 async function makeDeliveries(
   sql: Transaction,
@@ -356,11 +340,10 @@ async function makeDeliveries(
 }
 
 interface Change extends After {
-  /** The first position from which no delivery was made yet. */
+  /** The first position for which no delivery was created yet. */
   next: number | null;
-  /** Of an endpoint that is disabled now: the end of the feed. */
+  /** The end of the feed if the endpoint is disabled now. */
   end: number | undefined;
-  /** The worker sends to the endpoint. */
   isBusy: boolean;
 }
 

@@ -40,7 +40,6 @@ import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
 import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
 import { type LastWrites, lockBulk } from '../records/last-writes.ts';
 
-/** The columns of an activity that callers can set. */
 type ActivityColumns = Pick<Activity, (typeof activityFields)[number]>;
 type ActivityItem = Item<ActivityColumns>;
 
@@ -58,7 +57,6 @@ export const {
   export: exportActivities,
 } = recordReads<Activity>({ source: activitySource, projection, fields: activityFileFields, title: 'Activities' });
 
-/** Returns the customer's activities with these ids, in any order. Leaves out unknown ids. */
 export const findActivities: FindRecords<Activity> = (sql, customerId, ids) =>
   findByIds(
     sql,
@@ -72,10 +70,10 @@ export const findActivities: FindRecords<Activity> = (sql, customerId, ids) =>
   );
 
 /**
- * Write one activity. A new one is by default a note, and happens now. With a type other than `task`, the times that only
- * tasks have are cleared.
- * @throws DomainError `validation_failed` if it has no text, refers to no record, or has a time that only tasks have;
- *   `not_found`, `precondition_failed`
+ * Write one activity. By default, a new activity is a note and happens now. An update to a type other than `task`
+ * clears the times that only tasks have.
+ * @throws DomainError `validation_failed` if the activity has no text, refers to no record, or has a time that only
+ *   tasks have; `not_found`, `precondition_failed`
  */
 export const {
   create: createActivity,
@@ -96,7 +94,6 @@ const activities: BatchRecords<ActivityColumns, Activity> = {
   find: findActivities,
 };
 
-/** Writes a batch of activities, as `writeContactBatch` does contacts. */
 export async function writeActivityBatch(
   sql: Transaction,
   customerId: string,
@@ -145,7 +142,7 @@ function referencesOf(body: Readonly<Record<string, unknown>>): Reference[] {
   );
 }
 
-/** Of a new activity. The time of its insertion replaces the empty `occurred_at`. */
+/** Columns of a new activity. The insert replaces the empty `occurred_at` by its time. */
 const blank: ActivityColumns = {
   type: 'note',
   title: '',
@@ -164,7 +161,8 @@ const instants = ['due_at', 'done_at', 'occurred_at'] as const;
 
 /**
  * Returns the columns of an activity after a PATCH.
- * @throws DomainError `validation_failed` if it then has no text, refers to no record, or has a time that only tasks have
+ * @throws DomainError `validation_failed` if the activity then has no text, refers to no record, or has a time that
+ *   only tasks have
  */
 function patched(body: ActivityPatch, stored: ActivityColumns = blank): ActivityColumns {
   const columns = { ...stored, ...body };
@@ -185,7 +183,6 @@ function patched(body: ActivityPatch, stored: ActivityColumns = blank): Activity
 
 const holders = ['contact_id', 'company_id', 'opportunity_id'] as const;
 
-/** Returns the pointer of the first of these members that the body has. */
 const givenOf = (body: object, names: readonly string[]): string =>
   `/${names.find((name) => name in body) ?? names[0]}`;
 
@@ -194,7 +191,7 @@ interface ActivityRow extends ActivityColumns {
   folded: object;
 }
 
-/** If a reference is given anew, the deleted record that was there is forgotten. */
+/** An update that sets a reference also forgets the deleted record to which it referred before. */
 const written: WrittenTable<ActivityRow> = {
   name: 'activities',
   columns: [...activityFields, 'created_by', 'folded'],
@@ -245,7 +242,9 @@ async function remove(
     last.deleted('activity', { id, external_id: values.external_id }, values);
 }
 
-/** Locks an activity, and before it that to which `before` refers. Returns the activity, or undefined if there is none. */
+/**
+ * Locks the records to which `before` refers, then an activity. Returns the activity, or undefined if there is none.
+ */
 export async function lockActivity(
   sql: Transaction,
   customerId: string,
@@ -259,9 +258,9 @@ export async function lockActivity(
 }
 
 /**
- * Lets a deleted activity stand again. A reference to a record that is gone is empty, until that record stands again too.
+ * Restores a deleted activity. A reference to a deleted record stays empty until that record is restored too.
  * @param values its columns that are not empty
- * @returns why it cannot stand again (`gone`), or stands without its external id (`taken`)
+ * @returns `gone` if the activity cannot be restored; `taken` if it was restored without its external id
  */
 export async function restoreActivity(
   sql: Transaction,

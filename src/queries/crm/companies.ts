@@ -18,29 +18,31 @@ import { detachActivities, lastActivityAt } from './links.ts';
 import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { recordReads } from './record-pages.ts';
 
-/** A company that is found by its domain, or if it has none, by its name, and is created if there is none. */
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'> & { domain?: string | null };
 
-/** Returns the company that a contact's body names by name or domain. A company without a name is named by its domain. */
+/**
+ * Returns the company that the body of a contact names by name or domain. A company without a name gets its domain as
+ * name.
+ */
 export const namedCompanyOf = ({ name, domain, industry = '' }: CompanyReference): NamedCompany | undefined => {
   const company_name = name ?? domain;
   return company_name === undefined ? undefined : { company_name, industry, domain: domain ?? null };
 };
 
 /**
- * Returns that by which the company is found: its name in lower case, without accents; or a blank and its domain, because
- * no such name begins with a blank.
+ * Returns the key by which a company is found: its name in lower case, without accents. Without a name, the key is a
+ * blank and the domain. No such name begins with a blank.
  */
 export const companyKey = ({ company_name, domain }: NamedCompany): string =>
   domain ? ` ${domain}` : fold(company_name);
 
 /**
- * Finds the customer's oldest company with a given name or domain, or creates a company. Case and accents in the name are
- * ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so other
- * transactions cannot change or delete it.
+ * Finds the customer's oldest company with a given name or domain, or creates a company. Case and accents in the name
+ * are ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so
+ * other transactions cannot change or delete it.
  * @param last collects what the transaction writes last
- * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock.
- * If it was merged into another one meanwhile, the id of that one, which is locked too
+ * @returns the company's id. If the company was merged meanwhile, the id of the company that replaces it, which is
+ *   locked too. Null if another transaction deleted the company while this transaction waited for the lock
  */
 export async function findOrCreateCompany(
   sql: Transaction,
@@ -59,7 +61,8 @@ export async function findOrCreateCompany(
 }
 
 /**
- * @returns the id of the company into which another one was merged, or null if that one was deleted
+ * Locks the company into which another one was merged.
+ * @returns its id, or null if that one was deleted
  * @throws RecordsChanged if it was deleted or merged in turn
  */
 async function lockSuccessor(sql: Transaction, customerId: string, merged: string): Promise<string | null> {
@@ -71,14 +74,13 @@ async function lockSuccessor(sql: Transaction, customerId: string, merged: strin
 }
 
 interface Wanted {
-  /** See `companyKey`. */
   keys: readonly string[];
   ids?: readonly string[];
 }
 
 /**
- * Locks companies to which contacts will refer, so that other transactions cannot change or delete them. If no company
- * has a given key, locks the names of companies, so that no other transaction creates this company by its name or domain.
+ * Locks companies to which contacts will refer, so that other transactions cannot change or delete them. If a key has
+ * no company, also locks the names of companies, so that no other transaction creates the missing company.
  * @throws RecordsChanged if a company with one of the keys was merged into another one meanwhile
  */
 export async function lockCompanies(
@@ -103,7 +105,6 @@ async function findOldest(sql: Transaction, customerId: string, keys: readonly s
   return new Map(rows.map(({ key, id }) => [key, id]));
 }
 
-/** Returns the names and the domains in keys. */
 const valuesOf = (keys: readonly string[]): [names: string[], domains: string[]] => [
   keys.filter((key) => !key.startsWith(' ')),
   keys.flatMap((key) => (key.startsWith(' ') ? key.slice(1) : [])),
@@ -111,9 +112,9 @@ const valuesOf = (keys: readonly string[]): [names: string[], domains: string[]]
 
 /**
  * Locks companies by key and by id, in the order of their ids, to avoid deadlocks.
- * @param found companies that were found by key before. Their keys are not looked up again: if another transaction
- *   has renamed a company meanwhile, the name would seem free, although it is not locked.
- * @returns `gone`: ids of companies that were found by key, and that other transactions deleted meanwhile
+ * @param found companies that were found by key before. Their keys are not looked up again: if another transaction has
+ *   renamed a company meanwhile, the name would seem free, although it is not locked
+ * @returns `gone`: ids of companies that were found by key, but that other transactions deleted meanwhile
  */
 async function lockRows(
   sql: Transaction,
@@ -177,10 +178,9 @@ const lockStatement = `
   ) co`;
 
 /**
- * Returns the ids of companies by key: of those that are locked, and of those that are created, because no company had
- * the key.
+ * Returns the ids of companies by key. Creates a company for each key that has none.
  * @param wanted companies for whose keys `lockCompanies` was called. If several have one key, the first of them may be
- *   created. One that is created by its domain is then found by its name, too
+ *   created. A company that is created by its domain is then found by its name, too
  * @param last collects what the transaction writes last
  */
 export async function findOrCreateNamed(
@@ -220,17 +220,15 @@ async function insertCompanies(
   return new Map(rows.map(({ id, ...company }) => [companyKey(company), id]));
 }
 
-/** The columns of a company that callers can set. */
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
 export const blankCompany: CompanyColumns = blankOf(Company, companyFields);
 
-/** Columns of a company that only the service writes. */
 export const serviceColumns = ['score', 'verification_status', 'last_verified'] as const;
 
 /**
- * SQL columns of a company as responses show them. For a company that was never verified, `last_verified` is its
- * creation time.
+ * SQL columns of a company as responses show them. A company that was never verified has its creation time as
+ * `last_verified`.
  */
 const shown = `
   co.id,
@@ -259,10 +257,6 @@ export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
         and co.id = wanted.id`,
   );
 
-/**
- * Creates a company. Several companies may have the same name.
- * @returns the id of the new company
- */
 export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId, body) => {
   const columns = patchedCompany(blankCompany, body, await findDeclared(sql, customerId, 'companies', [body]));
   const [company] = await sql<{ id: string }[]>`
@@ -277,10 +271,9 @@ export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId
 };
 
 /**
- * Locks a company to which a contact will refer. Until the transaction ends, other transactions cannot change or delete
- * the company.
+ * Locks a company to which a contact will refer, and returns its id. Until the transaction ends, other transactions
+ * cannot change or delete the company.
  * @param path JSON pointer to the company id in the request, for the error
- * @returns the company's id
  * @throws DomainError `not_found` if the customer has no such company
  */
 export async function lockCompanyForContact(
@@ -298,11 +291,6 @@ export async function lockCompanyForContact(
   return company.id;
 }
 
-/**
- * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @throws DomainError `not_found` if the customer has no such company
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
- */
 export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId, id, patch, ifMatch) => {
   const [{ id: _id, ...current }, declared] = await Promise.all([
     lockCompany(sql, customerId, id, 'no key update', ifMatch),
@@ -321,8 +309,8 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
 };
 
 /**
- * Deletes companies, which are locked `for update`: no read finds them any more, also as the company of a contact or an
- * opportunity. Their rows, and these references, stay for `HISTORY_DAYS`.
+ * Deletes companies that the caller has locked `for update`. No read finds them any more, also as the company of a
+ * contact or opportunity. Their rows and these references stay for `HISTORY_DAYS`.
  */
 export async function removeCompanies(
   sql: Transaction,
@@ -377,10 +365,6 @@ async function lockCompany(
   return row;
 }
 
-/**
- * Locks companies until the transaction ends, and returns their ids and columns. With `strength = 'update'`, other
- * transactions also cannot add contacts or opportunities to the companies.
- */
 export const lockCompanyRows = (
   sql: Transaction,
   customerId: string,

@@ -29,9 +29,9 @@ interface Referring {
 }
 
 /**
- * Checks the lists and users that bodies of contacts refer to. None of these lists is deleted until the transaction ends.
- * Call it before the contacts are written, because an unknown id is reported before an external id that
- * another contact has.
+ * Checks the lists and users that bodies of contacts refer to. Locks the lists against deletion until the transaction
+ * ends. Call it before the contacts are written, because an unknown id is reported before an external id that another
+ * contact has.
  * @returns for each body the error `not_found` with the JSON pointers of its unknown ids, or undefined
  */
 export async function findUnknownReferences(
@@ -56,12 +56,10 @@ export async function findUnknownReferences(
   });
 }
 
-/** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
 export const blank: ContactColumns = { ...blankOf(Contact, contactFields), company_id: null };
 
-/** Columns of a contact that only the service writes. */
 export const serviceColumns = [
   'prospect_id',
   'score',
@@ -72,8 +70,8 @@ export const serviceColumns = [
 ] as const;
 
 /**
- * SQL columns of a contact as responses show them. For a contact that was never verified, `last_verified` is its
- * creation time.
+ * SQL columns of a contact as responses show them. A contact that was never verified has its creation time as
+ * `last_verified`.
  */
 const shown = `
   c.id,
@@ -88,9 +86,6 @@ const shown = `
   c.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/**
- * SQL query: a column of the lists to which the contact `c` was added by hand.
- */
 const manualLists = (sql: FragmentMaker, customerId: string, column: 'id' | 'name'): Fragment => sql`
   select l.${constant(sql, column)}
   from ${liveLists(sql, customerId)}
@@ -115,10 +110,7 @@ export const {
   title: 'Contacts',
 });
 
-/**
- * Returns the number of contacts that match the rules of a list, or `max` + 1 if more than `max` match.
- * @param rules valid ones
- */
+/** Returns the number of contacts that match the rules of a list, or `max` + 1 if more than `max` match. */
 export function countRuleMatches(
   db: Database,
   customerId: string,
@@ -129,7 +121,6 @@ export function countRuleMatches(
   return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, max);
 }
 
-/** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
 export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =>
   findByIds(
     sql,
@@ -144,12 +135,6 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
         and c.id = wanted.id`,
   );
 
-/**
- * Creates a contact with its company and list memberships.
- * @returns the id of the new contact
- * @throws DomainError `not_found` if a company or list in `body` does not belong to the customer; nothing is written in
- *   this case
- */
 export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids } = body;
@@ -167,11 +152,6 @@ export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body
     return id;
   });
 
-/**
- * Updates the fields of a contact that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @throws DomainError `not_found` if the customer has no such contact
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
- */
 export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids } = patch;
@@ -188,8 +168,8 @@ export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, p
   });
 
 /**
- * Returns the columns of contacts before and after an update, for the events that tell of it. Adds the verification to
- * those that get another work e-mail, which resets it. Call it before the update.
+ * Returns the columns of contacts before and after an update, for their events. An update of the work e-mail resets the
+ * verification, so the result for such a contact contains the verification. Call it before the update.
  */
 export async function statesOf(
   sql: Transaction,
@@ -217,7 +197,6 @@ const unverified = { verification_status: 'unverified', last_verified: null };
 const columnsOf = <T extends { work_email?: string | null }>(fields: T) =>
   normalise({ ...fields, ...(fields.work_email === null ? { work_email: '' } : {}) }) as T & { work_email: string };
 
-/** Returns true if something tells this contact from others. */
 const hasIdentity = ({ work_email, external_id, profnet_url, phone_numbers, mobile_phone }: ContactColumns): boolean =>
   Boolean(work_email || external_id || mobile_phone || profileKey(profnet_url ?? '')) || phone_numbers.length > 0;
 
@@ -232,8 +211,8 @@ const withoutIdentity = (): DomainError =>
 /**
  * Returns the columns of a contact after a PATCH.
  * @param companyId the id of the company in `patch`; undefined if `patch` has no company
- * @throws DomainError `validation_failed` if the patch takes away the last value that identifies the contact, or if its
- * custom fields are not valid
+ * @throws DomainError `validation_failed` if the patch removes the last value that identifies the contact, or if its
+ *   custom fields are not valid
  */
 export function patchedContact(
   current: ContactColumns,
@@ -282,9 +261,6 @@ async function updateContactRow(
       and id = ${id}`;
 }
 
-/**
- * Deletes contacts and removes them from lists and opportunities.
- */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
@@ -310,10 +286,9 @@ export async function removeContacts(
 }
 
 /**
- * Locks a contact until the transaction ends, and returns its id and columns. Other transactions cannot add the contact to a
+ * Locks a contact until the transaction ends, and returns its id and columns. Other transactions cannot add it to a
  * list until then.
- * @throws DomainError `not_found` if the customer has no such contact
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
 async function lockContact(
   sql: Transaction,
@@ -329,7 +304,7 @@ async function lockContact(
 
 /**
  * Locks contacts until the transaction ends, and returns their ids and columns. Other transactions cannot add the
- * contacts to a list until then. A deleted company counts as none.
+ * contacts to a list until then. A deleted company is read as no company.
  */
 export const lockContactRows = (
   sql: Transaction,
@@ -347,8 +322,8 @@ export const lockContactRows = (
   for update of c`;
 
 /**
- * Returns the company id for the `company` field of a contact, or null for a contact without a company. If the company
- * is given by name or domain and does not exist, creates it. The company stays locked until the transaction ends.
+ * Returns the company id for the `company` field of a contact, or null for a contact without a company. Creates the
+ * company if it is given by name or domain and does not exist. Locks the company until the transaction ends.
  */
 async function resolveCompany(
   sql: Transaction,
@@ -372,15 +347,15 @@ export function contactRow(customerId: string, columns: ContactColumns) {
 }
 
 /**
- * SQL assignments for an update of the contact `r`: with another work e-mail it is unverified again, because the stored
- * verification is about the old one.
+ * SQL assignments for an update of the contact `r`. A new work e-mail resets the contact to unverified, because the
+ * stored verification is about the old address.
  * @param email SQL expression: the new work e-mail in lower case
  */
 const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
   verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
   last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
 
-/** SQL expression: the company of a contact, if it is deleted; else null. */
+/** SQL expression: the company id of a contact if that company is deleted, else null. */
 const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'): Fragment => sql`(
   select gone.id
   from companies gone
@@ -390,8 +365,8 @@ const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'
 )`;
 
 /**
- * SQL expression for an update of a contact: the id of its company. If it gets none, the id of a deleted company stays:
- * the company gets its contacts back if its deletion is undone.
+ * SQL expression for an update of a contact: the id of its company. Without a new company, the id of a deleted company
+ * stays, so that the contact gets the company back if the deletion is undone.
  * @param given SQL expression: the id of the new company
  */
 export const companyAfter = (sql: Transaction, customerId: string, alias: 'c' | 'r', given: Fragment): Fragment =>

@@ -14,10 +14,6 @@ import { lockContacts, withLastWrites, type LastWrites, lockBulk } from '../reco
 import { findByMergedProspect } from '../records/merged-records.ts';
 import { addToLists } from './list-members.ts';
 
-/**
- * A contact that is created from a prospect: the columns that callers can write, and those that only the service
- * writes.
- */
 export type SyncedContact = ContactColumns &
   Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at'> & {
     prospect_id: string | null;
@@ -32,11 +28,11 @@ const maxLengths = { text: 255, url: 2048, otherEmails: 20 };
 
 /**
  * Converts a prospect to a contact.
- * - `work_email` is `""` if the prospect has no work e-mail or an invalid one. The contact is then unverified, because
- *   the prospect's verification is about no address of the contact. Unknown names are `""` too.
+ * - `work_email` is `""` if the prospect has no valid work e-mail. The contact is then unverified, because the
+ *   prospect's verification is about another address. Unknown names are `""` too.
  * - `other_emails` has the prospect's other addresses. The catalog does not say which of them are for work.
- * - `mobile_phone` has the phone. `phone_numbers` stays empty, because the catalog does not say where the country
- *   code ends.
+ * - `mobile_phone` has the phone. `phone_numbers` stays empty, because the catalog does not say where the country code
+ *   ends.
  * - `location_country` is `""` if the country has no unambiguous code.
  */
 export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedContact {
@@ -66,7 +62,10 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
   };
 }
 
-/** Undefined also for a placeholder: all people whose company is `-` would get one company. */
+/**
+ * Returns the company of a prospect. Returns undefined also for a placeholder: all people whose company is `-` would
+ * get one company.
+ */
 export function companyOf(prospect: Prospect): { company_name: string; industry: string } | undefined {
   const company_name = clip(prospect.job_company_name.trim());
   return isPlaceholder(company_name) ? undefined : { company_name, industry: clip(prospect.job_company_industry) };
@@ -112,9 +111,9 @@ const syncedColumns = {
 const prospectColumns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
 
 /**
- * Returns the contact `own` with its empty fields filled in from `given`, a contact created from a prospect. A score of
- * `0` and the status `unverified` count as empty. The verification status is copied only if both contacts then have the
- * same work e-mail. A status without a work e-mail counts as empty, because it is about no address.
+ * Returns the contact `own`, with its empty fields filled in from `inCatalog`, a contact created from a prospect. A
+ * score of `0` and the status `unverified` count as empty. A status without a work e-mail also counts as empty, because
+ * it is about no address. The verification status is copied only if both contacts then have the same work e-mail.
  */
 function fillIn<T extends SyncedContact>(own: T, inCatalog: SyncedContact): T {
   const filled = { ...own };
@@ -129,25 +128,22 @@ function fillIn<T extends SyncedContact>(own: T, inCatalog: SyncedContact): T {
 export const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
-/** Returns a contact as JSON for an SQL statement: the columns that a prospect can fill in, and the search columns. */
 function toRow(customerId: string, contact: SyncedContact): Record<string, postgres.JSONValue> {
   const row: Record<string, postgres.JSONValue> = { ...searchColumnsOfContact(customerId, contact) };
   for (const column of prospectColumns) row[column] = contact[column];
   return row;
 }
 
-/** A contact to insert or update, made from one or more prospects of a batch. */
+/** A contact to insert or update. It is made from one or more prospects of a batch. */
 interface SyncedRow {
-  /** Id of the contact; undefined until a new contact is inserted. */
   id: LockedId | undefined;
-  /** The contact as it is stored; undefined: it is new. */
   stored?: SyncedContact;
   contact: SyncedContact;
 }
 
 /**
- * Creates contacts from prospects, with their companies and list memberships. If a contact with the same prospect id or
- * the same work email already exists, updates this contact instead.
+ * Creates contacts from prospects, with their companies and list memberships. Updates an existing contact with the same
+ * prospect id or work e-mail instead.
  * @param listIds lists to which the contacts are added by hand
  * @returns a map from prospect id to contact id; prospects with the same email have the same contact
  */
@@ -174,10 +170,8 @@ export async function syncProspects(
   return new Map(prospects.map(({ _id }, i) => [_id, rows[i]!.id!]));
 }
 
-/** The existing contacts that may match prospects of a batch, the oldest first. */
 interface Stored {
   stored: SyncedRow[];
-  /** The contacts that replace merged contacts, by the prospect from which the merged contact came. */
   merged: ReadonlyMap<string, SyncedRow>;
 }
 
@@ -211,7 +205,6 @@ class SyncBatch {
   }
 }
 
-/** Locks the companies of a batch. */
 function lockForSync(sql: Transaction, customerId: string, prospects: readonly Prospect[]): Promise<LockedCompanies> {
   const companies = prospects.map(companyOf).filter((company) => company !== undefined);
   const names = [...new Set(companies.map(({ company_name }) => fold(company_name)))];
@@ -221,10 +214,6 @@ function lockForSync(sql: Transaction, customerId: string, prospects: readonly P
 const emailsOf = (inCatalog: readonly SyncedContact[]): string[] =>
   [...new Set(inCatalog.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
 
-/**
- * Finds the stored contacts that have the same prospect id or work email as one of the `given` contacts. Returns their
- * ids.
- */
 function findContacts(
   sql: Transaction,
   customerId: string,
@@ -251,8 +240,8 @@ function findContacts(
 }
 
 /**
- * Locks the stored contacts that may match the `given` contacts until the transaction ends. Returns their current
- * values, the oldest contact first. A company that is deleted counts as none.
+ * Locks the stored contacts that may match the contacts in `inCatalog` until the transaction ends. Returns their
+ * current values, the oldest contact first. A deleted company is read as no company.
  */
 async function lockStored(sql: Transaction, customerId: string, inCatalog: readonly SyncedContact[]): Promise<Stored> {
   const prospectIds = inCatalog.map(({ prospect_id }) => prospect_id!);
@@ -287,7 +276,6 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
   return { stored, merged: rowsOfMerged(stored, merged) };
 }
 
-/** Returns the contacts that replace merged contacts, by the prospect from which the merged contact came. */
 function rowsOfMerged(
   stored: readonly SyncedRow[],
   merged: readonly { prospect_id: string; merged_into: string }[],
@@ -301,10 +289,6 @@ function rowsOfMerged(
   );
 }
 
-/**
- * Gives each contact without a company the company of its first prospect that has one. Finds or creates these companies.
- * @param rows for each prospect, its contact
- */
 async function fillCompanies(
   sql: Transaction,
   customerId: string,
@@ -329,7 +313,6 @@ const updates = Object.keys({ ...syncedColumns, ...searchColumns })
   .filter((column) => column !== 'company_id')
   .map((column) => `${column} = given.${column}`);
 
-/** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `rows`. */
 async function write(
   sql: Transaction,
   customerId: string,
@@ -346,7 +329,6 @@ async function write(
 
 const toldOf = ({ id, contact }: Pick<SyncedRow, 'id' | 'contact'>) => ({ id: id!, external_id: contact.external_id });
 
-/** Updates contacts that already exist. */
 export async function updateSynced(
   sql: Transaction,
   customerId: string,

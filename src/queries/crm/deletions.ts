@@ -47,7 +47,6 @@ const companies: Kind = {
   remove: removeCompanies,
 };
 
-/** Deletes a contact and removes it from its lists and opportunities. */
 export const deleteContact: DeleteRecord = deleteRecord(contacts);
 
 /** Deletes a company. Its contacts and opportunities stay, without a company. */
@@ -55,7 +54,6 @@ export const deleteCompany: DeleteRecord = deleteRecord(companies);
 
 const deleteItems =
   (kind: Kind) =>
-  /** Deletes the records that the items of a batch name, which are locked. */
   async (
     sql: Transaction,
     customerId: string,
@@ -85,9 +83,9 @@ export const deleteContactItems = deleteItems(contacts);
 export const deleteCompanyItems = deleteItems(companies);
 
 /**
- * Removes for good what is kept of deleted records: their values in the journal, their rows, the activities of
- * contacts, and which records were merged into them. No undo restores them.
- * @throws RecordsChanged if an undo has restored one meanwhile
+ * Removes permanently what is kept of deleted records: their values in the journal, their rows, the activities of
+ * contacts, and which records were merged into them. No undo can restore them.
+ * @throws RecordsChanged if an undo has restored one of them meanwhile
  */
 async function purge(
   sql: Transaction,
@@ -104,7 +102,8 @@ async function purge(
 }
 
 /**
- * Rows of deleted companies may have many references. They count as deleted long ago, so that a worker removes them soon.
+ * Blanks the rows of deleted companies, which may have many references. The rows get an old deletion time, so that a
+ * worker removes them soon.
  */
 async function blankRows(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
@@ -120,7 +119,6 @@ async function blankRows(sql: Transaction, customerId: string, ids: readonly str
  * deletion can be undone. No read finds them (filters/sql.ts). Then these functions remove them, in short transactions.
  */
 
-/** Number of rows that one statement changes. */
 const batchSize = 1_000;
 
 interface Deleted {
@@ -130,7 +128,6 @@ interface Deleted {
 
 const since = { companies: 'deleted_at', lists: 'deleted_at', activities: 'hidden_at' } as const;
 
-/** Finds rows of one customer that were deleted, or hidden, more than `days` ago. */
 async function findDeleted(sql: Transaction, table: keyof typeof since, days: number): Promise<Deleted | undefined> {
   const rows = await sql<{ customer_id: string; id: string }[]>`
     select customer_id, id
@@ -145,8 +142,8 @@ async function findDeleted(sql: Transaction, table: keyof typeof since, days: nu
 }
 
 /**
- * Clears the next references to companies that were deleted more than `days` ago, or deletes their rows if there are no
- * more references.
+ * Clears a batch of references to companies that were deleted more than `days` ago. If no references are left, deletes
+ * the rows of these companies.
  * @returns the number of rows that were changed; 0 if there are no such companies
  */
 export async function purgeCompanies(sql: Transaction, days: number): Promise<number> {
@@ -163,7 +160,10 @@ export async function purgeCompanies(sql: Transaction, days: number): Promise<nu
   return count;
 }
 
-/** Leaves `updated_at` as it is: the record has shown no company since the deletion. */
+/**
+ * Clears references to deleted companies. Keeps `updated_at`, because responses have shown no company since the
+ * deletion.
+ */
 const detach = (sql: Transaction, table: 'contacts' | 'opportunities', { customerId, ids }: Deleted) => sql`
   with detached as (
     select id
@@ -181,9 +181,9 @@ const detach = (sql: Transaction, table: 'contacts' | 'opportunities', { custome
     and r.id = detached.id`;
 
 /**
- * Deletes the next members of lists that were deleted more than `days` ago, or the rows of these lists if they have no
- * members.
- * @returns the number of rows that were changed; 0 if there is nothing to do, or others hold all that is left
+ * Deletes a batch of members of lists that were deleted more than `days` ago. If no members are left, deletes the rows
+ * of these lists.
+ * @returns the number of rows that were changed; 0 if there is nothing to do, or other transactions hold the rest
  */
 export async function purgeLists(sql: Transaction, days: number): Promise<number> {
   const deleted = await findDeleted(sql, 'lists', days);
@@ -214,10 +214,6 @@ export async function purgeLists(sql: Transaction, days: number): Promise<number
   return lists.count;
 }
 
-/**
- * Deletes the next activities that were hidden more than `days` ago.
- * @returns the number of rows that were deleted
- */
 export async function purgeActivities(sql: Transaction, days: number): Promise<number> {
   const hidden = await findDeleted(sql, 'activities', days);
   if (!hidden) return 0;
@@ -230,9 +226,9 @@ export async function purgeActivities(sql: Transaction, days: number): Promise<n
 }
 
 /**
- * Notes in the customer's contacts that came from these prospects, or replace merged contacts that did, that the people
- * were erased from the catalog. A contact that has the note keeps it. The prospects and the rows stay locked until the
- * transaction ends.
+ * Marks the customer's contacts that came from these prospects: the people were erased from the catalog. Also marks
+ * contacts that replace merged contacts of these prospects. A contact that is already marked keeps its mark. The
+ * prospects and the rows stay locked until the transaction ends.
  * @returns ids of the changed contacts
  */
 export async function markRemovalRequested(

@@ -21,17 +21,16 @@ import { columnOf } from './merges.ts';
 
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
-/** A count that is older is not shown any more (SQL interval). */
+/** An older count is not shown (SQL interval). */
 const oldest = '15 minutes';
-/** A count that is older is made again. The sweep looks once a minute, and a count takes some seconds. */
+/** An older count is made again. The sweep runs once a minute, and a count takes some seconds. */
 const countAgainAfter = '10 minutes';
-/** How long a customer's duplicates are counted after the customer asked last. */
+/** How long workers keep counting a customer's duplicates after the customer's last request. */
 const countFor = '1 day';
 
 /**
- * Notes that the customer asks for a kind of duplicates, and makes workers count them if there is no count that may be
- * shown.
- * @returns the time of the last count, or undefined if there is none that may be shown
+ * Records that the customer asks for a kind of duplicates. If no count can be shown, workers then make one.
+ * @returns the time of the last count; undefined if none can be shown
  */
 export async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<string | undefined> {
   // Writes at most once a minute: many callers may ask at the same time.
@@ -55,10 +54,13 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
-/** Characters of a value in a cursor. Values that begin alike are sorted by their hash. */
+/** Number of characters of a value that a cursor contains. Values with the same beginning are sorted by their hash. */
 const partLength = 100;
 
-/** A page by number, or after the group with these values: number of records, part of the shared value, its hash. */
+/**
+ * A page by number, or after the group with these values: number of records, part of the shared value, hash of the
+ * value.
+ */
 type DuplicatesPage = Paginate & { after?: Position | undefined };
 
 const keysOf = (value: string): string => `left(${value}, ${partLength}) collate "C", md5(${value}) collate "C"`;
@@ -75,7 +77,6 @@ function isAfterGroup(sql: Sql, count: string, value: string, { after }: Duplica
   )`;
 }
 
-/** Returns a page of the last count: the most frequent values first, then by value. */
 const listCountedDuplicates = (
   sql: Sql,
   customerId: string,
@@ -90,20 +91,21 @@ const listCountedDuplicates = (
   order by records desc, ${groupOrder(sql, 'value')}
   ${limitAndOffset(sql, paginate)}`;
 
-/** SQL condition: a row of `duplicate_counts` needs work: its count is missing or old, or nobody asks for it any more. */
+/**
+ * SQL condition: a row of `duplicate_counts` needs work. Its count is missing or old, or nobody asks for it any more.
+ */
 const isDue = (sql: Queryable): Fragment => sql`(
   counted_at is null
   or counted_at < now() - ${countAgainAfter}::interval
   or asked_at < now() - ${countFor}::interval
 )`;
 
-/** Finds customers whose duplicates must be counted. */
 export const findCountingCustomers = findCustomersWith((sql) => sql`from duplicate_counts where ${isDue(sql)}`);
 
 /**
- * Counts one kind of a customer's duplicates that is due, or removes the count if nobody asks for it any more. All in
- * the caller's transaction, so readers see the last count until this one is complete. Locks no records, and waits while another worker counts for this
- * customer.
+ * Counts one due kind of a customer's duplicates, or removes the count if nobody asks for it any more. Runs in the
+ * caller's transaction, so readers see the last count until this one is complete. Locks no records. Waits while another
+ * worker counts for this customer.
  * @returns false if none is due
  */
 export async function countNextDuplicates(sql: Transaction, customerId: string): Promise<boolean> {
@@ -126,7 +128,6 @@ export async function countNextDuplicates(sql: Transaction, customerId: string):
   return true;
 }
 
-/** Returns false, with nothing deleted, if the customer has asked again. */
 async function forget(sql: Transaction, customerId: string, kind: CountedKey): Promise<boolean> {
   const { count: forgotten } = await sql`
     delete from duplicate_counts
@@ -163,7 +164,7 @@ interface Valued {
 
 const recordsAtOnce = 5_000;
 const groupsAtOnce = 1_000;
-/** Records whose values are in memory at the same time. A record needs about 250 bytes. */
+/** Maximum number of records whose values are in memory at the same time. A record needs about 250 bytes. */
 const recordsInMemory = 200_000;
 
 async function* readValues(sql: Transaction, customerId: string, kind: CountedKey): AsyncGenerator<Valued> {
@@ -208,7 +209,6 @@ const readers: Record<
     limit ${recordsAtOnce}`,
 };
 
-/** The value by which a record is compared; `""` if it lacks a part. */
 const valueOf: Record<CountedKey, (parts: Named) => string> = {
   name_and_company: ({ name, company }) =>
     name.trim() === '' || (company ?? '') === '' ? '' : `${name.trim()}, ${company}`,
@@ -216,8 +216,8 @@ const valueOf: Record<CountedKey, (parts: Named) => string> = {
 };
 
 /**
- * Returns the hashes that occur more than once. Different values may have the same hash, but only a few. So the values
- * of a million records need four megabytes here.
+ * Returns the hashes that occur more than once. Different values may share a hash, but only a few do. Hashes of a
+ * million records take four megabytes.
  */
 async function findRepeatedHashes(records: AsyncIterable<Valued>): Promise<{ hashes: Set<number>; parts: number }> {
   let [all, size] = [new Uint32Array(1024), 0];
@@ -240,7 +240,6 @@ async function findRepeatedHashes(records: AsyncIterable<Valued>): Promise<{ has
   return { hashes, parts: Math.ceil(repeated / recordsInMemory) };
 }
 
-/** Groups the records whose value has one of the wanted hashes. Returns the groups of at least two records. */
 async function groupValues(
   records: AsyncIterable<Valued>,
   isWanted: (hash: number) => boolean,
@@ -277,7 +276,7 @@ const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_co
 
 /**
  * Returns one page of the values that several of the customer's records share: the most frequent first, then by value.
- * @returns `asOf`: when workers have counted them; undefined if they are as of now
+ * @returns `asOf`: when workers counted them; undefined if they were counted now
  * @throws DomainError `unavailable` until workers have counted them
  */
 export async function findDuplicates(
@@ -298,7 +297,6 @@ export async function findDuplicates(
   return { ...page, asOf };
 }
 
-/** The sort keys of a list of duplicates: how many share the value, then the value, of which cursors have a part. */
 const placeColumns: Column[] = [
   { type: 'integer', value: 'count', raw: 'count', required: true },
   { type: 'exact', value: 'part', raw: 'part', required: true },
@@ -311,9 +309,9 @@ function placeOf({ value, count, ids }: DuplicateGroup): Position {
 }
 
 /**
- * Returns groups of duplicates that are equal in all fields, the oldest record of each first.
+ * Returns groups of duplicates that are equal in all fields. The oldest record of a group comes first.
  * @param fields the fields that a merge writes
- * @returns at most `limit` groups, of each at most `size` records; none until workers have counted the duplicates
+ * @returns at most `limit` groups with at most `size` records each; none until workers have counted the duplicates
  */
 export function listEqualDuplicates(
   sql: Sql,
@@ -362,16 +360,12 @@ function sharedIn(sql: Sql, customerId: string, by: keyof typeof indexedValues):
     )`;
 }
 
-/** A value by which duplicates are found as of now: one column with an index. */
 interface IndexedValue {
   table: 'contacts' | 'companies';
-  /** SQL expression: the folded value of the record `r`. */
   value: string;
-  /** SQL condition: the record `r` counts. It must not exclude a record that has a value and is visible. */
+  /** SQL condition: the record `r` counts. It must not exclude a visible record that has a value. */
   counts: string;
-  /** SQL condition: the value `v.value` identifies somebody. Default: every value does. */
   identifies?: string;
-  /** SQL condition that finds the records `r` with the value `g.value` by an index. */
   hasValue: string;
 }
 
@@ -400,10 +394,6 @@ const tables: Record<DuplicateKey, Pick<IndexedValue, 'table' | 'counts'>> = {
   external_name: { table: 'companies', counts: indexedValues.name.counts },
 };
 
-/**
- * Returns one page of the values that several of the customer's records share: the most frequent first, then by value.
- * Reads all records of the customer once.
- */
 export function listDuplicates(
   sql: Sql,
   customerId: string,

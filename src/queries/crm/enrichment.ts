@@ -14,9 +14,9 @@ import { findOrCreateNamed, lockCompanies, type NamedCompany } from './companies
 import { updateSynced, companyOf, isEmpty, toContact, type SyncedContact } from './crm-sync.ts';
 
 /**
- * SQL: the newest result of verifying a folded address that can be reused; null if there is none. Rows of
- * `job_results` have a `verified_address` only if they can be.
- * @param since SQL: the time after which it must have been made
+ * SQL expression: the newest reusable verification of a folded address, or null. Rows of `job_results` have a
+ * `verified_address` only if later jobs can reuse them.
+ * @param since SQL expression: only a later verification can be reused
  */
 export const earlierVerification = (
   sql: FragmentMaker,
@@ -35,8 +35,8 @@ export const earlierVerification = (
   )`;
 
 /**
- * SQL: the time after which a verification must have been made for this job to reuse it. It depends on the start of the
- * job, so that what was free then stays free.
+ * SQL expression: the time after which a verification must have been made so that this job can reuse it. It depends on
+ * the start of the job, so what was free at the start stays free.
  */
 export const sinceOfJob = (sql: FragmentMaker, jobId: string, hours: number): Fragment =>
   sql`uuid_extract_timestamp(${jobId}::uuid) - ${hours}::float8 * interval '1 hour'`;
@@ -56,10 +56,6 @@ export async function countReusable(sql: Queryable, customerId: string, jobId: s
   return row.reusable;
 }
 
-/**
- * Returns those of these folded addresses that have a verification that can be reused.
- * @param since SQL: as in `earlierVerification`
- */
 export async function findReusable(
   sql: Queryable,
   customerId: string,
@@ -74,9 +70,9 @@ export async function findReusable(
 }
 
 /**
- * Locks the customer's verifications until the transaction ends, and returns those of these folded addresses that were
- * verified while the job verified them too. So of two jobs with the same address only one is charged, whichever settles
- * first. Call this just before the results are saved.
+ * Locks the customer's verifications until the transaction ends. Returns the folded addresses that another job has
+ * verified while this job verified them too. So only one of two jobs with the same address is charged: the job that
+ * settles first. Call this just before the results are saved.
  */
 export async function lockVerified(
   sql: Transaction,
@@ -96,7 +92,8 @@ export interface ContactVerification {
 }
 
 /**
- * Saves the results of email verifications in contacts. Skips contacts that were deleted or whose work email has changed.
+ * Saves the results of email verifications in contacts. Skips contacts that were deleted or whose work email has
+ * changed.
  */
 export async function saveVerifications(
   sql: Transaction,
@@ -157,12 +154,11 @@ const lockAddresses = (sql: Transaction, customerId: string, ids: readonly strin
     and id = any(${ids as string[]}::uuid[])
   ${lockedInOrder(sql)}`;
 
-/** A contact as enrichment reads it. A deleted company counts as none. */
+/** A contact as enrichment reads it. A deleted company is read as no company. */
 export type EnrichedContact = SyncedContact & { id: string; company_name: string | null };
 
 export interface EnrichOptions {
   fields: readonly EnrichedField[];
-  /** True: also those that are not empty. */
   overwrite: boolean;
 }
 
@@ -170,14 +166,12 @@ export interface Enrichment<Contact = EnrichedContact> {
   contact: Contact;
   prospect: Prospect;
   changed: EnrichedField[];
-  /** The contact with the new values. Its company is set later. */
   filled: SyncedContact;
-  /** The company that the contact gets; undefined if it keeps its own. */
   company: NamedCompany | undefined;
 }
 
 /**
- * Reads contacts, by the ids with which a job names them. A contact that was merged is read as the one that replaces it.
+ * Reads contacts by the ids with which a job names them. For a merged contact, reads the contact that replaces it.
  * Deleted contacts are missing.
  * @throws RecordsChanged if such a contact is merged or deleted meanwhile
  */
@@ -263,7 +257,9 @@ function isFilled(
     : JSON.stringify(own) !== JSON.stringify(value);
 }
 
-/** Sets the columns that only the service writes. A verification is taken over with the address that it is about. */
+/**
+ * Sets the columns that only the service writes. Copies a verification only together with the address that it is about.
+ */
 function withServiceColumns(filled: SyncedContact, before: SyncedContact, inCatalog: SyncedContact): SyncedContact {
   const isSameAddress = filled.work_email !== '' && fold(filled.work_email) === fold(inCatalog.work_email);
   const isNewAddress = fold(filled.work_email) !== fold(before.work_email);
@@ -278,17 +274,15 @@ function withServiceColumns(filled: SyncedContact, before: SyncedContact, inCata
   };
 }
 
-/** Locked contacts, and what their prospects change in them. */
 export interface LockedEnrichments {
   companies: LockedCompanies;
-  /** By the id with which the job names the contact. A contact that was deleted is missing. */
   enrichments: Map<string, Enrichment<Locked<EnrichedContact>>>;
 }
 
 /**
- * Locks contacts until the transaction ends, and returns what these prospects change in them.
- * @param matched by the id with which the job names the contact; different ids of different contacts
- * @throws RecordsChanged if two of them are the same contact by now, because it was merged
+ * Locks contacts until the transaction ends. Returns what the given prospects change in them.
+ * @param matched prospects by the id with which the job names the contact. Different ids must be of different contacts
+ * @throws RecordsChanged if two ids are the same contact by now, because of a merge
  */
 export async function lockEnrichments(
   sql: Transaction,
@@ -315,13 +309,11 @@ export async function lockEnrichments(
   return { companies, enrichments };
 }
 
-/** @throws RecordsChanged if two ids name the same contact by now */
 function requireDistinct(locked: ReadonlyMap<string, EnrichedContact>): ReadonlyMap<string, Locked<EnrichedContact>> {
   if (new Set([...locked.values()].map(({ id }) => id)).size < locked.size) throw new RecordsChanged();
   return locked as ReadonlyMap<string, Locked<EnrichedContact>>;
 }
 
-/** Writes enrichments of different contacts. */
 export async function writeEnrichments(
   sql: Transaction,
   customerId: string,

@@ -5,11 +5,9 @@ import { clearValues } from '../records/journal.ts';
 import { countUpTo } from '../records/finders.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 
-/** The kinds of records that have activities, with the column that names them. */
 const columns = { contact: 'contact_id', company: 'company_id', opportunity: 'opportunity_id' } as const;
 type ActivityHolder = keyof typeof columns;
 
-/** Locks the activities of records in the order of their ids, as part of a `with`. */
 const heldBy = (sql: Transaction, customerId: string, column: string, ids: readonly string[]) => sql`
   held as (
     select id, ${constant(sql, column)} as holder, now()
@@ -21,9 +19,9 @@ const heldBy = (sql: Transaction, customerId: string, column: string, ids: reado
   )`;
 
 /**
- * Takes records that are being deleted from their activities. Those that have no other reference are hidden. They are
- * not told: readers know it from the deletion of the record.
- * @param ids locked ones
+ * Removes records that are being deleted from their activities. Hides activities without another reference. Writes no
+ * events, because readers know of the change from the deletion of the record.
+ * @param ids ids of locked records
  */
 export async function detachActivities(
   sql: Transaction,
@@ -49,8 +47,8 @@ export async function detachActivities(
 }
 
 /**
- * Gives restored records their activities back, unless these have another one by now. An external id that another activity
- * has by now is left out.
+ * Gives restored records their activities back, unless an activity has another record by now. Drops an external id that
+ * another activity has by now.
  */
 export async function reattachActivities(
   sql: Transaction,
@@ -92,7 +90,7 @@ export async function reattachActivities(
       and a.id = held.id`;
 }
 
-/** Returns how many activities some records have. Stops counting one past `maxMovedRecords`. */
+/** Returns the number of activities of the given records. Stops counting at `maxMovedRecords` + 1. */
 export async function countActivitiesOf(
   sql: Transaction,
   customerId: string,
@@ -107,7 +105,6 @@ export async function countActivitiesOf(
   return row.count;
 }
 
-/** Gives the activities of the records `from` to the record `to`, in a merge. */
 export async function moveActivities(
   sql: Transaction,
   customerId: string,
@@ -129,8 +126,8 @@ export async function moveActivities(
 }
 
 /**
- * Removes the activities of deleted contacts for good, and their values in the journal, also of those that were deleted
- * before. Those that another record shows are told as deleted.
+ * Deletes the activities of deleted contacts permanently, with their values in the journal. This includes activities
+ * that were deleted before. Activities that another record shows get a deletion event.
  */
 export async function purgeActivitiesOf(
   sql: Transaction,
@@ -158,7 +155,7 @@ export async function purgeActivitiesOf(
 }
 
 /**
- * SQL expression: when the last activity of a record was, without those in the future.
+ * SQL expression: when the last activity of a record was. Ignores activities in the future.
  * @param id SQL expression: the id of the record
  */
 export const lastActivityAt = (sql: Queryable, customerId: string, noun: ActivityHolder, id: string): Fragment => sql`(
@@ -169,10 +166,8 @@ export const lastActivityAt = (sql: Queryable, customerId: string, noun: Activit
     and a.occurred_at <= now()
 )`;
 
-/** Where a contact stands in an opportunity. */
 export interface PlaceInOpportunity {
   id: string;
-  /** Among its contacts. */
   position: number;
 }
 
@@ -203,7 +198,6 @@ export async function removeFromOpportunities(
   return placesOf(removed);
 }
 
-/** Returns the places of contacts in opportunities, by contact. */
 const placesOf = (
   rows: readonly { contact_id: string; opportunity_id: string; position: number }[],
 ): Map<string, PlaceInOpportunity[]> =>
@@ -219,7 +213,6 @@ const countMoved = async (sql: Transaction, rows: Fragment): Promise<number> => 
   return row.count;
 };
 
-/** Returns in how many opportunities some of these contacts are. Stops counting one past `maxMovedRecords`. */
 export const countOpportunitiesOfContacts = (
   sql: Transaction,
   customerId: string,
@@ -230,7 +223,6 @@ export const countOpportunitiesOfContacts = (
     sql`from opportunity_contacts where customer_id = ${customerId} and contact_id = any(${contactIds as string[]}::uuid[])`,
   );
 
-/** Returns how many contacts, or opportunities, these companies have. Stops counting one past `maxMovedRecords`. */
 export const countOfCompanies = (
   sql: Transaction,
   customerId: string,
@@ -243,8 +235,8 @@ export const countOfCompanies = (
   );
 
 /**
- * Replaces the contacts `from` by the contact `to` in all their opportunities, at the first position that one of them
- * has. Returns the places that they had, by contact.
+ * Replaces the contacts `from` by the contact `to` in all their opportunities. `to` takes the first position that one
+ * of them has. Returns the previous positions, by contact.
  */
 export async function moveOpportunityContacts(
   sql: Transaction,
@@ -288,7 +280,6 @@ const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`
   where customer_id = ${customerId}
     and id = any(${ids}::uuid[])`;
 
-/** A record, and the company that it had. */
 export interface MovedRecord {
   id: string;
   company_id: string;
@@ -302,7 +293,6 @@ export const byCompany = (moved: readonly MovedRecord[]): Map<string, string[]> 
     ),
   );
 
-/** Gives the opportunities of companies to another company. Returns their ids, by company. */
 export async function moveOpportunities(
   sql: Transaction,
   customerId: string,

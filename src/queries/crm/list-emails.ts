@@ -32,11 +32,6 @@ interface ListAddresses {
   reusable: number;
 }
 
-/**
- * Counts what `insertListInputs` would insert.
- * @param reuseHours how many hours ago a result may be to be reused
- * @throws DomainError `not_found`, `conflict`, as `insertListInputs`
- */
 export async function countListAddresses(
   sql: Transaction,
   customerId: string,
@@ -56,10 +51,6 @@ export async function countListAddresses(
   return counts!;
 }
 
-/**
- * Returns the filter for a list's members.
- * @throws DomainError `not_found` when the list does not exist
- */
 async function findMembers(sql: Transaction, customerId: string, listId: string): Promise<Filter> {
   const [list] = await sql<ListedRules[]>`
     select ${listedRules(sql, customerId)}
@@ -69,11 +60,6 @@ async function findMembers(sql: Transaction, customerId: string, listId: string)
   return membersOf([list]);
 }
 
-/**
- * Inserts the e-mails of the contacts that match the filter `members` as inputs of a job. Inserts nothing if more than
- * `maxMembers` contacts match.
- * @returns the number of inputs
- */
 async function insertMatching(sql: Transaction, customerId: string, jobId: string, members: Filter): Promise<number> {
   const { text, parameters } = record(recorder`
     ${withAddresses(customerId, members)}
@@ -83,7 +69,10 @@ async function insertMatching(sql: Transaction, customerId: string, jobId: strin
   return (await sql.unsafe(text, parameters as string[])).count;
 }
 
-/** SQL: the addresses of the contacts that match a filter, with their contacts. None if more than `maxMembers` match. */
+/**
+ * SQL: the addresses of the contacts that match a filter, with their contacts. Selects nothing if more than
+ * `maxMembers` contacts match.
+ */
 const withAddresses = (customerId: string, members: Filter): Fragment => recorder`
   with members as materialized (${selectMembers(customerId, members)}),
   addresses as (
@@ -97,7 +86,6 @@ const withAddresses = (customerId: string, members: Filter): Fragment => recorde
     group by lower(btrim(work_email))
   )`;
 
-/** @throws DomainError `conflict` if more than `maxMembers` contacts match the filter */
 async function requireFewMembers(sql: Transaction, customerId: string, members: Filter): Promise<void> {
   const { text, parameters } = record(recorder`
     select count(*)::integer as members
@@ -106,7 +94,6 @@ async function requireFewMembers(sql: Transaction, customerId: string, members: 
   if (found!.members > maxMembers) throw conflict(`The list has more than ${maxMembers} members: verify smaller lists`);
 }
 
-/** Returns SQL for the contacts that match a filter: one more than `maxMembers` at most. */
 const selectMembers = (customerId: string, members: Filter): Fragment => recorder`
   select c.id, c.work_email, c.folded ->> 'work_email' as address
   from ${fromOf(recorder, contactSource, customerId)}

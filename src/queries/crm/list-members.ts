@@ -14,12 +14,8 @@ import type { RecordQuery } from '../../filters/parse.ts';
  * see list-members.ts. All locks are taken in the order that last-writes.ts describes.
  */
 
-/** Maximum number of memberships that one transaction of a worker writes. */
 const membersAtOnce = 10_000;
 
-/**
- * Returns how many contacts one transaction may add to `lists` lists: at most `max`, at least 1.
- */
 export const contactsAtOnce = (max: number, lists: number): number =>
   Math.min(max, Math.ceil(membersAtOnce / Math.max(1, lists)));
 
@@ -30,8 +26,7 @@ interface ManualMembers {
 
 /**
  * Adds contacts to a list by hand. They stay members even if they do not match the list's rules.
- * @returns `added`: number of contacts that became members; `already_members`: number of contacts that were members
- *   before
+ * @returns `added`: number of new members; `already_members`: number of contacts that were members before
  * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
  */
 export async function addMembers(
@@ -46,7 +41,6 @@ export async function addMembers(
   return { added: members, already_members: contactIds.length - members };
 }
 
-/** Returns those of the contacts that match the rules. */
 async function findMatching(
   sql: Transaction,
   customerId: string,
@@ -64,10 +58,6 @@ async function findMatching(
   return new Set(rows.map(({ id }) => id));
 }
 
-/**
- * Adds contacts to lists by hand, in one statement. Ignores lists that do not exist.
- * @returns the contact of each new membership
- */
 export async function addToLists(
   sql: Transaction,
   customerId: string,
@@ -109,11 +99,6 @@ export async function removeMembers(
   return { removed: count };
 }
 
-/**
- * Locks a list and contacts that will be added to it or removed from it.
- * @returns the list's rules, and the contacts' ids without duplicates
- * @throws DomainError `not_found` with the JSON pointer of every unknown id
- */
 async function lockListAndContacts(
   sql: Transaction,
   customerId: string,
@@ -138,7 +123,7 @@ interface LockedList {
 }
 
 /**
- * Locks lists, so that none of them is deleted until the transaction ends. Leaves out unknown ids.
+ * Locks lists against deletion until the transaction ends. Leaves out unknown ids.
  * @param ids in lower case
  */
 export const lockLists = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<LockedList[]> =>
@@ -152,7 +137,7 @@ export const lockLists = (sql: Transaction, customerId: string, ids: readonly st
         for key share`;
 
 /**
- * Returns a request's `list_ids` without duplicates. None of these lists is deleted until the transaction ends.
+ * Returns a request's `list_ids` without duplicates. Locks the lists against deletion until the transaction ends.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 export async function requireLists(
@@ -167,7 +152,7 @@ export async function requireLists(
 }
 
 /**
- * Adds each contact to its given lists by hand, and removes it from others. The lists are locked.
+ * Adds each contact to its given lists by hand, and removes it from its other lists. The caller has locked the lists.
  * @param wanted a map from contact id to list ids (in lower case)
  */
 export async function setManualLists(
@@ -193,7 +178,6 @@ export async function setManualLists(
     on conflict (customer_id, list_id, contact_id) do nothing`;
 }
 
-/** Returns the lists to which contacts were added by hand, as a map from contact id to list ids. */
 export async function findManualLists(
   sql: Transaction,
   customerId: string,
@@ -212,7 +196,7 @@ export async function findManualLists(
 
 /**
  * Deletes all memberships of contacts. Call it before the contacts are deleted. Returns the lists by contact, also
- * those that are deleted.
+ * deleted lists.
  */
 export async function removeFromAllLists(
   sql: Transaction,
@@ -228,13 +212,9 @@ export async function removeFromAllLists(
   return new Map(Array.from(byContact, ([id, rows]) => [id, rows.map(({ list_id }) => list_id)]));
 }
 
-/** Maximum number of members that were added by hand to a list that is duplicated. Copying them takes about a second. */
+/** Maximum number of members added by hand that a duplicated list can have. Copying so many takes about a second. */
 const maxCopied = 100_000;
 
-/**
- * Copies the members that were added by hand to the list `from` to the list `to`.
- * @throws DomainError `conflict` if they are more than `maxCopied`
- */
 export async function copyMembers(
   sql: Transaction,
   customerId: string,
@@ -260,17 +240,17 @@ export async function copyMembers(
     ) present`;
 }
 
-/** Maximum number of lists with rules whose members one filter selects. */
 const maxListsWithRules = 10;
 
-/** Maximum number of rules that one filter evaluates. Those of a list count for each condition that names the list. */
+/**
+ * Maximum number of rules that one filter evaluates. The rules of a list count once for each condition that names the
+ * list.
+ */
 const maxRules = maxListsWithRules * ruleLimits.rules;
 
-/** A list as a filter needs it. */
 export interface ListedRules {
   id: string;
   rules: Rule[];
-  /** Contacts were added to the list by hand. */
   has_members: boolean;
 }
 
@@ -280,8 +260,8 @@ const isListTest = (filter: Filter): filter is ListTest =>
   (filter.kind === 'in' || filter.kind === 'empty') && filter.field === 'list_id';
 
 /**
- * Replaces each condition on `list_id` in the filter of a query: a member of a list was added by hand, or matches the
- * list's rules.
+ * Replaces each condition on `list_id` in the filter of a query. A contact is a member of a list if it was added by
+ * hand, or if it matches the list's rules.
  * @throws DomainError `validation_failed` if the filter names more than `maxListsWithRules` lists with rules, or would
  *   evaluate more than `maxRules` rules
  */
@@ -302,11 +282,13 @@ export async function resolveLists(db: Pick<Database, 'lookup'>, query: RecordQu
 }
 
 type NamedList = ListedRules & {
-  /** How many of the lists that were found have rules. */
   with_rules: number;
 };
 
-/** Returns these lists, and if not `areAllNamed` all with rules. They have no rules if they are too many for a filter. */
+/**
+ * Returns these lists, and all lists with rules unless `areAllNamed`. Leaves out the rules if there are too many for a
+ * filter.
+ */
 const findLists = (sql: Queryable, customerId: string, ids: string[], areAllNamed: boolean): Promise<NamedList[]> =>
   // The rules of all lists of a customer can be hundreds of MiB.
   sql<NamedList[]>`
@@ -321,7 +303,6 @@ const findLists = (sql: Queryable, customerId: string, ids: string[], areAllName
         and (l.id = any(${ids}::uuid[]) or (l.rule_count > 0 and not ${areAllNamed}::boolean))
     ) found`;
 
-/** SQL columns of a list `l` that `membersOf` needs. */
 export const listedRules = (sql: FragmentMaker, customerId: string): Fragment => sql`
   l.id,
   l.rules,
@@ -333,11 +314,9 @@ function listTestsIn(filter: Filter): ListTest[] {
   return isListTest(filter) ? [filter] : [];
 }
 
-/** Returns the lists whose members a condition selects. */
 const listsOf = (test: ListTest, lists: ReadonlyMap<string, ListedRules>): ListedRules[] =>
   test.kind === 'empty' ? [...lists.values()] : test.values.flatMap((id) => lists.get(String(id)) ?? []);
 
-/** @param tested for each condition, its lists */
 function requireFewRules(lists: readonly NamedList[], tested: readonly ListedRules[][]): void {
   if ((lists[0]?.with_rules ?? 0) > maxListsWithRules) {
     const message = `can select by at most ${maxListsWithRules} lists with rules; \`null\` selects by all lists`;
@@ -358,7 +337,6 @@ function replaceIn(filter: Filter, lists: ReadonlyMap<string, ListedRules>): Fil
   return filter.kind === 'empty' ? not(any([{ kind: 'member', lists: 'any' }, ...rulesOf(tested)])) : membersOf(tested);
 }
 
-/** Returns the filter of the contacts that are members of at least one of these lists. */
 export function membersOf(lists: readonly ListedRules[]): Filter {
   const byHand = lists.filter(({ has_members }) => has_members).map(({ id }) => id);
   return any([...(byHand.length > 0 ? [{ kind: 'member' as const, lists: byHand }] : []), ...rulesOf(lists)]);
@@ -370,7 +348,7 @@ const rulesOf = (lists: readonly Pick<ListedRules, 'rules'>[]): Filter[] =>
 export interface ListOfContact {
   id: string;
   name: string;
-  /** False if it is in the list only because of the list's rules. */
+  /** False if the contact is in the list only because of the list's rules. */
   by_hand: boolean;
 }
 
@@ -380,10 +358,6 @@ interface ContactListRow {
   rule_count: number;
 }
 
-/**
- * Returns the lists that a contact is in, by name.
- * @param manual ids of the lists to which the contact was added by hand
- */
 export const findListsOfContact = (
   db: Database,
   customerId: string,
@@ -407,12 +381,11 @@ export const findListsOfContact = (
   });
 
 /**
- * Number of rules from which on one statement evaluates no further list: many rules take long to plan, and those of all
- * lists can be hundreds of MiB.
+ * Maximum number of rules that one statement evaluates; it takes no further list above. Many rules take long to plan,
+ * and the rules of all lists can be hundreds of MiB.
  */
 const rulesTogether = 500;
 
-/** Divides lists into groups whose rules one statement can evaluate together. Returns the ids of the lists of each group. */
 function groupsOf(lists: readonly ContactListRow[]): string[][] {
   const groups: string[][] = [];
   let rules = rulesTogether;
@@ -427,7 +400,6 @@ function groupsOf(lists: readonly ContactListRow[]): string[][] {
   return groups;
 }
 
-/** Returns the lists whose rules the contact matches. Evaluates all of them on its row. */
 async function findMatchingLists(
   sql: Queryable,
   customerId: string,

@@ -17,40 +17,35 @@ import { completeRules } from '../../filters/rules.ts';
 import { defaultLimit } from '../../schemas/wire.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 
-/** A list, and its number of members as it was counted last. */
 interface CountedList extends ListedRules {
   contacts_count: number;
   /** Null if the list was not counted since its rules changed. */
   counted_at: string | null;
-  /** It was counted less than a minute ago. */
   is_fresh: boolean;
-  /** The time of this read. */
   read_at: string;
 }
 
-/** SQL columns of a list `l` that `withCounts` needs, but for those of `listedRules`. */
 const countedColumns = (sql: FragmentMaker): Fragment => sql`
   l.contacts_count,
   l.counted_at,
   coalesce(l.counted_at > now() - interval '1 minute', false) as is_fresh,
   now()::timestamptz(3) as read_at`;
 
-/** The members of lists are counted on each read for customers of up to this many contacts. */
+/** Maximum number of contacts of a customer whose lists are counted on each read. */
 const maxContacts = 20_000;
 
-/** How long (ms) a read counts all members of lists for such a customer. */
+/** How long a read counts all members of lists for a customer with at most `maxContacts` contacts (ms). */
 const exactMs = 3_000;
 
-/** How long (ms) a read counts otherwise. A worker counts the lists that are left. */
+/** How long a read counts in other cases (ms). A worker counts the remaining lists. */
 const readMs = 1_000;
 
 const allContacts = (customerId: string): RecordQuery => parseRecordQuery(contactSource, customerId, {});
 
-/** Returns the exact number of members of a list. */
 const countMembers = (sql: Queryable, customerId: string, list: ListedRules): Promise<number> =>
   countMatches(sql, { ...allContacts(customerId), filter: membersOf([list]) });
 
-/** Returns the exact numbers of members of lists. It takes as long as to read all contacts if a list has rules. */
+/** Returns the exact numbers of members of lists. If a list has rules, this takes as long as reading all contacts. */
 async function countAll(sql: Queryable, customerId: string, lists: ListedRules[]): Promise<Map<string, number>> {
   const counted = await sql<{ id: string; members: number }[]>`
     select list_id as id, count(*) as members
@@ -74,9 +69,9 @@ async function countAll(sql: Queryable, customerId: string, lists: ListedRules[]
 const hasNoRules = ({ rules }: ListedRules): boolean => rules.length === 0;
 
 /**
- * Returns lists with the numbers of their members, and the times of the counts. They are exact for a list without rules,
- * and for all lists of a customer with few contacts if that takes at most `exactMs`. Of other lists, counts those anew whose
- * number is old, as far as it comes within `readMs`. Workers count the rest.
+ * Returns lists with their numbers of members and the times of the counts. Numbers are exact for a list without rules.
+ * They are exact for all lists of a customer with few contacts if counting takes at most `exactMs`. Otherwise, counts
+ * the lists with old numbers again until `readMs` is over. Workers count the rest.
  */
 async function withCounts<L extends CountedList>(db: Database, customerId: string, lists: L[]): Promise<L[]> {
   if (lists.length === 0) return lists;
@@ -102,7 +97,6 @@ async function withCounts<L extends CountedList>(db: Database, customerId: strin
   return lists.map((list) => ({ ...list, ...counts.get(list.id) }));
 }
 
-/** The list that was counted longest ago comes first. */
 const byAge = (one: CountedList, other: CountedList): number =>
   Date.parse(one.counted_at ?? '1970-01-01') - Date.parse(other.counted_at ?? '1970-01-01');
 
@@ -113,11 +107,6 @@ const count = async (sql: Queryable, customerId: string, list: CountedList): Pro
   counted_at: list.read_at,
 });
 
-/**
- * Runs work that reads.
- * @param ms time after which a statement of it is given up
- * @returns undefined if it was given up
- */
 async function within<T>(ms: number, db: Database, work: (sql: Queryable) => Promise<T>): Promise<T | undefined> {
   if (ms <= 0) return undefined;
   try {
@@ -133,7 +122,6 @@ async function within<T>(ms: number, db: Database, work: (sql: Queryable) => Pro
   }
 }
 
-/** Saves the counts of lists, and makes a worker count those that have none. */
 const saveCounts = (
   db: Database,
   customerId: string,
@@ -162,7 +150,7 @@ const saveCounts = (
     await enqueueTurn(sql, 'count-lists', customerId);
   });
 
-/** Does nothing if the rules have changed meanwhile. */
+/** Saves the count of a list. Does nothing if the rules have changed meanwhile. */
 const saveCount = (
   sql: Transaction,
   customerId: string,
@@ -176,9 +164,9 @@ const saveCount = (
     and rules = ${sql.json(rules)}`;
 
 /**
- * Counts the members of a list that a read has left, if there is one. A list whose members take too long to count keeps
- * its number until the next read, so that others are counted. Waits while another worker counts for this customer.
- * @returns false if there is none
+ * Counts the members of one list that a read has left to workers. A list that takes too long to count keeps its number
+ * until the next read, so that other lists are counted. Waits while another worker counts for this customer.
+ * @returns false if there is no such list
  */
 export async function countNextList(sql: Transaction, customerId: string): Promise<boolean> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`list counts:${customerId}`}, 0))`;
@@ -203,15 +191,12 @@ export async function countNextList(sql: Transaction, customerId: string): Promi
   return true;
 }
 
-/** Finds customers with lists that a worker must count. */
 export const findCustomersToCount = findCustomersWith(
   (sql) => sql`from lists where is_count_due and deleted_at is null`,
 );
 
-/** A list without the number of its members. */
 type Row = Omit<List, 'contacts_count'> & CountedList;
 
-/** @param which SQL that continues the clause `where`, and may add others */
 const selectLists = (sql: Queryable, customerId: string, which: Fragment): Promise<Row[]> => sql<Row[]>`
   select
     ${listedRules(sql, customerId)},
@@ -228,7 +213,6 @@ const selectLists = (sql: Queryable, customerId: string, which: Fragment): Promi
   ${lookUp(sql, sql`select o.name from users o where o.customer_id = ${customerId} and o.id = l.owner_id`, 'u')}
   order by l.id desc`;
 
-/** Returns a list as the API shows it. */
 const shown = ({ id, name, description, owner_id, owner_name, source, collaborators, rules, ...row }: Row): List => ({
   id,
   name,
@@ -243,7 +227,6 @@ const shown = ({ id, name, description, owner_id, owner_name, source, collaborat
   updated_at: row.updated_at,
 });
 
-/** Returns a page of lists, newest first. `withCounts` says how exact the numbers of their members are. */
 export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<RecordPage<ListedList>> {
   const { page = 1, limit = defaultLimit } = query;
   const scope = scopeOf('list-contact', customerId, all([]), []);
@@ -272,7 +255,6 @@ export interface ListName {
   name: string;
 }
 
-/** Returns lists without the numbers of their members, which can take long to count. */
 export const findListNames = (db: Database, customerId: string, ids: string[]): Promise<ListName[]> =>
   db.lookup(
     (sql) => sql<ListName[]>`
@@ -281,10 +263,6 @@ export const findListNames = (db: Database, customerId: string, ids: string[]): 
         and l.id = any(${ids}::uuid[])`,
   );
 
-/**
- * Returns the customer's newest lists, up to `limit`, without the numbers of their members.
- * @param also id of a list to return beside them
- */
 export const listNames = (db: Database, customerId: string, limit: number, also?: string): Promise<ListName[]> =>
   db.lookup(
     (sql) => sql<ListName[]>`
@@ -308,7 +286,6 @@ export async function findList(db: Database, customerId: string, id: string): Pr
   return list;
 }
 
-/** Returns the customer's lists with these ids, with the exact numbers of their members. Leaves out unknown ids. */
 export const findLists = (db: Database, customerId: string, ids: string[]): Promise<List[]> =>
   db.search((sql) => readLists(sql, customerId, ids));
 
@@ -320,8 +297,8 @@ async function readLists(sql: Queryable, customerId: string, ids: string[]): Pro
 }
 
 /**
- * Creates a list.
- * @param source how it was made
+ * Creates a list, and returns its id.
+ * @param source how the list was made
  * @throws DomainError `conflict` if the customer would then have too many lists with rules
  */
 export const createList = (
@@ -337,10 +314,6 @@ export const createList = (
     return insertList(sql, customerId, ownerId, { name, description, rules, source }, last);
   });
 
-/**
- * @param path JSON pointer to the rules in the request, for the error
- * @throws DomainError `conflict` if the customer has no room for one more list with rules
- */
 async function requireRoomForRules(sql: Transaction, customerId: string, path: string): Promise<void> {
   if (await hasRoomForRules(sql, customerId)) return;
   const message = `a customer can have at most ${ruleLimits.lists} lists with rules`;
@@ -348,8 +321,8 @@ async function requireRoomForRules(sql: Transaction, customerId: string, path: s
 }
 
 /**
- * Returns true if the customer may have one more list with rules. Other transactions cannot add rules to a list until
- * this one ends.
+ * Returns true if the customer may have one more list with rules. Locks: other transactions cannot add rules to a list
+ * until this one ends.
  */
 export async function hasRoomForRules(sql: Transaction, customerId: string): Promise<boolean> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`lists with rules:${customerId}`}, 0))`;
@@ -377,9 +350,8 @@ async function insertList(
 
 /**
  * Updates the fields of a list that `patch` contains.
- * @throws DomainError `not_found` if the customer has no such list
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
- * @throws DomainError `conflict` if the customer would then have too many lists with rules
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag;
+ *   `conflict` if the customer would then have too many lists with rules
  */
 export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
@@ -419,17 +391,16 @@ interface ListColumns {
 }
 
 /**
- * Returns a tag of what people change in a list. It may stand in place of the ETag, which changes with the members too:
- * in a list with rules that is all the time.
+ * Returns a tag of the list's columns that people change. It replaces the ETag where that changes too often: the ETag
+ * also changes with the members, which in a list with rules happens all the time.
  */
 export const listTag = ({ name, description, rules }: ListColumns): string =>
   etagOf({ name, description, rules: completeRules(rules) });
 
 /**
- * Locks a list until the transaction ends and returns its columns. `source` is how it was made. With `strength = 'update'`,
- * other transactions also cannot add contacts to the list.
- * @throws DomainError `not_found` if the customer has no such list
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
+ * Locks a list until the transaction ends and returns its columns. With `strength = 'update'`, other transactions also
+ * cannot add contacts to the list.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
 async function lockList(
   sql: Transaction,
@@ -450,9 +421,8 @@ async function lockList(
 }
 
 /**
- * Deletes a list: no read finds it any more. Its row and its members stay for `HISTORY_DAYS`.
- * @throws DomainError `not_found` if the customer has no such list
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
+ * Deletes a list, so that no read finds it any more. Its row and its members stay for `HISTORY_DAYS`.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
 export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {

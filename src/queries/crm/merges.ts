@@ -9,18 +9,20 @@ import type { PlaceInOpportunity } from './links.ts';
 
 type Row = Readonly<Record<string, unknown>>;
 
-/** The record whose value a merge takes, by field name. Fields that are missing follow the usual rule. */
 type Choices<R> = ReadonlyMap<string, R>;
 
-/** Fields that are not taken from one record, unless the request chooses one: see `unitedEmails`, `unitedPhones` and `mergedCustomFields`. */
+/**
+ * Fields that a merge combines from all records, unless the request chooses one record: see `unitedEmails`,
+ * `unitedPhones` and `mergedCustomFields`.
+ */
 const united = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
 
 export const isEmpty = (value: unknown): boolean =>
   value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0);
 
 /**
- * Returns the fields of the merged record: the chosen values; else the first value that is not empty, in the order of
- * the records. The first record is the one that stays.
+ * Returns the fields of the merged record. A chosen value wins. Otherwise the first value that is not empty wins, in
+ * the order of the records. The first record is the one that stays.
  */
 export function mergedFields<R extends object>(
   records: readonly [R, ...R[]],
@@ -40,9 +42,9 @@ export function mergedFields<R extends object>(
 type CustomFields = Contact['custom_fields'];
 
 /**
- * Returns the custom fields of the merged record: each key from the record that the request chose for it or for all
- * keys, else from the first record that has a value for it.
- * @throws DomainError `conflict` if they exceed the limits of one record
+ * Returns the custom fields of the merged record. Each key comes from the record that the request chose for this key or
+ * for all keys. Otherwise it comes from the first record that has a value for it.
+ * @throws DomainError `conflict` if the fields exceed the limits of one record
  */
 export function mergedCustomFields<R extends { custom_fields: CustomFields }>(
   records: readonly R[],
@@ -64,7 +66,7 @@ export function mergedCustomFields<R extends { custom_fields: CustomFields }>(
   return fields;
 }
 
-/** Sets a key that may be called `__proto__`. */
+/** Sets a key of custom fields. The key may be `__proto__`, so plain assignment is wrong. */
 const define = (fields: CustomFields, key: string, value: CustomFields[string]): void =>
   void Object.defineProperty(fields, key, { value, enumerable: true, configurable: true, writable: true });
 
@@ -73,15 +75,10 @@ const tooMany = (field: string, what: string) =>
     { path: '/fields', message: `must choose a record for ${field}` },
   ]);
 
-/** Maximum length of the arrays `other_emails` and `phone_numbers`. */
 const maxEntries = 20;
 
 type Emails = Pick<Contact, 'work_email' | 'personal_email' | 'other_emails'>;
 
-/**
- * Returns `other_emails` of a merged contact: its own, and all other addresses of the records.
- * @throws DomainError `conflict` if there are too many
- */
 export function unitedEmails(shown: Emails, records: readonly Emails[]): Contact['other_emails'] {
   const emails = [...(shown.other_emails ?? [])];
   const known = new Set([shown.work_email, shown.personal_email ?? '', '', ...emails].map(fold));
@@ -98,8 +95,8 @@ export function unitedEmails(shown: Emails, records: readonly Emails[]): Contact
 type Phones = Pick<Contact, 'phone_numbers' | 'mobile_phone'>;
 
 /**
- * Returns `phone_numbers` of a merged contact: its own, those of the other records, and their mobile phones if the
- * contact has another one.
+ * Returns `phone_numbers` of a merged contact: its own and those of the other records. Includes the mobile phones of
+ * the records that differ from the contact's mobile phone.
  * @throws DomainError `conflict` if there are too many
  */
 export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact['phone_numbers'] {
@@ -119,7 +116,10 @@ export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact
   return phones;
 }
 
-/** Two ways to write a number count as the same number. One without digits is compared as it is. */
+/**
+ * Returns the digits of a phone number, so that two spellings compare as equal. A number without digits is returned as
+ * it is.
+ */
 function digitsOf({ country_code, number }: Contact['phone_numbers'][number]): string {
   const text = `${country_code}${number}`;
   return text.replaceAll(/\D/g, '') || text;
@@ -130,41 +130,34 @@ interface Verified {
   last_verified: string | null;
 }
 
-/** Returns the verification of the merged record: that of the first of the records that was verified. */
 export function mergedVerification<V extends Verified>(records: readonly V[]): Pick<V, keyof Verified> {
   const verified = records.find(({ verification_status }) => verification_status !== 'unverified');
   const { verification_status, last_verified } = verified ?? { verification_status: 'unverified', last_verified: null };
   return { verification_status, last_verified };
 }
 
-/** Returns the verification of the address that a merged contact keeps: see `mergedVerification`. */
 export const verificationOf = <V extends Verified & { work_email: string }>(email: string, records: readonly V[]) =>
   mergedVerification(records.filter(({ work_email }) => fold(work_email) === fold(email)));
 
-/** Returns the first value that is not empty, or null. */
 export const firstOf = <R extends Row, K extends keyof R>(records: readonly R[], name: K): R[K] | null =>
   records.find((record) => !isEmpty(record[name]))?.[name] ?? null;
 
-/** A merge, and the fields in which its records must be equal. */
 export type SafeMerge = Merge & { equal?: readonly string[] };
 
-/** What a merge has moved from a record to the one that stays. The journal keeps it with the record's deletion. */
+/**
+ * What a merge has moved from a merged record to the record that stays. The journal keeps it with the deletion of the
+ * merged record.
+ */
 export interface Moved {
-  /** The lists and opportunities in which a contact that stays is because of merges alone. */
   lists?: string[];
   opportunities?: string[];
-  /** Where the contact that stays was in opportunities. */
   places?: PlaceInOpportunity[];
-  /** The contacts of a company. Its opportunities are above. */
   contacts?: string[];
-  /** Ids of what had been merged into the record before. */
   merged?: string[];
 }
 
-/** Returns the ids of all records of a merge. The first is the one that stays. */
 export const idsOf = ({ id, merge_ids }: Merge): string[] => [id, ...merge_ids];
 
-/** @throws DomainError `validation_failed` if the ids of a merge contradict each other */
 export function requireDistinct({ id, merge_ids, fields = {} }: Merge): void {
   const given = new Set([id, ...merge_ids]);
   const faults = [
@@ -180,10 +173,6 @@ export function requireDistinct({ id, merge_ids, fields = {} }: Merge): void {
   if (faults.length > 0) throw validationFailed(faults);
 }
 
-/**
- * Returns the records of a merge in its order.
- * @throws DomainError `not_found` with the JSON pointer of every id that belongs to no record
- */
 export function inOrder<R extends { id: string }>(noun: string, merge: Merge, found: readonly R[]): [R, ...R[]] {
   const byId = new Map(found.map((record) => [record.id, record]));
   const missing = idsOf(merge).flatMap((id, i) => (byId.has(id) ? [] : [i === 0 ? '/id' : `/merge_ids/${i - 1}`]));
@@ -191,21 +180,17 @@ export function inOrder<R extends { id: string }>(noun: string, merge: Merge, fo
   return idsOf(merge).map((id) => byId.get(id)!) as [R, ...R[]];
 }
 
-/** Returns the record that the request chose for each field. */
 export const choicesOf = <R extends { id: string }>({ fields = {} }: Merge, records: readonly R[]): Choices<R> =>
   new Map(Object.entries(fields).map(([name, id]) => [name, records.find((record) => record.id === id)!]));
 
-/** Returns the column that holds a field of a merge. */
 export const columnOf = (field: string): string => (field === 'company' ? 'company_id' : field);
 
-/** @throws DomainError `conflict` if the records differ in a field in which they must be equal */
 export function requireEqual({ equal = [] }: SafeMerge, records: readonly object[]): void {
   const columns = equal.map(columnOf);
   const valuesOf = (record: object) => JSON.stringify(columns.map((name) => record[name as keyof object]));
   if (new Set(records.map(valuesOf)).size > 1) throw conflict('These records are not equal any more');
 }
 
-/** @throws DomainError `conflict` if more records would move than one transaction may write */
 export function requireFew(noun: string, counted: Record<string, number>): void {
   for (const [moved, count] of Object.entries(counted))
     if (count > maxMovedRecords)

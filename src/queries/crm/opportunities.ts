@@ -50,16 +50,13 @@ import { findByIds, type FindRecords } from '../records/finders.ts';
 import { detachActivities } from './links.ts';
 import { findProducts } from './products.ts';
 
-/** What a body can have as `products`: changes, or all lines. */
 type GivenLines = LinesPatch | Line[] | undefined;
 
-/** Returns the lines that a body adds or gives anew, with their JSON pointers. */
 function newLines(given: GivenLines): { line: Line; path: string }[] {
   const [lines, path] = Array.isArray(given) ? [given, '/products'] : [given?.add ?? [], '/products/add'];
   return lines.map((line, index) => ({ line, path: `${path}/${index}/id` }));
 }
 
-/** Returns JSON pointers to products that a patch removes or updates, but that have no line. */
 function findAbsentLines(details: readonly Detail[], given: GivenLines): { noun: string; path: string }[] {
   if (!given || Array.isArray(given)) return [];
   const { remove = [], update = [] } = given;
@@ -74,10 +71,10 @@ function findAbsentLines(details: readonly Detail[], given: GivenLines): { noun:
 const alreadyThere = 'is already in this opportunity: use products.update to change its line';
 
 /**
- * Returns the lines that an opportunity has after a write. New ones have no name yet.
- * @param given changes that `findAbsentLines` finds nothing wrong with, or all lines
+ * Returns the lines of an opportunity after a write. New lines have no name yet.
+ * @param given all lines, or changes in which `findAbsentLines` finds no fault
  * @throws DomainError `conflict` with the JSON pointer of every added product that has a line; `validation_failed` if a
- *   product is there twice
+ *   product occurs twice
  */
 function linesAfter(details: readonly Detail[], given: GivenLines): Detail[] {
   if (!given) return [...details];
@@ -108,7 +105,7 @@ const withTotal = (line: Omit<Detail, 'total'>): Detail => ({ ...line, total: su
 const maxSum = 10n ** 15n;
 
 /**
- * Returns the sum of price × quantity, exact.
+ * Returns the exact sum of price × quantity.
  * @throws DomainError `validation_failed` if it is 10^11 or more
  */
 export function sumOf(lines: readonly Pick<Detail, 'price' | 'quantity'>[]): number {
@@ -119,7 +116,6 @@ export function sumOf(lines: readonly Pick<Detail, 'price' | 'quantity'>[]): num
   return Number(`${sum / 10_000n}.${String(sum % 10_000n).padStart(4, '0')}`);
 }
 
-/** Lines and contacts of an opportunity that is locked. */
 export interface Parts {
   id: LockedId;
   stage_id: string;
@@ -127,7 +123,6 @@ export interface Parts {
   details: readonly Pick<Detail, 'product_id' | 'price' | 'quantity'>[];
 }
 
-/** Replaces the contacts and lines of opportunities. */
 export async function setParts(sql: Transaction, customerId: string, all: readonly Parts[]): Promise<void> {
   if (all.length === 0) return;
   await removeParts(
@@ -175,11 +170,13 @@ async function removeParts(sql: Transaction, customerId: string, ids: readonly L
       and opportunity_id = any(${ids as LockedId[]}::uuid[])`;
 }
 
-/** What callers can set of an opportunity, and what follows from it. */
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number] | 'price' | 'contacts_ids' | 'details'>;
 type OpportunityItem = Item<OpportunityColumns>;
 
-/** As the API returns it. A line has the name of its product, even if that is deleted. A deleted company is null. */
+/**
+ * SQL columns of an opportunity as the API returns it. A line has the name of its product, even if the product is
+ * deleted. A deleted company is null.
+ */
 const projection = (sql: FragmentMaker, customerId: string) => sql`
   ${constant(sql, `o.id, ${opportunityFields.map((name) => (name === 'company_id' ? 'co.id as company_id' : `o.${name}`)).join(', ')}`)},
   o.price,
@@ -224,11 +221,9 @@ export const { list: listOpportunities, export: exportOpportunities } = recordRe
   title: 'Opportunities',
 });
 
-/** Returns the number of opportunities that match. */
 export const countOpportunities = (sql: Queryable, customerId: string, filters: GivenFilters): Promise<number> =>
   countMatches(sql, parseRecordQuery(opportunitySource, customerId, { filters }));
 
-/** Returns the number of the opportunities that match and the sum of their prices, by stage. */
 export function sumByStage(
   sql: Queryable,
   customerId: string,
@@ -241,7 +236,6 @@ export function sumByStage(
   );
 }
 
-/** In any order, without unknown ids. */
 export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids) =>
   findByIds(
     sql,
@@ -255,8 +249,8 @@ export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids
 
 /**
  * Write one opportunity with its contacts and lines.
- * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in the body that is not the
- * customer's; `conflict` if a product to add already has a line; `precondition_failed`
+ * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in the body that does not
+ *   belong to the customer; `conflict` if a product to add already has a line; `precondition_failed`
  */
 export const {
   create: createOpportunity,
@@ -290,14 +284,12 @@ export const lockOpportunities = (
   order by id
   for update`;
 
-/** Locks what the bodies of opportunities refer to. */
 export async function lockReferred(sql: Transaction, customerId: string, bodies: Batch['items']): Promise<void> {
   const known = await withReferredIds(sql, customerId, { items: bodies });
   const references = known.flatMap((body) => (body instanceof DomainError ? [] : referencesOf(body)));
   await lockReferences(sql, customerId, references);
 }
 
-/** Writes a batch of opportunities, as `writeContactBatch` does contacts. */
 export async function writeOpportunityBatch(
   sql: Transaction,
   customerId: string,
@@ -329,7 +321,7 @@ export const readOpportunityBatch = (
   batch: Pick<Batch, 'match' | 'items'>,
 ): Promise<ReadOutcome<Opportunity>[]> => readBatch(sql, customerId, opportunities, batch);
 
-/** Fails an item that refers to records that do not exist. A deleted product may stay where it has a line. */
+/** Fails an item that refers to records that do not exist. A line may keep a deleted product. */
 function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void {
   const details = item.stored?.details ?? [];
   const present = new Set(details.map(({ product_id }) => product_id));
@@ -339,7 +331,7 @@ function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void
   if (unknown.length > 0) fail(item, missingReferences(unknown));
 }
 
-/** Of a new opportunity. What is empty here and must not be, its body has. */
+/** Columns of a new opportunity. The body has the fields that are empty here but must not stay empty. */
 const blank: OpportunityColumns = {
   name: '',
   description: '',
@@ -356,10 +348,6 @@ const blank: OpportunityColumns = {
   details: [],
 };
 
-/**
- * Returns the columns of an opportunity after a PATCH.
- * @throws DomainError `conflict`, `validation_failed`: see `linesAfter` and `sumOf`
- */
 function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored = blank): OpportunityColumns {
   const details = linesAfter(stored.details, products);
   return {
@@ -373,7 +361,7 @@ function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored
 
 const rowColumns = [...opportunityFields, 'price'] as const;
 
-/** If an opportunity gets no company, the id of a deleted one stays: see `companyAfter`. */
+/** If an update leaves an opportunity without a company, the id of a deleted company stays: see `companyAfter`. */
 const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {
   name: 'opportunities',
   columns: rowColumns,
@@ -409,7 +397,6 @@ async function write(
 const hasSameParts = (stored: OpportunityColumns, columns: OpportunityColumns): boolean =>
   (['stage_id', 'contacts_ids', 'details'] as const).every((name) => isSame(stored[name], columns[name]));
 
-/** Gives new lines the names of their products, as the journal tells them. */
 async function setNames(sql: Transaction, customerId: string, items: readonly OpportunityItem[]): Promise<void> {
   const unnamed = items.flatMap(({ columns }) => columns!.details.filter(({ name }) => name === ''));
   const found = await findProducts(
@@ -421,7 +408,6 @@ async function setNames(sql: Transaction, customerId: string, items: readonly Op
   for (const detail of unnamed) detail.name = names.get(detail.product_id)!;
 }
 
-/** Deletes opportunities with their lines. */
 async function remove(
   sql: Transaction,
   customerId: string,
@@ -442,7 +428,6 @@ async function remove(
   for (const { id, ...values } of removed) last.deleted('opportunity', { id, external_id: values.external_id }, values);
 }
 
-/** Returns the records to which a body refers. */
 export function referencesOf(body: OpportunityPatch): Reference[] {
   const { company_id, contacts_ids = [], user_id_assigned, stage_id, products } = body;
   return [

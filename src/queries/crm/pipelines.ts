@@ -14,7 +14,6 @@ import { limitAndOffset, readPage, findByIds } from '../records/finders.ts';
 import type { RecordPage, PageOrCursor, FindRecords, UpdateRecord } from '../records/finders.ts';
 import { requireMatch } from '../../text/ids.ts';
 
-/** As the API returns it, both alone and inside a pipeline. */
 const stageProjection = (sql: Queryable) => sql`
   s.id,
   s.name,
@@ -25,10 +24,6 @@ const stageProjection = (sql: Queryable) => sql`
 
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
-/**
- * In their order, each with its number of opportunities.
- * @throws DomainError `not_found` if the customer has no such pipeline
- */
 export const listStages = (
   db: Database,
   customerId: string,
@@ -46,7 +41,6 @@ export const listStages = (
       db.search((sql) => selectStages(sql, customerId, pipeline_id, paginate, after?.values[0] as number | undefined)),
   );
 
-/** @param after the position of the last stage of the previous page */
 export async function selectStages(
   sql: Sql,
   customerId: string,
@@ -98,7 +92,6 @@ interface NewPipeline {
   description: string;
   currency: string;
   visibility: Visibility;
-  /** In the order in which an opportunity passes through them. */
   stages: readonly NewStage[];
 }
 
@@ -136,8 +129,8 @@ const insertStages = (
 
 /**
  * Changes a pipeline and its stages.
- * @throws DomainError `not_found`, also of a stage; `precondition_failed` if `ifMatch` is not the pipeline's ETag;
- * `conflict` if a stage that is deleted has opportunities
+ * @throws DomainError `not_found`, also for a stage; `precondition_failed` if `ifMatch` is not the pipeline's ETag;
+ *   `conflict` if a stage to delete has opportunities
  */
 export const updatePipeline: UpdateRecord<PipelinePatch> = async (sql, customerId, id, patch, ifMatch) => {
   const [locked] = await sql`
@@ -184,7 +177,6 @@ export const updatePipeline: UpdateRecord<PipelinePatch> = async (sql, customerI
   await insertStages(sql, customerId, id, added);
 };
 
-/** Newest first, without visibility, stages and times. */
 export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>
   sql<PipelineListItem[]>`
     select ${listProjection(sql)}
@@ -192,7 +184,6 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
     where p.customer_id = ${customerId}
     order by p.id desc`;
 
-/** In any order, without unknown ids. */
 export const findPipelines: FindRecords<Pipeline> = (sql, customerId, ids) =>
   findByIds(
     sql,

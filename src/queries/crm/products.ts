@@ -38,7 +38,6 @@ type ProductItem = Item<ProductColumns>;
 const projection = (sql: FragmentMaker) =>
   constant(sql, `p.id, ${productFields.map((name) => `p.${name}`).join(', ')}, p.created_at, p.updated_at`);
 
-/** With the numbers of opportunities and pipelines that use each. */
 export const { list: listProducts, export: exportProducts } = recordReads<ProductListItem>({
   source: productSource,
   projection,
@@ -53,7 +52,6 @@ export const { list: listProducts, export: exportProducts } = recordReads<Produc
   },
 });
 
-/** In any order, without unknown ids. */
 export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
   findByIds(
     sql,
@@ -67,8 +65,8 @@ export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
   );
 
 /**
- * Write one product. Without a currency, a new one gets that of the customer's subscription. A new price does not change
- * the lines of opportunities.
+ * Write one product. The default currency of a new product is that of the customer's subscription. A new price does not
+ * change the lines of opportunities.
  * @throws DomainError `not_found`, `conflict`, `precondition_failed`
  */
 export const {
@@ -100,7 +98,6 @@ export function lockProducts(
     for ${sql.unsafe(operation === 'delete' ? 'update' : 'no key update')}`;
 }
 
-/** Writes a batch of products, as `writeContactBatch` does contacts. */
 export async function writeProductBatch(
   sql: Transaction,
   customerId: string,
@@ -159,7 +156,7 @@ async function write(
   addEvents(last, 'product', changes);
 }
 
-/** Products in use are only marked as deleted, because opportunities still show their names. */
+/** Deletes products. A product in use is only marked as deleted, because opportunities still show its name. */
 async function remove(
   sql: Transaction,
   customerId: string,

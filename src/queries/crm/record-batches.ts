@@ -94,7 +94,6 @@ export async function writeCompanyBatch(
   });
 }
 
-/** A company that is created without a name is named by its domain. */
 const withName = (columns: CompanyColumns): CompanyColumns =>
   columns.company_name === '' ? { ...columns, company_name: columns.domain! } : columns;
 
@@ -176,10 +175,8 @@ const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =
 
 const listsOf = ({ body }: ContactItem): string[] | undefined => body['list_ids'] as string[] | undefined;
 
-/** The companies to which contacts refer; `byExternalId` has the ids of those that were found so. */
 type ReferredCompanies = LockedCompanies & { byExternalId: ReadonlyMap<string, string> };
 
-/** Locks the companies to which contacts refer, and returns them. */
 export async function lockCompaniesOf(
   sql: Transaction,
   customerId: string,
@@ -193,7 +190,6 @@ export async function lockCompaniesOf(
   return { ...(await lockCompanies(sql, customerId, { keys: [...keys], ids: [...ids] })), byExternalId };
 }
 
-/** Computes the new contact columns for one item. The item also fails if its company is unknown. */
 const setColumnsOf = (batch: Batch, item: ContactItem, companies: ReferredCompanies, declared: Declared): void =>
   setColumns(contacts, batch, item, (body, stored) => {
     const company = companyOf(item);
@@ -204,8 +200,8 @@ const setColumnsOf = (batch: Batch, item: ContactItem, companies: ReferredCompan
   });
 
 /**
- * Returns the company id for the field `company` of an item. Returns undefined if the item has no such field, and null
- * if the contact has no company or its company must still be created.
+ * Returns the company id for the field `company` of an item. Undefined: the item has no such field. Null: the contact
+ * has no company, or its company must still be created.
  */
 function companyIdOf(
   company: CompanyReference | null | undefined,
@@ -227,7 +223,6 @@ async function failUnknownReferences(
   for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
 }
 
-/** Creates the companies that are missing. */
 async function setNewCompanies(
   sql: Transaction,
   customerId: string,
@@ -244,7 +239,6 @@ async function setNewCompanies(
   for (const { item, company } of missing) item.columns!.company_id = ids.get(companyKey(company))!;
 }
 
-/** Inserts or updates the contact of each item that has not failed, and sets the lists that the item gives. */
 async function writeContacts(
   sql: Transaction,
   customerId: string,
@@ -268,7 +262,6 @@ async function writeContacts(
     last.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
 }
 
-/** Returns the stored and the new columns of the contacts that will be updated, in the order of the items. */
 const changesOf = (items: readonly ContactItem[]) =>
   alive(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 

@@ -41,11 +41,12 @@ type StoredCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
 
 /**
- * Merges companies: the first one gets the values that it lacks, and the contacts, opportunities and activities of the others, which
- * are deleted.
+ * Merges companies. The first one gets the values that it lacks, and the contacts, opportunities and activities of the
+ * others. The others are deleted.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other
- * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
- * @throws DomainError `conflict` if the records are not equal, the merged company would exceed a limit, or too many records would move
+ * @throws DomainError `not_found` with the JSON pointer of every id that is not a company of the customer
+ * @throws DomainError `conflict` if the records are not equal, the merged company would exceed a limit, or too many
+ *   records would move
  */
 export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
@@ -100,11 +101,6 @@ const readCompanies = (sql: Transaction, customerId: string, ids: readonly strin
   from ${liveCompanies(sql, customerId)}
     and co.id = any(${ids as string[]}::uuid[])`;
 
-/**
- * Locks the companies and returns their current values, in the order of the request. Other transactions cannot add
- * contacts or opportunities to them until this one ends.
- * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
- */
 async function lockMergedCompanies(
   sql: Transaction,
   customerId: string,
@@ -118,7 +114,6 @@ async function lockMergedCompanies(
   ];
 }
 
-/** @throws DomainError `conflict` if the company would exceed a limit */
 function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], merge: Merge): StoredCompany {
   const choices = choicesOf(merge, records);
   const columns = mergedFields(records, companyFields, choices);
@@ -130,7 +125,6 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   };
 }
 
-/** Gives the contacts of the companies `from` to the company `to`. Returns their ids, by company. */
 async function moveContacts(
   sql: Transaction,
   customerId: string,
@@ -153,7 +147,7 @@ async function moveContacts(
   return byCompany(moved);
 }
 
-/** @param isTold the journal gets a row of the record: else its `updated_at` stays */
+/** @param isTold true if the journal gets a row for the record; false keeps its `updated_at` */
 async function updateMergedCompany(
   sql: Transaction,
   customerId: string,
@@ -173,7 +167,6 @@ async function updateMergedCompany(
       and id = ${id}`;
 }
 
-/** Columns of a contact that only the service writes. */
 type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
   last_verified: string | null;
   prospect_id: string | null;
@@ -182,11 +175,12 @@ type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at
 type StoredContact = ContactColumns & OwnColumns & { id: string };
 
 /**
- * Merges contacts: the first one gets the values that it lacks, the lists to which the others were added by hand, and
+ * Merges contacts. The first one gets the values that it lacks, the lists to which the others were added by hand, and
  * their opportunities and activities. The others are deleted.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other
- * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer
- * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many opportunities or activities would move
+ * @throws DomainError `not_found` with the JSON pointer of every id that is not a contact of the customer
+ * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many
+ *   opportunities or activities would move
  */
 export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
@@ -245,7 +239,8 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
     and id = any(${ids as string[]}::uuid[])`;
 
 /**
- * Locks the contacts and returns their current values, in the order of the request. A deleted company counts as none.
+ * Locks the contacts and returns their current values, in the order of the request. A deleted company is read as no
+ * company.
  * @throws RecordsChanged if a contact now has another company, or was deleted
  */
 async function lockMergedContacts(
@@ -267,7 +262,6 @@ async function lockMergedContacts(
   })) as [Locked<StoredContact>, ...Locked<StoredContact>[]];
 }
 
-/** @throws DomainError `conflict` if the contact would exceed a limit */
 function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: Merge): StoredContact {
   const choices = choicesOf(merge, records);
   const columns = mergedFields(records, contactFields, choices);
@@ -286,13 +280,16 @@ function mergedContact(records: readonly [StoredContact, ...StoredContact[]], me
   };
 }
 
-/** The person whose removal was requested is the same whichever contact stays. */
+/**
+ * Returns the time of the earliest removal request. The merged contact keeps it, because a removal request is about the
+ * same person whichever contact stays.
+ */
 const earliestRequest = (records: readonly StoredContact[]): string | null =>
   records.flatMap(({ removal_requested_at: at }) => at ?? []).toSorted()[0] ?? null;
 
 /**
- * Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. Returns the lists that each
- * of them had.
+ * Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. Returns the lists of each
+ * contact in `from`.
  */
 async function moveManualLists(
   sql: Transaction,
@@ -305,14 +302,12 @@ async function moveManualLists(
   return lists;
 }
 
-/** A contact that was merged into another one, with its places in opportunities. */
 interface MergedContact {
   id: string;
   opportunities: PlaceInOpportunity[];
   moved: Moved;
 }
 
-/** Returns the contacts that merges have merged into this one, as far as the journal has them. */
 export const findMergesInto = (sql: Transaction, customerId: string, id: string): Promise<MergedContact[]> => sql<
   MergedContact[]
 >`
@@ -330,15 +325,14 @@ export const findMergesInto = (sql: Transaction, customerId: string, id: string)
 interface BeforeMerge {
   lists: ReadonlyMap<string, string[]>;
   places: ReadonlyMap<string, PlaceInOpportunity[]>;
-  /** The ids of what was merged into a contact before. */
   earlier: ReadonlyMap<string, string[]>;
-  /** The merges into the contact that stays. */
   ownMerges: readonly { moved: Moved }[];
 }
 
 /**
- * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and what the merge has moved.
- * Where the contact that stays is only because of an earlier merge, it is because of this one, too.
+ * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and what the merge has
+ * moved. If the contact that stays is in a list or opportunity only because of an earlier merge, this merge counts as a
+ * reason too.
  */
 function movedOf(
   keptId: string,
@@ -364,7 +358,6 @@ function movedOf(
   return { opportunities, moved };
 }
 
-/** @param isTold the journal gets a row of the record: else its `updated_at` stays */
 async function updateMergedContact(
   sql: Transaction,
   customerId: string,

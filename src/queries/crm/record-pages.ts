@@ -30,12 +30,6 @@ import type { GivenFilters } from '../../schemas/filters.ts';
 import type { Metadata } from '../../schemas/wire.ts';
 import { listDeclared } from '../records/custom-fields.ts';
 
-/**
- * Reads one page of records: those that match the query, with its order and limit.
- * @param projection returns the SQL columns to select
- * @throws DomainError `validation_failed` if the cursor needs texts that its row no longer has, or the filter names too
- *   many lists with rules, as in all functions here
- */
 async function readRecordPage<Row extends object>(
   db: Database,
   request: RecordQuery,
@@ -47,8 +41,8 @@ async function readRecordPage<Row extends object>(
 }
 
 /**
- * Returns the query with the long texts of its cursor, which has only their hashes. Reads them from the last row of the
- * previous page.
+ * Returns the query with the long texts of its cursor, which has only their hashes. Reads the texts from the last row
+ * of the previous page.
  */
 export async function readLongTexts(db: Pick<Database, 'search'>, query: RecordQuery): Promise<RecordQuery> {
   const { after } = query;
@@ -72,15 +66,13 @@ const readPage = <Row extends object>(
       limit ${page.limit}`,
   );
 
-/**
- * Number of records in one page of an export. Each page is read by one statement, and at most two pages are in memory.
- */
+/** Number of records in one page of an export. One statement reads each page, and at most two pages are in memory. */
 export const exportPage = 500;
 
 /**
  * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so no transaction
  * stays open. The data may change between two pages. The next page is read while the caller processes the current one.
- * @param request the query. Its limit, page and cursor are ignored.
+ * @param request the query; its limit, page and cursor are ignored
  * @returns the generator, after the first page was read
  */
 async function readAllRecords<Row extends object>(
@@ -128,9 +120,9 @@ async function readCustomKeys(db: Database, request: RecordQuery, max: number): 
 }
 
 /**
- * Reads one page of records. If the sort order is newest first, it begins with a search of the newest records, which
- * fill the page if many of them match. Otherwise an index selects candidates (records that may match), and only the
- * candidates are tested. If no index can be used, or if many records match, tests all records.
+ * Reads one page of records. If the newest records come first, it starts with a search of the newest records: they fill
+ * the page if many of them match. Otherwise an index selects candidates, and only the candidates are tested. Without a
+ * usable index, or if many records match, it tests all records.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
@@ -155,19 +147,19 @@ async function hasTerms(sql: Queryable, query: RecordQuery): Promise<boolean> {
   return !row!.many;
 }
 
-/** Returns true if at least `many` of the newest records match. */
 async function isCommon(sql: Queryable, query: RecordQuery, many = manyOfNewest): Promise<boolean> {
   const { from, where } = newestClauses(recorder, { ...query, order: defaultOrder, after: undefined });
   const rows = await run(sql, recorder`select from ${from} where ${where} limit ${many}::bigint`);
   return rows.length === many;
 }
 
-/** How much longer it takes to read a record by its terms than in a scan of all. */
+/** Cost of reading a record by its terms, relative to a scan of all records. */
 const costOfCandidate = 3;
 
 /**
- * Returns how many of the newest records have to match so that a count up to `max` is cheaper without terms. Where a
- * share of all records matches, a scan reads `max / share` records until it ends, and terms select `total * share`.
+ * Returns how many of the newest records must match so that a count up to `max` is cheaper without terms. A scan reads
+ * `max / share` records until it ends, where `share` is the share of matching records. Terms select `total * share`
+ * records.
  */
 async function manyToCount(sql: Queryable, query: RecordQuery, max: number): Promise<number> {
   const total = (await totalOf(sql, query)) ?? 0;
@@ -175,14 +167,13 @@ async function manyToCount(sql: Queryable, query: RecordQuery, max: number): Pro
   return Math.max(manyOfNewest, Math.ceil(share * firstOfNewest(query)));
 }
 
-/** Returns the stored number of all records. Undefined: it is not stored. */
 async function totalOf(sql: Queryable, { source: { table }, customerId }: RecordQuery): Promise<number | undefined> {
   return table === 'contacts' || table === 'companies' ? (await readTotals(sql, customerId))[table] : undefined;
 }
 
 /**
- * Returns the number of records that match a query. If the query has no filter, this is the stored count.
- * @param max If more than `max` match, the result is `max` + 1. Costs no more than to find so many.
+ * Returns the number of records that match a query. Without a filter, this is the stored count.
+ * @param max If more than `max` match, the result is `max` + 1, and the count stops there
  */
 export async function countRecords(db: Database, request: RecordQuery, max?: number): Promise<number> {
   const query = await resolveLists(db, request);
@@ -191,11 +182,6 @@ export async function countRecords(db: Database, request: RecordQuery, max?: num
   return Math.min(total, (max ?? Infinity) + 1);
 }
 
-/**
- * Returns the number of records that match a query.
- * @param query one in which `resolveLists` has replaced the lists
- * @param max stop counting after one more than so many
- */
 export async function countMatches(sql: Queryable, query: RecordQuery, max?: number): Promise<number> {
   const list = singleList(query.filter);
   const { total, from, where } =
@@ -204,14 +190,17 @@ export async function countMatches(sql: Queryable, query: RecordQuery, max?: num
   return row!.total;
 }
 
-/** How many filters one statement of `countEach` evaluates: with 50 rules each, in seconds for 20,000 contacts. */
+/**
+ * Maximum number of filters that one statement of `countEach` evaluates. With 50 rules each, this takes seconds for
+ * 20,000 contacts.
+ */
 export const filtersAtOnce = 10;
 
 /**
  * Returns for each filter the number of the customer's records that match it. Reads all records, once for several
- * filters, so it is for customers with few.
+ * filters. Use it only for customers with few records.
  * @param query without a filter
- * @param filters ones in which `resolveLists` has replaced the lists
+ * @param filters filters in which `resolveLists` has replaced the lists
  */
 export async function countEach(sql: Queryable, query: RecordQuery, filters: readonly Filter[]): Promise<number[]> {
   const counts: number[] = [];
@@ -231,14 +220,13 @@ export async function countEach(sql: Queryable, query: RecordQuery, filters: rea
   return counts;
 }
 
-/** Counts without the contacts, because a contact that is deleted is no member any more. */
+/** Counts memberships without reading contacts, because a deleted contact is not a member any more. */
 const membersClauses = (customerId: string, listId: string) => ({
   total: recorder`count(*)`,
   from: recorder`list_members`,
   where: recorder`customer_id = ${customerId}::uuid and list_id = ${listId}::uuid`,
 });
 
-/** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
 async function countOfMatches(sql: Queryable, query: RecordQuery, max?: number) {
   const isTooCommon = async () =>
     max === undefined
@@ -254,12 +242,11 @@ async function countOfMatches(sql: Queryable, query: RecordQuery, max?: number) 
   };
 }
 
-/** Maximum offset (number of skipped records) at which a page is cheap to read. */
 const shallow = 1_000;
 
 /**
- * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of a list without rules)
- * have their own group, so that expensive queries cannot delay them.
+ * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of a list
+ * without rules) have their own group. So expensive queries cannot delay them.
  */
 function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
   const [key] = order;
@@ -291,13 +278,9 @@ type Selection = Pick<ListRequest, 'filters' | 'order_by'>;
 
 interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   source: Source;
-  /** SQL columns of a record, as responses show it. */
   projection: (sql: FragmentMaker, customerId: string) => Fragment;
-  /** SQL columns of a record in a list, if these are others. */
   listed?: (sql: FragmentMaker, customerId: string) => Fragment;
-  /** SQL columns of a record in a file, if these are others. */
   exported?: (sql: FragmentMaker, customerId: string) => Fragment;
-  /** The same, with the names of a contact's lists. */
   withLists?: (sql: FragmentMaker, customerId: string) => Fragment;
 }
 
@@ -313,7 +296,6 @@ export const recordReads = <Listed extends object>({
   list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Listed>> =>
     readRecordPage(db, parseRecordQuery(source, customerId, request), (sql) => listed(sql, customerId)),
 
-  /** Returns the number of records that match the request, and the number of pages: 0 without records. */
   count: async (db: Database, customerId: string, request: ListRequest): Promise<Metadata> => {
     const query = parseRecordQuery(source, customerId, request);
     const total = await countRecords(db, query);
@@ -327,7 +309,6 @@ export const recordReads = <Listed extends object>({
     };
   },
 
-  /** Returns the number of records that match the filters, or `max` + 1 if more than `max` match. */
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, max: number): Promise<number> =>
     countRecords(db, parseRecordQuery(source, customerId, { filters }), max),
 

@@ -8,33 +8,31 @@ import { liveCompanies } from '../../filters/sql.ts';
 
 export type { Values };
 
-/** What a change has done with one record, however often it wrote it. */
+/** The effect of a change on one record, however often the change wrote it. */
 export interface Effect {
   id: string;
   noun: EventNoun;
-  /** `none`: it created the record and deleted it again. */
+  /** `none`: the change created the record and deleted it again. */
   kind: 'created' | 'updated' | 'deleted' | 'none';
-  /** The values before the first write. Of a deletion all that are not empty, with the links. */
+  /** Values before the first write. For a deletion, all values that are not empty, and the links. */
   before: Values;
-  /** The values after the last write. */
   after: Values;
-  /** Positions of its first and last write. */
   first: number;
   last: number;
   merged_into: string | null;
-  /** It created the record by the undo of its deletion. */
+  /** True if the change created the record by undoing its deletion. */
   is_restored: boolean;
 }
 
 /**
- * SQL condition on the change of a journal row, for statements that find the row by its record. With `=` the planner could
- * read all rows of the change instead.
+ * SQL condition: the journal row belongs to the change. Use it in statements that find the row by its record. With `=`,
+ * the planner could read all rows of the change instead.
  */
 export const isOfChange = (sql: Queryable, changeId: string) => sql`change_id is not distinct from ${changeId}::uuid`;
 
 /**
- * SQL condition: the journal row `j` is the first of its record in this change. A subquery for each row, because with `not
- * exists` the planner may read all rows of the change for each batch.
+ * SQL condition: the journal row `j` is the first of its record in this change. Written as a subquery for each row:
+ * with `not exists`, the planner may read all rows of the change for each batch.
  */
 const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
   j.position = (
@@ -60,9 +58,10 @@ interface Row {
 }
 
 /**
- * Returns what a change has done with its next records, the last first: what it made later can refer to what it made
- * earlier. All are of one kind.
- * @param range only records whose first write is below `before`, or only the record `only`; writes from `until` on do not count
+ * Returns the effects of a change on its next records, all of one kind. The last effect comes first, because later
+ * records of a change can refer to earlier ones.
+ * @param range only records whose first write is below `before`, or only the record `only`; writes from `until` on do
+ *   not count
  */
 export async function findEffects(
   sql: Queryable,
@@ -113,7 +112,10 @@ function effectOf(id: string, rows: readonly Row[]): Effect {
   return { ...told, kind, before, after };
 }
 
-/** @param others values on the other side of the write: a custom field that is only there is absent on this side */
+/**
+ * Merges two parts of one side of a write.
+ * @param others values on the other side of the write: a custom field that is only there is absent on this side
+ */
 function withValues(values: Values, more: Values | null, others: Values | null): Values {
   const [own, fields, absent] = [values, more, others].map((one) => one?.['custom_fields'] as Values | undefined);
   if (!fields) return { ...values, ...more };
@@ -121,17 +123,12 @@ function withValues(values: Values, more: Values | null, others: Values | null):
   return { ...values, ...more, custom_fields: { ...Object.fromEntries(kept), ...fields } };
 }
 
-/** Number of a change's records, the end of the journal, and whether it has merged records. */
 export interface ChangeSize {
   records: number;
   until: number;
   has_merges: boolean;
 }
 
-/**
- * Returns by type of event how many records a change has written.
- * @param only counts only this record
- */
 export async function measureChange(
   sql: Queryable,
   customerId: string,
@@ -153,7 +150,7 @@ export async function measureChange(
 }
 
 /**
- * Returns the records that differ from what a change has made them. What was written since and taken back does not count.
+ * Returns the records that differ from their state after a change. A later write that was taken back does not count.
  * @param current members of the records, as the journal names them, each `comparable`
  */
 export async function findWrittenSince(
@@ -187,17 +184,17 @@ export async function findWrittenSince(
   return new Set(created.filter(isWritten).map(({ id }) => id));
 }
 
-/** Returns a value of the journal without what follows from other records: the names of products in `details`. */
+/**
+ * Returns a value of the journal without the parts that follow from other records: the names of products in `details`.
+ */
 export const comparable = (name: string, value: unknown): unknown =>
   name === 'details' ? (value as Detail[] | null)?.map(lineOf) : value;
 
 const lineOf = ({ product_id, price, quantity }: Detail): Line => ({ id: product_id, price, quantity });
 
-/** False for links, which the journal keeps of deleted records. */
 const isMember = (values: Values, name: string | null): boolean =>
   name !== null && (name in values || name.startsWith('custom_fields.'));
 
-/** Who has written a field last. */
 export interface FieldWriter {
   record_id: string;
   field: string;
@@ -205,7 +202,6 @@ export interface FieldWriter {
   occurred_at: string;
 }
 
-/** Returns for each field of these records who has written it last. Custom fields count each by itself. */
 export const findWriters = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<FieldWriter[]> => sql<
   FieldWriter[]
 >`
@@ -229,8 +225,9 @@ export const findWriters = (sql: Queryable, customerId: string, ids: readonly st
   order by j.record_id, written.field, j.position desc`;
 
 /**
- * Counts what the undo of a change would do, from the journal alone. Custom fields count together, and what was changed
- * since counts as kept although it may have got its value back. Reads the journal behind the change once.
+ * Estimates the result of the undo of a change, from the journal alone. Counts the custom fields of a record as one
+ * field. Counts a field that was changed since as kept, even if it has its value back. Reads the journal after the
+ * change once.
  */
 export async function estimateUndo(sql: Queryable, customerId: string, changeId: string): Promise<UndoEstimate> {
   const [counts] = await sql<[UndoEstimate]>`

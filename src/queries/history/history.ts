@@ -16,15 +16,11 @@ import { productFields } from '../../schemas/products.ts';
 import { untold } from '../records/journal.ts';
 import { findPlaceAt, newestPlace } from '../records/feed.ts';
 
-/** Whether a change of records can be undone. */
 export interface UndoState {
-  /** Why not. Undefined: it can. */
   refusal: string | undefined;
-  /** The change that it has taken back. Undefined: it is no undo. */
   undo_of: string | undefined;
 }
 
-/** Returns whether a call, job or import that has changed records can be undone. */
 export async function findUndoState(sql: Queryable, customerId: string, id: string): Promise<UndoState> {
   const [found] = await sql<{ undo_of: string | null; has_merges: boolean | null; is_running: boolean }[]>`
     select
@@ -48,7 +44,6 @@ function refusalOf(found: { has_merges: boolean | null; is_running: boolean } | 
   return undefined;
 }
 
-/** Returns the jobs that take a change back, the oldest first. */
 async function findUndos(sql: Queryable, customerId: string, changeId: string): Promise<string[]> {
   const jobs = await sql<{ id: string }[]>`
     select id
@@ -60,7 +55,6 @@ async function findUndos(sql: Queryable, customerId: string, changeId: string): 
   return jobs.map(({ id }) => id);
 }
 
-/** Returns true if a job or import has changed records, and that can be undone. */
 export async function isUndoable(sql: Queryable, customerId: string, id: string): Promise<boolean> {
   const [row] = await sql`
     select 1
@@ -83,7 +77,6 @@ const finders: Record<EventNoun, Find> = {
   activity: (db, customerId, ids) => db.lookup((sql) => findActivities(sql, customerId, ids)),
 };
 
-/** Returns records as their GET shows them, in any order, without unknown ids. */
 export const findRecords = (
   db: Database,
   customerId: string,
@@ -93,7 +86,7 @@ export const findRecords = (
 
 export type Values = Record<string, unknown>;
 
-/** Members of records that people set, in the order in which they are shown. */
+/** Members of records that people can set, in the order of display. */
 const settable: Record<EventNoun, readonly string[]> = {
   contact: [...contactFields, 'company'],
   company: companyFields,
@@ -103,7 +96,6 @@ const settable: Record<EventNoun, readonly string[]> = {
   activity: [...activityFields, 'company'],
 };
 
-/** Number of positions that one statement looks at. */
 const span = 10_000;
 
 interface Row {
@@ -121,14 +113,12 @@ interface Row {
 }
 
 export interface ChangePage {
-  /** Newest first. */
   changes: Change[];
-  /** Position before which the next page begins. Undefined: there is none. */
   next: number | undefined;
 }
 
 /**
- * Reads what happened with records. A page may be shorter than asked, even empty, although there is a next one.
+ * Returns a page of changes. A page may be shorter than `limit`, even empty, although there is a next page.
  * @param nouns the kinds of records that the caller may read
  * @param verb only changes of this type
  * @param before only changes with lower positions
@@ -169,11 +159,10 @@ export async function listChanges(
   };
 }
 
-/** Returns a position behind all changes before a time. Later changes can stand before it, too. */
+/** Returns a position after all changes before a time. Later changes can be before the position, too. */
 const endOf = async (db: Database, customerId: string, instant: string): Promise<number> =>
   (await findPlaceAt(db, customerId, instant, 'behind')).position;
 
-/** Reads the rows with positions between `begin` and `until`, both excluded. */
 const readRows = (
   sql: Queryable,
   customerId: string,
@@ -232,7 +221,6 @@ function toChange(
   };
 }
 
-/** Returns the values of a row by the names of the record's members, each custom field by itself. */
 export function shown(values: Values | null): Values {
   const { custom_fields = {}, company_id, ...others } = values ?? {};
   const custom = Object.entries(custom_fields as Values).map(([key, value]) => [`custom_fields.${key}`, value]);
@@ -240,13 +228,12 @@ export function shown(values: Values | null): Values {
   return Object.fromEntries([...Object.entries(others).filter(([name]) => !untold.has(name)), ...company, ...custom]);
 }
 
-/** Leaves out members that people do not set, because they follow from others or from other records. */
+/** Leaves out members that people do not set: they follow from other members or other records. */
 export const pickSettable = (noun: EventNoun, values: Values): Values =>
   Object.fromEntries(
     Object.entries(values).filter(([name]) => settable[noun].includes(name) || name.startsWith('custom_fields.')),
   );
 
-/** Leaves out empty values, too. */
 export const pick = (noun: EventNoun, values: Values): Values =>
   Object.fromEntries(
     Object.entries(pickSettable(noun, values)).filter(
@@ -255,8 +242,8 @@ export const pick = (noun: EventNoun, values: Values): Values =>
   );
 
 /**
- * Returns the values that records had when they were created: a value is what the next change of it found, or what it is
- * now. So a creation keeps no values in the journal.
+ * Returns the values that records had when they were created. The journal keeps no values of a creation. The value of a
+ * field is the one that its next change found, or its current value.
  */
 async function valuesAtCreation(
   db: Database,
@@ -287,7 +274,7 @@ async function valuesAtCreation(
   };
 }
 
-/** Lists without the numbers of their members, which would be counted. */
+/** Reads records as they are now. Lists come without the numbers of their members, because these would be counted. */
 const findCurrent = (db: Database, customerId: string, noun: EventNoun, ids: string[]): Promise<{ id: string }[]> =>
   noun === 'list'
     ? db.lookup(
@@ -298,24 +285,22 @@ const findCurrent = (db: Database, customerId: string, noun: EventNoun, ids: str
       )
     : findRecords(db, customerId, noun, ids);
 
-/** A record as its GET shows it, with the id of its company and each custom field by itself. */
 function currentOf(record: object): Values {
   const { company, ...others } = record as Values & { company?: { id: string } | null };
   return shown({ ...others, ...(company === undefined ? {} : { company_id: company?.id ?? null }) });
 }
 
 export interface Later {
-  /** Of the creation. */
   position: number;
   name: string | null;
   value: unknown;
-  /** The record was deleted: it has no further values than these. */
+  /** True if the record was deleted. It then has no values other than these. */
   is_deletion: boolean;
 }
 
 /**
- * Returns the values that the first later changes of these records found, until they are created again.
- * @param created a write of each record, behind which is looked
+ * Returns the values that the first later change of each record found. Stops where a record is created again.
+ * @param created a write of each record; only later changes count
  */
 export const readLater = (
   sql: Queryable,
@@ -360,10 +345,6 @@ export const readLater = (
   ) found on true
   order by life.position, found.name, later.position`;
 
-/**
- * Returns what one call, job or import has changed, or undefined if it is none of records of these kinds.
- * @param nouns the kinds of records that the caller may read
- */
 export async function findChange(
   db: Database,
   customerId: string,

@@ -6,10 +6,8 @@ import { findMergesInto } from '../crm/record-merges.ts';
 import type { Moved } from '../crm/merges.ts';
 import type { PlaceInOpportunity } from '../crm/links.ts';
 
-/** Why a record, or a field of it, was not restored. */
 export type KeptReason = 'changed_since' | 'taken' | 'in_use' | 'gone';
 
-/** What became of a record. */
 export interface Outcome {
   status: 'succeeded' | 'skipped' | 'failed';
   reason?: KeptReason;
@@ -17,19 +15,17 @@ export interface Outcome {
   kept?: string[];
 }
 
-/** Columns that get their values from before, and names of fields. Custom fields are named each by itself. */
 export interface Reverted {
   columns: Values;
   restored: string[];
   kept: string[];
-  /** Why fields are kept. */
   reason: KeptReason;
 }
 
 /**
- * Takes a change of a record back: each field gets its value from before if it still has the one that the change gave
- * it. A field that has its value from before already is neither restored nor kept. That a person asked to be removed is
- * never taken back.
+ * Computes the undo of a change of a record. A field gets its value from before if it still has the value that the
+ * change gave it. A field that already has its value from before is neither restored nor kept. A person's request for
+ * removal is never undone.
  * @param current columns of the record
  */
 export function revert(current: Values, { before, after }: Effect): Reverted {
@@ -60,7 +56,7 @@ const prefix = 'custom_fields.';
 const fieldOf = (values: Values, field: string): unknown =>
   field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
 
-/** Keeps a field although it has the value that the change gave it. */
+/** Keeps a field, although it still has the value that the change gave it. */
 export function keep(reverted: Reverted, name: string, reason: KeptReason = reverted.reason): void {
   reverted.reason = reason;
   delete reverted.columns[name];
@@ -68,7 +64,6 @@ export function keep(reverted: Reverted, name: string, reason: KeptReason = reve
   reverted.kept.push(name);
 }
 
-/** Gives a field its value from before although it has not the value that the change gave it. */
 export function restore(reverted: Reverted, name: string, value: unknown): void {
   reverted.columns[name] = value;
   reverted.kept = reverted.kept.filter((field) => field !== name);
@@ -82,16 +77,13 @@ export const outcomeOf = ({ restored, kept, reason }: Reverted): Outcome => ({
   kept,
 });
 
-/** What the journal keeps of the links of a deleted contact. */
 interface Links {
   list_ids?: string[];
   opportunities?: PlaceInOpportunity[];
 }
 
-/** Returns what a merge has moved from a record that it deleted. */
 export const movedOf = ({ before }: Effect): Moved => (before['moved'] as Moved | undefined) ?? {};
 
-/** Locks those of the rows that exist, also if they are deleted. */
 export async function lockPresent(
   sql: Transaction,
   customerId: string,
@@ -110,8 +102,8 @@ export async function lockPresent(
 }
 
 /**
- * Gives restored contacts their lists and opportunities back, as far as these exist. What a merge has moved moves back
- * where the contact that stayed still has it; if that contact is gone, all moves back.
+ * Restores the lists and opportunities of restored contacts, if these still exist. Moves back what a merge has moved,
+ * if the contact that stayed still has it. If that contact is gone, everything moves back.
  * @param effects the deletions
  */
 export async function restoreLinks(sql: Transaction, customerId: string, effects: readonly Effect[]): Promise<void> {
@@ -138,13 +130,11 @@ export async function restoreLinks(sql: Transaction, customerId: string, effects
     if (staying.has(effect.merged_into)) await takeBackLinks(sql, customerId, effect, restored);
 }
 
-/** Ids of what a contact is in. */
 interface CurrentLinks {
   lists: string[];
   opportunities: string[];
 }
 
-/** Returns the lists and opportunities of those contacts that exist. */
 async function findLinks(
   sql: Transaction,
   customerId: string,
@@ -207,7 +197,6 @@ async function restorePlaces(
     on conflict (customer_id, opportunity_id, contact_id) do nothing`;
 }
 
-/** Returns the links to what exists, which is locked. */
 async function existing<T extends { id: string }>(
   sql: Transaction,
   customerId: string,
@@ -221,7 +210,7 @@ async function existing<T extends { id: string }>(
 
 /**
  * Removes the contact that stayed from lists and opportunities in which it is because of the merge alone. In its own
- * opportunities it gets its place from before, unless another merge or a later update has given it another.
+ * opportunities it gets its previous place, unless another merge or a later update has changed the place.
  * @param restored ids of the contacts whose merges are undone
  */
 async function takeBackLinks(
@@ -267,7 +256,6 @@ async function takeBackLinks(
       and m.opportunity_id = given.id`;
 }
 
-/** Gives a company back the contacts and opportunities that the one that stayed still has of it. */
 export async function takeBackRecords(sql: Transaction, customerId: string, effect: Effect): Promise<void> {
   const { contacts: people = [], opportunities = [] } = movedOf(effect);
   const takeBack = (table: 'contacts' | 'opportunities', ids: string[]) => sql`

@@ -25,28 +25,30 @@ import { comparable, findWrittenSince, type Effect, type Values } from './effect
 import { pickSettable } from './history.ts';
 import { keep, outcomeOf, revert, type KeptReason, type Outcome } from './undo-links.ts';
 
-/** How one kind of record, of which a customer has few, is taken back, one by one. Details of opportunities are lines. */
+/**
+ * Functions to undo changes of one kind of record of which a customer has few. Records are undone one by one. The
+ * details of opportunities are lines.
+ */
 interface Others {
   /**
-   * Locks the record, and returns its members as the journal names them. Undefined: there is none.
-   * @param before what it may get back: that to which it then refers is locked first
+   * Locks the record, and returns its members as the journal names them. Undefined: there is no such record.
+   * @param before values that the record may get back. The records to which they refer are locked first
    */
   find: (sql: Transaction, customerId: string, id: string, before: Values) => Promise<object | undefined>;
   remove: (sql: Transaction, customerId: string, id: string) => Promise<void>;
   /**
-   * @throws DomainError `not_found` with the paths of columns that refer to something that is gone; `conflict` with those
-   *   that take more than the customer may have. Nothing was written then.
+   * @throws DomainError `not_found` with the paths of columns that refer to a deleted record; `conflict` with the paths
+   *   of columns that exceed a limit of the customer. Nothing is written in either case
    */
   update: (sql: Transaction, customerId: string, id: string, columns: Values) => Promise<void>;
   /**
-   * Lets a deleted record stand again. `failed`: nothing was written.
-   * @param values what people set
-   * @param kept all that the journal keeps
+   * Restores a deleted record. `failed`: nothing was written.
+   * @param values values that people set
+   * @param kept all values that the journal keeps
    */
   restore: (sql: Transaction, customerId: string, id: string, values: Values, kept: Values) => Promise<Outcome>;
 }
 
-/** Undoes what a change has done with a list, product, opportunity or activity. */
 export async function undoOther(sql: Transaction, customerId: string, effect: Effect): Promise<Outcome> {
   const { id, kind, noun } = effect;
   const others = kinds[noun as keyof typeof kinds];
@@ -82,7 +84,6 @@ export async function undoOther(sql: Transaction, customerId: string, effect: Ef
   return outcomeOf(reverted);
 }
 
-/** Returns the fields that an update has refused, and why. */
 function refusalOf(error: unknown): { fields: string[]; reason: KeptReason } {
   const reasons: Partial<Record<string, KeptReason>> = {
     not_found: 'gone',
@@ -195,7 +196,6 @@ const opportunities: Others = {
   },
 };
 
-/** Takes an external id that another record has by now out of the columns of a deleted record. */
 async function leaveOutTaken(
   sql: Transaction,
   customerId: string,
@@ -224,7 +224,6 @@ const kinds = { list: lists, product: products, opportunity: opportunities, acti
 const pick = (values: Values, names: readonly string[]): Values =>
   Object.fromEntries(names.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]]])));
 
-/** Locks the records to which these members of an opportunity refer. Returns the ids of those that are gone. */
 async function lockReferred(sql: Transaction, customerId: string, values: Values): Promise<Set<string>> {
   const references = referencesOf({ ...values, products: values['details'] ?? [] });
   return new Set((await lockReferences(sql, customerId, references)).map(({ id }) => id));

@@ -31,7 +31,6 @@ import { readLater } from './history.ts';
 import { keep, outcomeOf, restore, revert, lockPresent, movedOf, restoreLinks, takeBackRecords } from './undo-links.ts';
 import type { Outcome, Reverted } from './undo-links.ts';
 
-/** What a batch of an undo does with its records, which are all contacts or all companies. */
 interface Undoing {
   sql: Transaction;
   customerId: string;
@@ -40,28 +39,22 @@ interface Undoing {
   last: LastWrites;
 }
 
-/** What is done for contacts and companies alike. */
 interface People {
   noun: 'contact' | 'company';
   table: 'contacts' | 'companies';
-  /** SQL condition: the row is live. */
   live: string;
   columns: readonly string[];
   serviceColumns: readonly string[];
   blank: Values;
   lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<(Values & { id: LockedId })[]>;
   remove: (undoing: Undoing, ids: readonly LockedId[]) => Promise<void>;
-  /** Returns those that must stay although nothing else wrote them, because other records belong to them. */
   findInUse: (undoing: Undoing, ids: readonly LockedId[]) => Promise<Set<string>>;
   update: (undoing: Undoing, rows: readonly (Values & { id: LockedId })[]) => Promise<void>;
-  /** Makes rows of deleted records, with the links that still exist. Returns the ids of those that could be made. */
   restore: (undoing: Undoing, rows: readonly (Values & { id: string })[]) => Promise<Set<string>>;
 }
 
-/** Undoes what a change has done with some contacts. Returns what became of each. */
 export const undoContacts = (undoing: Undoing): Promise<Map<string, Outcome>> => undoPeople(undoing, contacts);
 
-/** Undoes what a change has done with some companies. Returns what became of each. */
 export const undoCompanies = (undoing: Undoing): Promise<Map<string, Outcome>> => undoPeople(undoing, companies);
 
 // What was created goes first and what was deleted comes last, so that an external id is free when its record gets it
@@ -163,9 +156,9 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
 }
 
 /**
- * A verification is about one address, and goes with it. With the address from before, a contact gets the verification
- * that it had then. If the change has not written it, that is the one which the next write found. With a kept address, it
- * keeps the verification.
+ * Undoes the verification together with its address. A contact that gets its previous address back also gets the
+ * verification of that time. If the change has not written the verification, that is the one which the next write
+ * found. A contact that keeps its address keeps its verification.
  */
 async function revertVerifications(
   sql: Transaction,
@@ -195,7 +188,8 @@ async function revertVerifications(
 const verification = ['verification_status', 'last_verified'];
 
 /**
- * Keeps the external ids of updated records where another record has the one from before, and does not give it away.
+ * Keeps the current external id of an updated record if another record has the previous one. An id that is kept in this
+ * way is not given to another record.
  * @returns the external ids that cannot be given back
  */
 async function keepTaken(
@@ -224,7 +218,7 @@ async function keepTaken(
   return taken;
 }
 
-/** Returns those of the records about which somebody has noted something since. */
+/** Returns the records with an activity that something other than this change has written since. */
 async function findNoted(
   { sql, customerId, changeId, effects }: Undoing,
   noun: People['noun'],
@@ -243,7 +237,7 @@ async function findNoted(
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Returns the id under which the external id that a record has again is remembered, if a merge had taken it. */
+/** Returns the id under which `rememberMerge` stored an external id that the record gets back. */
 function regainedOf({ row, reverted }: { row: { id: string }; reverted: Reverted }): string[] {
   const regained = reverted.columns['external_id'] as string | null | undefined;
   return regained ? [lostIdOf(row.id, regained)] : [];
@@ -366,7 +360,6 @@ const companies: People = {
   },
 };
 
-/** Writes the columns that only the service writes. `updateRows` leaves them, or resets them. */
 async function setServiceColumns(
   sql: Transaction,
   customerId: string,
@@ -383,7 +376,10 @@ async function setServiceColumns(
       and r.id = given.id`;
 }
 
-/** A contact can have one that is deleted, to which the undo of that deletion gives it back, but cannot get one. */
+/**
+ * Returns the companies that are not deleted. A contact can keep a deleted company, because the undo of the deletion
+ * restores the reference, but it cannot get a deleted company.
+ */
 async function findLiveCompanies(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();
   const rows = await sql<{ id: string }[]>`
@@ -393,7 +389,7 @@ async function findLiveCompanies(sql: Transaction, customerId: string, ids: read
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Some people may have been erased from the catalog while their contacts were deleted. */
+/** Marks restored contacts of people who were erased from the catalog while the contacts were deleted. */
 const markRemoved = (sql: Transaction, customerId: string, rows: readonly { id: string }[]) => sql`
   update contacts c
   set removal_requested_at = r.removed_at

@@ -4,22 +4,19 @@ import { canonicalId } from '../../text/ids.ts';
 import { emailKey } from '../../text/fold.ts';
 import type { Queryable, Transaction } from '../../database/db.ts';
 
-/** What identifies a person in the catalog. */
 export const identifierKinds = ['email', 'profnet_url', 'id'] as const;
 export type IdentifierKind = (typeof identifierKinds)[number];
 
 export interface Identifier {
   kind: IdentifierKind;
-  /** In the form in which identifiers are compared. */
   value: string;
-  /** The form in which earlier releases compared it, if it differs: digests that they stored are of this form. */
+  /** The form of the value in earlier releases, if it differs. Stored digests of those releases are of this form. */
   former?: string;
 }
 
-/** What the identifiers of a person are read from. */
 export type Identified = Pick<Prospect, '_id' | 'work_email' | 'emails' | 'profnet_url'>;
 
-/** Converts a value to the form in which identifiers are compared. Undefined if it identifies nobody. */
+/** Converts a value to the form in which identifiers are compared. Undefined if the value identifies nobody. */
 export function toIdentifier(kind: IdentifierKind, text: string): Identifier | undefined {
   const value = keys[kind](text);
   if (value === undefined) return undefined;
@@ -33,10 +30,12 @@ const keys: Record<IdentifierKind, (text: string) => string | undefined> = {
   id: canonicalId,
 };
 
-/** Returns the forms of an identifier of which digests can be stored. */
 export const formsOf = ({ value, former }: Identifier): string[] => (former === undefined ? [value] : [value, former]);
 
-/** Returns how an identifier is usually written, in lower case: texts that contain none of these do not contain it. */
+/**
+ * Returns the usual spellings of an identifier, in lower case. A text that contains none of them does not contain the
+ * identifier.
+ */
 export const spellingsOf = (identifier: Identifier): string[] => [
   ...new Set([
     ...formsOf(identifier),
@@ -44,7 +43,6 @@ export const spellingsOf = (identifier: Identifier): string[] => [
   ]),
 ];
 
-/** All identifiers of a person, each once: the id, the profile and every e-mail address. */
 export function identifiersOf({ _id, work_email, emails, profnet_url }: Identified): Identifier[] {
   const addresses = [work_email, ...emails].flatMap((email) => toIdentifier('email', email) ?? []);
   const profile = profnet_url === null ? undefined : toIdentifier('profnet_url', profnet_url);
@@ -55,7 +53,6 @@ export function identifiersOf({ _id, work_email, emails, profnet_url }: Identifi
   ];
 }
 
-/** Returns the values of the identifiers of one kind, each once. */
 export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKind): string[] => [
   ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
 ];
@@ -64,21 +61,21 @@ export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKin
 export interface ImportState {
   /** Offset in the uncompressed file (bytes). */
   position: number;
-  /** Line at `position`, from 1, for messages. Too small if the last record before has line breaks in its text. */
+  /** Line at `position`, from 1, for messages. Too small if the text of the last record before it has line breaks. */
   line: number;
   loaded: number;
   bad: number;
-  /** Not imported, because the person is suppressed. */
+  /** Records that were not imported because the person is suppressed. */
   suppressed: number;
-  /** Records without `date_verified` get this time. */
+  /** Time for records without `date_verified`. */
   started_at: string;
 }
 
 /**
- * Starts an import, or resumes it if the catalog's incarnation has not changed.
+ * Starts an import. Resumes an interrupted one if the catalog's incarnation has not changed.
  * @param source path, size and change time of the file
- * @returns the progress. `dropped_at_line` is the line that an interrupted import had reached which starts again,
- * otherwise null
+ * @returns the progress. If an interrupted import starts again, `dropped_at_line` is the line that it had reached,
+ *   otherwise null
  */
 export async function beginImport(
   sql: Transaction,
@@ -98,15 +95,14 @@ export async function beginImport(
 }
 
 /**
- * Initial progress of an import that cannot resume, because its input (such as standard input) cannot be read twice.
- * Saves nothing.
+ * Returns the initial progress of an import that cannot resume, because its input (such as standard input) cannot be
+ * read twice. Saves nothing.
  */
 export async function unsavedImport(sql: Queryable): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
   return { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
 }
 
-/** Lets the import resume here after an interruption. */
 export async function saveImport(
   sql: Queryable,
   source: string,
@@ -125,7 +121,6 @@ export async function saveImport(
     where source = ${source}`;
 }
 
-/** Deletes the saved progress of an import that is done or must start over. */
 export async function endImport(sql: Queryable, source: string): Promise<void> {
   await sql`delete from catalog_imports where source = ${source}`;
 }
@@ -141,11 +136,9 @@ export async function dropStaleImports(sql: Queryable, path: string, source: str
 }
 
 export interface CatalogState {
-  /** Of the table or search index that imports write to. `''` means that none was saved. */
+  /** Incarnation of the table or search index that imports write to. `''` means that none was saved. */
   incarnation: string;
-  /** Searches use this incarnation. */
   is_searched: boolean;
-  /** When the last import finished. */
   imported_at: string | null;
 }
 
@@ -163,7 +156,6 @@ export async function findCatalogState(sql: Queryable, name: string): Promise<Ca
   return known;
 }
 
-/** Saves the id of the index or table to which imports of the catalog write, and whether searches read that one. */
 export async function saveIncarnation(
   sql: Queryable,
   name: string,
@@ -178,7 +170,6 @@ export async function saveIncarnation(
     on conflict (name) do update set incarnation = excluded.incarnation, is_searched = excluded.is_searched`;
 }
 
-/** An import has finished. Searches use `incarnation` from now on. */
 export async function saveImportEnd(sql: Transaction, name: string, incarnation: string): Promise<void> {
   await sql`
     insert into catalogs (name, incarnation, is_searched, imported_at)
@@ -190,13 +181,11 @@ export async function saveImportEnd(sql: Transaction, name: string, incarnation:
   await sql`delete from catalogs where name = ${unnamed} and ${name}::text <> 'postgres'`;
 }
 
-/** The installation's secret from which ids of imported people are computed. */
 export async function findPersonIdSecret(sql: Queryable): Promise<Buffer> {
   const [state] = await sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`;
   return state.person_id_secret;
 }
 
-/** The latest first. */
 export const listUnfinishedImports = (
   sql: Queryable,
 ): Promise<{ source: string; line: number; updated_at: string }[]> => sql`

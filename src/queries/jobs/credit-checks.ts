@@ -17,9 +17,12 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 }
 
 /**
- * Checks, at one instant, that the numbers of ledger entries have no gaps, that each balance is the sum of its entries,
- * that the credits of each job agree with its entries and results, that none are reserved for an ended job, and that
- * what each key has spent is what its jobs reserved and did not release.
+ * Checks the credits of a customer at one instant:
+ * - The numbers of ledger entries have no gaps.
+ * - Each balance is the sum of its entries.
+ * - The credits of each job agree with its entries and results.
+ * - No credits are reserved for an ended job.
+ * - The spending of each key is what its jobs reserved and did not release.
  */
 export const checkCredits = (sql: Queryable, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

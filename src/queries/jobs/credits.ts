@@ -17,21 +17,20 @@ interface KeyAmount {
 
 type Sums = Record<SpendCap['per'], number>;
 
-/** The day (UTC) on which a job was started. Its id begins with this time. */
+/** SQL expression: the day (UTC) on which a job was started. The id of the job begins with this time. */
 const dayOf = (sql: Transaction, jobId: string) =>
   sql`(uuid_extract_timestamp(${jobId}::uuid) at time zone 'UTC')::date`;
 
 const today = (sql: Queryable) => sql`(now() at time zone 'UTC')::date`;
 
-/** The sums of rows `s` for the times that contain this day. */
 const sumsOf = (sql: Queryable, day: ReturnType<typeof today>) => sql`
   coalesce(sum(s.spent) filter (where s.day = ${day}), 0) as day,
   coalesce(sum(s.spent) filter (where date_trunc('month', s.day::timestamp) = date_trunc('month', ${day}::timestamp)), 0) as month,
   coalesce(sum(s.spent), 0) as total`;
 
 /**
- * Counts what a new job reserves for the key that started it. Starts with the same key wait here for each other, until
- * they commit. Call this before the balance is locked.
+ * Counts the reservation of a new job as spending of the key that started it. Locks: starts with the same key wait for
+ * each other until they commit. Call this before the balance is locked.
  * @throws SpendCapExceeded if the key's cap leaves less than `amount`
  */
 export async function spendWithKey(
@@ -56,7 +55,10 @@ export async function spendWithKey(
     set spent = s.spent + excluded.spent`;
 }
 
-/** Counts what a job released when it ended, on the day on which it was started. Call this before the balance is locked. */
+/**
+ * Subtracts the credits that a job released at its end from the spending of its key, on the day of the job's start.
+ * Call this before the balance is locked.
+ */
 export async function giveBackToKey(
   sql: Transaction,
   customerId: string,
@@ -73,7 +75,6 @@ export async function giveBackToKey(
       and day = ${dayOf(sql, jobId)}`;
 }
 
-/** Returns what the key's cap leaves now; Infinity if it has none. */
 async function findRoomOfKey(sql: Queryable, customerId: string, apiKeyId: string, pool: Pool): Promise<number> {
   const [cap, sums] = await Promise.all([
     findCap(sql, customerId, apiKeyId, pool),
@@ -108,7 +109,10 @@ async function findSums(
   return sums;
 }
 
-/** Adds to each key what it has spent: in the time of its cap, without a cap since the key was made. */
+/**
+ * Adds to each key its spending in the period of its cap. Without a cap, this is the spending since the key was
+ * created.
+ */
 export async function withSpent<T extends { id: string; spend_caps: SpendCaps }>(
   sql: Queryable,
   customerId: string,
@@ -150,9 +154,9 @@ export interface Amount {
 interface Reservation extends Amount, Pick<Spender, 'apiKeyId' | 'maxCredits'> {}
 
 /**
- * Writes nothing if the amount is 0.
- * @throws SpendCapExceeded if the cap of the key, or the limit of the request, leaves fewer
- * @throws InsufficientCredits if the customer has fewer
+ * Reserves credits and inserts the ledger entry. Writes nothing if the amount is 0.
+ * @throws SpendCapExceeded if the cap of the key, or the limit of the request, leaves fewer credits
+ * @throws InsufficientCredits if the customer has fewer credits
  */
 export async function reserveCredits(
   sql: Transaction,
@@ -202,7 +206,7 @@ export async function grantCredits(
       and pool = ${pool}`;
 }
 
-/** Records the event `credits.low`, once for each grant. A change of the balance has locked it. */
+/** Records the event `credits.low`, once for each grant. A change of the balance has already locked its row. */
 async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
   const [low] = await sql<{ available: number }[]>`
     update credit_balances
@@ -235,7 +239,6 @@ export async function adjustCredits(
 
 interface Move extends Amount {
   kind: EntryKind;
-  /** Change of the available credits. */
   available: number;
   reserved: number;
   jobId?: string;
@@ -250,7 +253,7 @@ async function requireMove(sql: Transaction, customerId: string, change: Move): 
 
 /**
  * Changes a balance and inserts the ledger entry, in one statement.
- * @returns false, with nothing written, if fewer credits are available than needed
+ * @returns false, with nothing written, if too few credits are available
  */
 async function move(sql: Transaction, customerId: string, change: Move): Promise<boolean> {
   const { pool, kind, amount, jobId = null, note = null } = change;
@@ -278,7 +281,6 @@ function countMove({ pool, kind, amount }: Move): void {
   movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount));
 }
 
-/** Without reserved credits. */
 async function findAvailableCredits(sql: Queryable, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
@@ -288,13 +290,11 @@ async function findAvailableCredits(sql: Queryable, customerId: string, pool: Po
   return balance?.available ?? 0;
 }
 
-/** Returns the available credits, or what the cap of the key leaves, if that is less. */
 export async function findSpendable(sql: Queryable, { customerId, apiKeyId }: Spender, pool: Pool): Promise<number> {
   const available = await findAvailableCredits(sql, customerId, pool);
   return apiKeyId === null ? available : Math.min(available, await findRoomOfKey(sql, customerId, apiKeyId, pool));
 }
 
-/** Read at the same moment. */
 export async function findCredits(sql: Queryable, customerId: string): Promise<Credits> {
   const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
     select pool, available as balance, reserved
@@ -319,10 +319,6 @@ export async function findLastGrants(sql: Sql, customerId: string): Promise<Part
   return Object.fromEntries(rows.map(({ pool, amount }) => [pool, amount]));
 }
 
-/**
- * Newest first.
- * @throws DomainError `validation_failed` if the cursor was returned for another list
- */
 export async function listEntries(
   db: Database,
   customerId: string,
@@ -343,13 +339,13 @@ export async function listEntries(
 }
 
 export interface DailyCharge {
-  /** In UTC, e.g. `2026-03-04`. */
+  /** Day in UTC, e.g. `2026-03-04`. */
   day: string;
   pool: Pool;
   amount: number;
 }
 
-/** For each pool, oldest day first. The last day is today (UTC). */
+/** Returns the charges of each pool by day, the oldest day first. The last day is today (UTC). */
 export const listDailyCharges = (sql: Sql, customerId: string, days: number): Promise<DailyCharge[]> => sql<
   DailyCharge[]
 >`

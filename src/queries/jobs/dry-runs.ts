@@ -3,14 +3,13 @@ import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows } from '.
 import { allImports, endImport, lockImport, lockNewImports } from './imports.ts';
 
 /**
- * How long failed records are stored after the import's end. They can be read for 30 days. A download that begins
- * before that takes at most an hour, and must not lose records that it has not read yet.
+ * How long failed records are stored after the end of the import. Callers can read them for 30 days. The rest is a
+ * margin: a download takes at most an hour, and must not lose records that it has not read yet.
  */
 const retention = '30 days 2 hours';
-/** How long an import waits for its file, or for its start, before it is cancelled. */
+/** How long an import waits for its file or its start before it is cancelled. */
 const patience = '24 hours';
 
-/** Records that one transaction deletes. */
 const batchSize = 10_000;
 
 interface OwnedImport {
@@ -28,7 +27,7 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   limit ${limit}`;
 
 /**
- * Cancels an import and deletes its file, if it still waits for its file or its start.
+ * Cancels an import that waits for its file or its start, and deletes its file.
  * @returns true if it was cancelled
  */
 export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
@@ -39,7 +38,7 @@ export async function expireImport(sql: Transaction, customerId: string, id: str
 }
 
 /**
- * Deletes a batch of failed records of one import that can no longer be read. The import is kept.
+ * Deletes a batch of one import's failed records that can no longer be read. Keeps the import.
  * @returns false if there was nothing to delete
  */
 export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
@@ -62,10 +61,13 @@ export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
 }
 
 const keptFor = '24 hours';
-/** Of one customer; the oldest go. */
+/** Maximum number of dry runs of one customer whose records are kept. The oldest are deleted. */
 const maxKept = 3;
 
-/** Keeps the records of a dry run that ends now, and counts which values several of them have. */
+/**
+ * Keeps the records of a dry run that ends. Counts the values that several records have. Deletes the records of the
+ * oldest dry runs above `maxKept`.
+ */
 export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     update imports
@@ -78,7 +80,7 @@ export async function keepRows(sql: Transaction, customerId: string, id: LockedI
   for (const other of await findSurplus(sql, customerId)) await dropRows(sql, customerId, other);
 }
 
-/** Skips imports that are locked: one of these may be starting again. */
+/** Returns dry runs above the maximum. Skips locked imports, because one of these may be starting again. */
 async function findSurplus(sql: Transaction, customerId: string): Promise<LockedId[]> {
   const kept = await sql<{ id: string }[]>`
     select id
@@ -107,7 +109,7 @@ export const findOverdueRows = (sql: Sql, limit: number): Promise<OwnedImport[]>
   limit ${limit}`;
 
 /**
- * Deletes records of an import that are overdue, unless it was started again meanwhile.
+ * Deletes overdue records of an import, unless it was started again meanwhile.
  * @returns true if some are left
  */
 export async function dropOverdueRows(sql: Transaction, customerId: string, id: string): Promise<boolean> {
@@ -122,8 +124,8 @@ export async function dropOverdueRows(sql: Transaction, customerId: string, id: 
 }
 
 /**
- * Makes a dry run whose records are kept an import that waits for a worker, for real. What the first reading has learned of
- * the file stays. The caller enqueues a message.
+ * Turns a dry run whose records are kept into a real import that waits for a worker. Keeps what the dry run has learned
+ * of the file. The caller enqueues a message.
  */
 export async function restartForReal(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await clearMessages(sql, customerId, id);

@@ -4,7 +4,7 @@ import type { FoundFile } from '../../files/encodings.ts';
 import type { ImportObject, Mapping } from '../../schemas/imports.ts';
 import { approvalHours } from '../../schemas/accounts.ts';
 
-/** Bytes. Only the last chunk of a file can be smaller. */
+/** Size of a chunk (bytes). Only the last chunk of a file can be smaller. */
 export const chunkBytes = 1024 * 1024;
 
 export interface StoredFile {
@@ -14,7 +14,7 @@ export interface StoredFile {
 }
 
 /**
- * Starts an upload, and deletes what earlier ones have stored: they cannot store chunks any more.
+ * Starts an upload. Deletes the chunks of earlier uploads, which cannot store further chunks.
  * @returns the id of the upload
  */
 export async function beginUpload(sql: Transaction, customerId: string, importId: LockedId): Promise<string> {
@@ -28,7 +28,10 @@ export async function beginUpload(sql: Transaction, customerId: string, importId
   return row.upload;
 }
 
-/** @returns false, with nothing stored, if a newer upload has started or the import accepts no file any more */
+/**
+ * Stores a chunk of a file.
+ * @returns false, with nothing stored, if a newer upload has started or the import no longer accepts a file
+ */
 export async function insertChunk(
   sql: Transaction,
   customerId: string,
@@ -52,7 +55,7 @@ export async function insertChunk(
   return true;
 }
 
-/** The file is complete, and no newer upload has started. */
+/** Marks the file as complete. The caller has locked the import, and has checked that no newer upload has started. */
 export async function endUpload(
   sql: Transaction,
   customerId: string,
@@ -72,8 +75,8 @@ export async function endUpload(
 }
 
 /**
- * Deletes an interrupted upload's chunks. Its transactions may still be running, but none of them can store a chunk or
- * complete the file any more. Does nothing if the file is complete, or a newer upload has started.
+ * Deletes the chunks of an interrupted upload. Its transactions may still be running, but none of them can store a
+ * chunk or complete the file afterwards. Does nothing if the file is complete, or a newer upload has started.
  * @returns true if this upload is complete
  */
 export async function discardUpload(
@@ -107,8 +110,8 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
 }
 
 /**
- * Returns the chunk of a file that has the byte at an offset. Undefined if the file was deleted, because the import has
- * ended or its records are read.
+ * Returns the chunk of a file that contains the byte at an offset. Undefined if the file was deleted, because the
+ * import has ended or all its records are stored.
  */
 export async function readChunk(
   sql: Queryable,
@@ -126,17 +129,15 @@ export async function readChunk(
   return chunk?.data;
 }
 
-/** A record of an import's file. */
 export interface ImportRecord {
   line: number;
-  /** As `toStored` writes them. */
   cells: string;
   error: string | null;
   warning: string | null;
 }
 
 /**
- * Stores records of a file. Those that are stored already keep what is said of them.
+ * Stores records of a file. Records that are already stored keep their errors and warnings.
  * @param records with their cells as `toStored` writes them
  */
 export async function insertRows(
@@ -153,12 +154,13 @@ export async function insertRows(
     on conflict (customer_id, import_id, line) do update set cells = excluded.cells`;
 }
 
-/** Size of the records that `readRows` returns (bytes). A single one can be larger. */
+/** Maximum size of the records that `readRows` returns (bytes). A single record can be larger. */
 const maxBytes = 4 * 1024 * 1024;
 
 /**
  * Returns the next records in the order of the file.
- * @param part `after`: line after which to begin; `limit`: most records; `failed`: only those with an error or a warning
+ * @param part `after`: line after which to begin; `limit`: maximum number of records; `failed`: only records with an
+ *   error or a warning
  */
 export const readRows = (
   sql: Queryable,
@@ -188,7 +190,7 @@ export const readRows = (
   where before < ${bytes}
   order by line`;
 
-/** What is to be said of a record, and of a dry run the value that names the stored record. */
+/** Error or warning of a record. `match` is, in a dry run, the value that identifies the stored record. */
 export interface RowNotes {
   line: number;
   error?: string | undefined;
@@ -196,7 +198,7 @@ export interface RowNotes {
   match?: string | undefined;
 }
 
-/** Stores what became of records. The others have neither an error nor a warning. */
+/** Stores the errors and warnings of records. The other records get neither. */
 export async function saveNotes(
   sql: Transaction,
   customerId: string,
@@ -218,14 +220,14 @@ export async function saveNotes(
       and r.line = given.line`;
 }
 
-/** Records that one statement deletes at most. A million in one would take longer than a statement may. */
+/** Maximum number of records that one statement deletes. A million would take longer than the statement timeout. */
 export const maxDeleted = 100_000;
 
 /**
  * Deletes the first records of an import.
- * @param part `after`, `upTo`: only those behind one line, up to another; `isDone`: only those of which nothing is to be
- *   said; `limit`: at most so many
- * @returns how many
+ * @param part `after`, `upTo`: only records after one line, up to another; `isDone`: only records without an error or a
+ *   warning; `limit`: maximum number of records
+ * @returns the number of deleted records
  */
 export async function deleteRows(
   sql: Transaction,
@@ -254,8 +256,8 @@ export async function deleteRows(
 const lastLine = 2_147_483_647;
 
 /**
- * Deletes the records of an import that has ended, but for those of which something is to be said. What is left of very
- * many is overdue then.
+ * Deletes the records of an ended import, except records with an error or a warning. If there are very many, the rest
+ * becomes overdue.
  * @returns true if some are left
  */
 export async function dropRows(sql: Transaction, customerId: string, id: LockedId): Promise<boolean> {
@@ -268,7 +270,7 @@ export async function dropRows(sql: Transaction, customerId: string, id: LockedI
   return isMore;
 }
 
-/** Returns how many values name the stored record of several records. */
+/** Returns the number of values that identify the stored record of more than one record. */
 export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
   const [row] = await sql<[{ repeated: number }]>`
     select count(*) as repeated
@@ -284,7 +286,6 @@ export async function countRepeated(sql: Transaction, customerId: string, import
   return row.repeated;
 }
 
-/** Forgets what a dry run has found. */
 export async function clearMessages(sql: Transaction, customerId: string, importId: string): Promise<void> {
   await sql`
     update import_rows
@@ -294,10 +295,8 @@ export async function clearMessages(sql: Transaction, customerId: string, import
       and (error is not null or warning is not null)`;
 }
 
-/** Of one customer. */
 const maxRemembered = 100;
 
-/** Returns the hash of a set of headers, without the columns of errors files. */
 function hashOf(headers: readonly string[]): Buffer {
   const named = new Set(headers.filter((header) => header !== '' && !header.startsWith('_')));
   return createHash('sha256')
@@ -305,14 +304,15 @@ function hashOf(headers: readonly string[]): Buffer {
     .digest();
 }
 
-/** What was remembered for a set of headers when an import was previewed. */
 export interface SeenMapping {
-  /** Hash, hexadecimal. */
   headers: string;
   mapping: Mapping | null;
 }
 
-/** Returns the mapping that the customer's last import with these headers has used, or the one that this import's preview saw. */
+/**
+ * Returns the mapping that the preview of this import has read. Without such a preview, returns the mapping of the
+ * customer's last import with these headers.
+ */
 export async function findRememberedMapping(
   sql: Queryable,
   customerId: string,
@@ -329,7 +329,10 @@ export async function findRememberedMapping(
   return found?.mapping;
 }
 
-/** Returns the same, and stores it with the import, so that the import uses what its preview shows. */
+/**
+ * Returns the remembered mapping (see `findRememberedMapping`). Stores it with the import, so that the import uses what
+ * its preview shows.
+ */
 export async function keepRememberedMapping(
   sql: Transaction,
   customerId: string,
@@ -385,15 +388,14 @@ async function forgetOldest(sql: Transaction, customerId: string): Promise<void>
         and headers = ${headers}`;
 }
 
-/** A condition on a row of `approvals`: an admin can still decide the call. */
 export const isWaiting = (sql: Queryable) => sql`
   (approvals.status = 'pending' and approvals.created_at >= now() - make_interval(hours => ${approvalHours}::int))`;
 
 /**
- * A condition on an import: its start waits for an admin, or was approved just now.
- * @param imports the table or alias whose row is meant
- * @param customerId of the import; undefined in a statement about all customers. A distributed database locks rows only in
- *   statements that name one customer for each table
+ * SQL condition on an import: its start waits for an admin, or was approved just now.
+ * @param imports the table or alias of the row
+ * @param customerId customer of the import; undefined in a statement about all customers. A distributed database locks
+ *   rows only in statements that name one customer for each table
  */
 export const isAwaited = (sql: Queryable, imports = sql`imports`, customerId?: string) => sql`
   exists (

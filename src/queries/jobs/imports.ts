@@ -29,16 +29,14 @@ import { requireLists } from '../crm/list-members.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
 /**
- * Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. Also
- * `contacts read` for a caller who may see what contacts hold.
+ * Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. A caller
+ * who may see the contents of contacts also has `contacts read`.
  */
 export type VisibleImports = readonly string[];
 
-/** Returns whether the caller may see what stored records of this kind hold. */
 export const seesRecords = (visible: VisibleImports, object: ImportObject): boolean =>
   visible.includes(`${object} read`);
 
-/** The kinds that a caller with these scopes may see, and start. */
 export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
   importObjects.flatMap((object) => [
     ...importModes
@@ -47,7 +45,6 @@ export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
     ...(scopes.includes(`${object}:read`) ? [`${object} read`] : []),
   ]);
 
-/** For operators. */
 export const allImports: VisibleImports = importObjects.flatMap((object) =>
   [...importModes, 'read'].map((action) => `${object} ${action}`),
 );
@@ -72,7 +69,6 @@ export const findVisibleImports = (
 const isVisible = (sql: Queryable, visible: VisibleImports) =>
   sql`i.object || ' ' || i.mode = any(${visible as string[]})`;
 
-/** By which the file is read. */
 const shownEncoding = (sql: Queryable) => sql`
   case
     when i.format = 'xlsx' then null
@@ -116,7 +112,7 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
  * Creates an import, which waits for its file.
  * @returns its id
  * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if too many imports of the
- * customer wait
+ *   customer wait
  */
 export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
   const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
@@ -142,13 +138,13 @@ export async function createImport(sql: Transaction, customerId: string, setting
   return row.id;
 }
 
-/** Other transactions that create an import for this customer wait until this one ends. */
+/** Locks the creation of imports for this customer until the transaction ends. */
 export async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
 }
 
 /**
- * Returns the unfinished import that an earlier, interrupted run of the same command has started. Locks the creation of
+ * Returns the unfinished import that an earlier, interrupted run of the same command started. Locks the creation of
  * imports.
  * @param fingerprint hash of the command's settings and file
  */
@@ -170,12 +166,10 @@ export async function findInterruptedImport(
 }
 
 interface Unfinished {
-  /** For their file, or for somebody who starts them. */
   waiting: number;
   running: number;
 }
 
-/** Locks the creation and the start of imports. */
 async function countUnfinished(sql: Transaction, customerId: string): Promise<Unfinished> {
   await lockNewImports(sql, customerId);
   const [row] = await sql<[Unfinished]>`
@@ -197,13 +191,13 @@ export async function requireFewRunning(sql: Transaction, customerId: string): P
     throw conflict(`The customer has ${maxRunningImports} imports under way: wait for one, or cancel it`);
 }
 
-/** Returns whether a further import can start. Locks the creation and the start of imports. */
+/** Returns true if a further import can start. Locks the creation and the start of imports. */
 export const canStart = async (sql: Transaction, customerId: string): Promise<boolean> =>
   (await countUnfinished(sql, customerId)).running < maxRunningImports;
 
 /**
  * Returns an import as the API shows it.
- * @throws DomainError `not_found`, also if its kind is not in `visible`
+ * @throws DomainError `not_found`, also if the kind of the import is not in `visible`
  */
 export async function requireImport(
   sql: Queryable,
@@ -216,7 +210,6 @@ export async function requireImport(
   return found;
 }
 
-/** Newest first, without kinds that are not in `visible`. */
 export const listImports = (
   sql: Sql,
   customerId: string,
@@ -232,22 +225,20 @@ export const listImports = (
   ${limitAndOffset(sql, paginate)}`;
 
 export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
-  /** As given: `auto`, or the name of an encoding. */
   encoding: string;
   sheet: string | null;
-  /** The encoding that the bytes of the file show. Null for XLSX, and until the file is complete. */
+  /** The encoding detected from the bytes of the file. Null for XLSX, and until the file is complete. */
   found_encoding: string | null;
   has_mark: boolean;
   mapping: Mapping | null;
   guess: boolean;
-  /** The mapping that the latest preview with `guess` read: an earlier import of a file with these headers had it. */
+  /** The mapping of an earlier import with the same headers, as read by the latest preview with `guess`. */
   remembered: SeenMapping | null;
-  /** Null: as the format has it. */
+  /** Null: the default of the format. */
   invalid_values: InvalidValues | null;
   ignore_unknown: boolean;
   has_header: boolean;
   list_ids: string[];
-  /** What the customer has declared of custom fields. Read apart from the row. */
   declared?: readonly DeclaredField[];
 }
 
@@ -260,17 +251,14 @@ export interface ImportState extends ImportSettings {
   status: ImportStatus;
   failed: number;
   warnings: number;
-  /** The records of a dry run that has ended are still there. */
   is_kept: boolean;
-  /** Its start waits for an approval. */
   is_awaited: boolean;
-  /** Processing starts when the file is complete. */
   is_automatic: boolean;
-  /** Of the latest upload, whose chunks are the file. Null before the first starts. */
+  /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
   upload: string | null;
   file_bytes: number | null;
   layout: object | null;
-  /** The failed records can no longer be read. They are deleted later (see `dry-runs.ts`). */
+  /** True if the failed records can no longer be read. They are deleted later (see `dry-runs.ts`). */
   is_expired: boolean;
 }
 
@@ -283,7 +271,6 @@ const stateColumns = (sql: Queryable, customerId: string) => sql`
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
-/** @throws DomainError `not_found`, also if the import's kind is not in `visible` */
 export const requireImportState = (
   sql: Queryable,
   customerId: string,
@@ -293,7 +280,7 @@ export const requireImportState = (
 
 /**
  * Locks an import until the transaction ends, so that workers cannot write its records.
- * @throws DomainError `not_found`, also if its kind is not in `visible`
+ * @throws DomainError `not_found`, also if the kind of the import is not in `visible`
  */
 export const lockImport = (
   sql: Transaction,
@@ -321,7 +308,6 @@ async function readState(
   return found;
 }
 
-/** @throws DomainError `not_found` with the JSON pointer of every unknown list */
 export async function updateImport(
   sql: Transaction,
   customerId: string,
@@ -347,7 +333,6 @@ export async function updateImport(
       and id = ${id}`;
 }
 
-/** Lets workers process an import. The caller enqueues a message. */
 export async function startImport(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     update imports
@@ -359,9 +344,9 @@ export async function startImport(sql: Transaction, customerId: string, id: Lock
 type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Also deletes the import's file and its records of which nothing is to be said, and records the event.
+ * Ends an import and records the event. Also deletes the file, and the records without an error or a warning.
  * @param ending `keepsRows`: the caller keeps the records
- * @param last given if the transaction also writes records: the event then comes after theirs
+ * @param last given if the transaction also writes records: the event then comes after their events
  */
 export async function endImport(
   sql: Transaction,
@@ -397,18 +382,17 @@ export interface ImportRow extends ImportSettings {
   file_bytes: number;
   /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
   layout: object | null;
-  /** Where the last record that was written starts; 0 at the beginning. */
+  /** Line where the last written record starts; 0 at the beginning. */
   done_line: number;
-  /** Records in the file. Null until all of them are rows, which can be written. */
+  /** Number of records in the file. Null until all of them are stored as rows. */
   total: number | null;
   warnings: number;
-  /** Of a dry run: how many records are in `changes`. */
+  /** In a dry run, the number of records that are in `changes`. */
   told: number;
-  /** Unexpected errors in a row. */
+  /** Number of unexpected errors in a row. */
   failures: number;
-  /** Who made the import. Null for imports from before 1.1.0. */
+  /** The actor that created the import. Null for imports from before 1.1.0. */
   actor: EventActor | null;
-  /** The request that created the import, for the log. */
   request_id: string | null;
 }
 
@@ -417,7 +401,7 @@ export const importColumns = (sql: Queryable) => sql`
   request_id, jsonb_array_length(changes) as told,
   ${settingColumns(sql)}`;
 
-/** All records of the file are stored as rows, so they can be written. Deletes the file. */
+/** Marks the file as completely read: all its records are stored as rows. Deletes the file. */
 export async function endReading(
   sql: Transaction,
   customerId: string,
@@ -436,14 +420,10 @@ export interface ImportCounts {
   updated: number;
   unchanged: number;
   failed: number;
-  /** Of those that did not fail, how many have warnings. */
+  /** Number of records with warnings, without the failed records. */
   warnings: number;
 }
 
-/**
- * Adds newly processed records, and saves the line of the last one.
- * @returns how many were processed so far
- */
 export async function saveWritten(
   sql: Transaction,
   customerId: string,
@@ -458,7 +438,6 @@ export async function saveWritten(
     changes = [],
   }: ImportCounts & {
     line: number;
-    /** What a dry run would change. */
     changes?: readonly ImportChange[] | undefined;
   },
 ): Promise<number> {

@@ -22,7 +22,10 @@ import { scopeOf } from '../../filters/cursor.ts';
 import { cursorAfter, isAfter, limitAndOffset, positionBefore } from '../records/finders.ts';
 import type { PageById, PageOrCursor, RecordPage } from '../records/finders.ts';
 
-/** Stored with a verification job: how many hours before its start it reuses results. Missing in older jobs, and 0 if it must not. */
+/**
+ * Stored with a verification job: results of up to this many hours before its start are reused. Missing in older jobs.
+ * 0 forbids reuse.
+ */
 export interface Reusing {
   reuse_hours?: number;
 }
@@ -37,28 +40,25 @@ export interface JobRow {
   request: unknown;
   pool: Pool;
   total: number;
-  /** Of one item, in credits. */
+  /** Cost of one item (credits). */
   cost: number;
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Credits, of which `reserved - charged` are not charged yet. */
+  /** Reserved credits, of which `reserved - charged` are not charged yet. */
   reserved: number;
   charged: number;
   /**
-   * Where the job resumes; null at the start. With inputs, all up to the field `position` have a result, and later ones
-   * may.
+   * Position where the job resumes; null at the start. With inputs, all inputs up to the field `position` have a
+   * result, and later inputs may have one.
    */
   progress: unknown;
-  /** Unexpected errors in a row. */
   failures: number;
-  /** The job waits for the name server. */
   is_waiting: boolean;
-  /** It had waited for an hour when a turn took it, and must end without what it waits for. */
+  /** True if the job had waited for an hour when a turn took it. It must then end without the name server. */
   has_waited: boolean;
-  /** Who started the job. Null for jobs from before 1.1.0. */
+  /** The actor that started the job. Null for jobs from before 1.1.0. */
   actor: EventActor | null;
-  /** The request that started the job, for the log. */
   request_id: string | null;
 }
 
@@ -68,7 +68,7 @@ export const jobColumns = (sql: Queryable) => sql`
   coalesce(due_at - waiting_since >= interval '1 hour', false) as has_waited`;
 
 export interface NewJob {
-  /** The key that pays for the job within its spend caps. Null: no key started the job. */
+  /** The key that pays for the job within its spend caps. Null if no key started the job. */
   api_key_id: string | null;
   type: JobType;
   sync_crm: boolean;
@@ -79,7 +79,9 @@ export interface NewJob {
   reserved: number;
 }
 
-/** In the same transaction, the caller must add the inputs, reserve the credits, and enqueue a message. */
+/**
+ * Inserts a job. In the same transaction, the caller must add the inputs, reserve the credits, and enqueue a message.
+ */
 export async function insertJob(
   sql: Transaction,
   customerId: string,
@@ -106,7 +108,6 @@ export async function requireJob(sql: Transaction, customerId: string, id: Locke
   return job;
 }
 
-/** Sets the number of items and the reserved credits of a job that was inserted in this transaction. */
 export async function setJobTotal(
   sql: Transaction,
   customerId: string,
@@ -133,8 +134,8 @@ export interface NewResult {
 }
 
 /**
- * Saves results and counts, and sets the count of failures to 0. A result for an input that has one is ignored.
- * @param progress where the job resumes; undefined: as stored
+ * Saves results and counts, and resets the count of failures to 0. Ignores a result for an input that has one.
+ * @param progress where the job resumes; undefined keeps the stored progress
  * @returns the updated job, with the credits to charge for the new results (`charge`)
  */
 export async function saveResults(
@@ -181,7 +182,6 @@ export async function saveResults(
   return job;
 }
 
-/** Notes that a job waits for the name server, or waits no longer. */
 export async function setWaiting(
   sql: Transaction,
   customerId: string,
@@ -199,11 +199,9 @@ export async function setWaiting(
 
 export interface Ending {
   status: FinalStatus;
-  /** Shown to the customer. */
   error?: string;
 }
 
-/** `api_key_id` is the key that pays. */
 type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped' | 'charged'> & {
   api_key_id: string | null;
   actor: EventActor | null;
@@ -211,9 +209,9 @@ type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped
 };
 
 /**
- * Sets the final status, unless the job has ended. Forgets the person at whom a search has stopped.
- * @returns the ended job, with the reserved credits that were not charged (`refunded`); undefined if it had already
- * ended
+ * Sets the final status of a job. Forgets the person at whom a search has stopped.
+ * @returns the ended job, with the reserved credits that were not charged (`refunded`); undefined if the job had
+ *   already ended
  */
 export async function closeJob(
   sql: Transaction,
@@ -240,7 +238,6 @@ export async function closeJob(
   return job;
 }
 
-/** SQL condition: the caller may see the job `j`. */
 const isVisible = (sql: Queryable, { types, scopes }: VisibleJobs) => sql`
   j.type = any(${types as JobType[]}::text[])
   and coalesce(j.request -> 'needs' <@ ${sql.json(scopes)}::jsonb, true)`;
@@ -262,10 +259,6 @@ const projection = (sql: Queryable) => sql`
   j.started_at,
   j.finished_at`;
 
-/**
- * Returns a job as the API shows it.
- * @throws DomainError `not_found`, also if it is not visible
- */
 export async function requireJobView(
   sql: Queryable,
   customerId: string,
@@ -294,7 +287,6 @@ export const findJobViews = (
     and j.id = any(${ids}::uuid[])
     and ${isVisible(sql, visible)}`;
 
-/** Newest first, without types that are not in `visible`. */
 export const listJobs = (
   sql: Sql,
   customerId: string,
@@ -311,14 +303,8 @@ export const listJobs = (
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-/** Defines the order of a job's results, and is part of their cursors. */
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
-/**
- * In the order of the job's inputs.
- * @throws DomainError `not_found`, also if it is not visible; `validation_failed` if the cursor
- * belongs to another list
- */
 export async function listItems(
   db: Database,
   customerId: string,
@@ -347,7 +333,7 @@ export async function listItems(
 
 /**
  * Locks a job until the transaction ends, so that workers cannot save results, and returns its status.
- * @throws DomainError `not_found`, also if it is not visible
+ * @throws DomainError `not_found`, also if the job is not visible
  */
 export async function lockJob(
   sql: Transaction,
@@ -366,7 +352,6 @@ export async function lockJob(
   return job;
 }
 
-/** Stores `skipped` for every input without a result. */
 export async function skipOpenInputs(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     with skips as (
@@ -386,7 +371,6 @@ export async function skipOpenInputs(sql: Transaction, customerId: string, id: L
       and id = ${id}`;
 }
 
-/** Returns how many addresses of a verification ended with each status, most first. */
 export const countOutcomes = (
   sql: Sql,
   customerId: string,
@@ -402,7 +386,6 @@ export const countOutcomes = (
 
 export type OwnedJob = Job & { customer_id: string };
 
-/** Newest first, of all customers or of one, for operators. */
 export const listLatestJobs = (
   sql: Sql,
   { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },

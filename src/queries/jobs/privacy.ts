@@ -8,18 +8,15 @@ import { scopeOf } from '../../filters/cursor.ts';
 import type { Removal, RemovalQuery } from '../../schemas/prospects.ts';
 import { type RecordPage, cursorAfter, limitAndOffset, positionBefore } from '../records/finders.ts';
 
-/** What an operator did. */
 export interface PrivacyAction {
   action: 'find' | 'export' | 'erase' | 'suppress' | 'lift' | 'list' | 'apply';
-  /** Who ran the command: a login name. */
   operator: string;
-  /** Of the identifier that the request was about. */
   key?: { kind: IdentifierKind; digest: Buffer } | undefined;
   case_ref?: string | undefined;
   reason?: string | undefined;
 }
 
-/** Numbers only: what is noted must not identify a person. */
+/** Numbers only, because the log of privacy actions must not identify a person. */
 type PrivacyDetails = Record<string, number>;
 
 export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
@@ -30,8 +27,8 @@ export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
 };
 
 /**
- * Runs `work` in a transaction, and notes the action with what it returns. Can be retried after a commit whose answer was
- * lost: then nothing is done or noted twice.
+ * Runs `work` in a transaction, and records the action with the result of `work`. It is safe to retry after a commit
+ * whose confirmation was lost: nothing is done or recorded twice.
  */
 export async function notePrivacyAction(
   db: Database,
@@ -55,7 +52,6 @@ export async function notePrivacyAction(
   });
 }
 
-/** What was done about an identifier, the oldest first. */
 export const listPrivacyActions = (
   sql: Queryable,
   { kind, digest }: NonNullable<PrivacyAction['key']>,
@@ -66,14 +62,12 @@ export const listPrivacyActions = (
     and kind = ${kind}
   order by id`;
 
-/** A person whom a customer has unlocked. */
 export interface UnlockOfPerson {
   customer_id: string;
   prospect_id: string;
   unlocked_at: string;
 }
 
-/** A contact of a customer that came from the person, or has one of the person's addresses or profiles. */
 export interface ContactOfPerson {
   customer_id: string;
   id: string;
@@ -81,7 +75,6 @@ export interface ContactOfPerson {
   removal_requested_at: string | null;
 }
 
-/** How many other rows of a customer contain the text. */
 export interface Mentions {
   customer_id: string;
   where: 'verifications' | 'import failures' | 'users';
@@ -96,7 +89,6 @@ export const listUnlocksOf = (sql: Sql, prospectIds: readonly string[]): Promise
   where prospect_id = any(${prospectIds as string[]}::uuid[])
   order by unlocked_at, customer_id`;
 
-/** Returns the ids of the contacts that replace merged contacts which came from these prospects. */
 export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly string[]): Promise<string[]> => {
   const rows = await sql<{ merged_into: string }[]>`
     select merged_into
@@ -106,8 +98,8 @@ export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly strin
 };
 
 /**
- * Returns contacts that came from these people, or have one of their addresses or profiles, and those with these ids.
- * Reads all contacts of all customers.
+ * Returns the contacts that came from these people, that have one of their addresses or profiles, or that have one of
+ * the given ids. Reads all contacts of all customers.
  */
 export async function listContactsOf(
   sql: Sql,
@@ -151,8 +143,9 @@ export async function listContactsOf(
 }
 
 /**
- * Counts rows that contain one of the texts, which are in lower case: what customers gave to jobs and imports. A job's
- * inputs are there before its results, and are deleted with them.
+ * Counts the rows of each customer that contain one of the texts, such as inputs of jobs and records of imports. The
+ * texts must be in lower case. Results of jobs are not read: inputs exist before the results, and are deleted with
+ * them.
  */
 export const countMentions = async (sql: Sql, texts: readonly string[]): Promise<Mentions[]> =>
   sql<Mentions[]>`
@@ -172,7 +165,6 @@ export const countMentions = async (sql: Sql, texts: readonly string[]): Promise
     group by customer_id
     order by 1, 2`;
 
-/** Returns customers' names by id. */
 export async function namesOfCustomers(sql: Sql, ids: readonly string[]): Promise<Map<string, string>> {
   const rows = await sql<{ id: string; business_name: string }[]>`
     select id, business_name
@@ -181,12 +173,11 @@ export async function namesOfCustomers(sql: Sql, ids: readonly string[]): Promis
   return new Map(rows.map(({ id, business_name }) => [id, business_name]));
 }
 
-/** Keeps people with one identifier out of the catalog. */
 export interface Suppression {
   kind: IdentifierKind;
-  /** Of the identifier: a `KeyedDigests` digest under the installation's secret. */
+  /** Digest of the identifier, made by `KeyedDigests` with the installation's secret. */
   digest: Buffer;
-  /** People with the identifier are deleted. False: they are only kept out. */
+  /** True: people with the identifier are deleted. False: they are only kept out. */
   is_erasure: boolean;
   reason: string;
   case_ref: string | null;
@@ -195,29 +186,27 @@ export interface Suppression {
 
 export type SuppressionKey = Pick<Suppression, 'kind' | 'digest'>;
 
-/** By the installation's secret. */
 export const openDigests = async (sql: Queryable): Promise<KeyedDigests> =>
   new KeyedDigests(await findPersonIdSecret(sql));
 
-/** Converts a digest to the form of the database. */
 export const toBytes = (digest: string): Buffer => Buffer.from(digest, 'latin1');
 
-/** Returns the keys under which an identifier can be suppressed: first the one of today. */
+/** Returns the keys under which an identifier can be suppressed. The key of its current form comes first. */
 export const keysOf = (digests: KeyedDigests, identifier: Identifier): SuppressionKey[] =>
   formsOf(identifier).map((form) => ({ kind: identifier.kind, digest: toBytes(digests.of(form)) }));
 
 const lockName = 'suppressions';
 
 /**
- * Locks the table of suppressions until the transaction ends, to change it. Waits for running transactions that unlock
- * people: all later ones see the change.
+ * Locks the table of suppressions until the transaction ends, for a change. Waits for running transactions that unlock
+ * people. All later ones see the change.
  */
 export async function lockSuppressions(sql: Transaction): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName}, 0))`;
 }
 
 /**
- * Returns the ids of those who are suppressed. Nobody else is suppressed until the transaction ends. Call it before
+ * Returns the ids of the suppressed people. Locks: nobody else is suppressed until the transaction ends. Call it before
  * people are unlocked.
  */
 export async function lockAndFindSuppressed(sql: Transaction, people: readonly Identified[]): Promise<Set<string>> {
@@ -245,7 +234,6 @@ async function findSuppressed(sql: Transaction, people: readonly Identified[]): 
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Yields all keys, in batches. */
 export async function* readSuppressions(sql: Sql): AsyncGenerator<Pick<Suppression, 'kind' | 'digest' | 'is_erasure'>> {
   const batches = sql<Pick<Suppression, 'kind' | 'digest' | 'is_erasure'>[]>`
     select kind, digest, is_erasure
@@ -253,13 +241,11 @@ export async function* readSuppressions(sql: Sql): AsyncGenerator<Pick<Suppressi
   for await (const batch of batches) yield* batch;
 }
 
-/** The latest first. */
 export const listSuppressions = (sql: Queryable): Promise<Suppression[]> => sql<Suppression[]>`
   select kind, digest, is_erasure, reason, case_ref, received_at
   from suppressions
   order by received_at desc, kind, digest`;
 
-/** Returns those that exist. */
 export const findSuppressions = (sql: Queryable, keys: readonly SuppressionKey[]): Promise<Suppression[]> => sql<
   Suppression[]
 >`
@@ -268,7 +254,6 @@ export const findSuppressions = (sql: Queryable, keys: readonly SuppressionKey[]
   where ${among(sql, keys)}
   order by received_at, kind, digest`;
 
-/** Returns when the suppression of each person's id was received, by id. */
 export async function findErasures(sql: Queryable, prospectIds: readonly string[]): Promise<Map<string, string>> {
   const digests = await openDigests(sql);
   const ids = new Map(prospectIds.map((id) => [digests.of(id), id]));
@@ -285,8 +270,9 @@ export const findSuppressionsOfCase = (sql: Queryable, caseRef: string): Promise
   where case_ref = ${caseRef}`;
 
 /**
- * Adds suppressions, each once. One that exists stays, but may become an erasure. The caller must have called `lockSuppressions`.
- * @returns how many are new
+ * Inserts suppressions. An existing suppression stays, but may become an erasure. The caller must have called
+ * `lockSuppressions`.
+ * @returns the number of new suppressions
  */
 export async function insertSuppressions(
   sql: Transaction,
@@ -306,7 +292,7 @@ export async function insertSuppressions(
   return rows.filter(({ is_new }) => is_new).length;
 }
 
-/** The caller must have called `lockSuppressions`. Returns how many were deleted. */
+/** Deletes suppressions, and returns their number. The caller must have called `lockSuppressions`. */
 export async function deleteSuppressions(sql: Transaction, keys: readonly SuppressionKey[]): Promise<number> {
   const { count } = await sql`
     delete from suppressions
@@ -315,10 +301,9 @@ export async function deleteSuppressions(sql: Transaction, keys: readonly Suppre
 }
 
 const kinds = (keys: readonly SuppressionKey[]): string[] => keys.map(({ kind }) => kind);
-/** In hexadecimal digits: the driver sends no arrays of bytes. */
+/** Returns digests in hexadecimal, because the driver cannot send arrays of bytes. */
 const digestsOf = (keys: readonly SuppressionKey[]): string[] => keys.map(({ digest }) => digest.toString('hex'));
 
-/** Condition for the rows with these keys. */
 const among = (sql: Queryable, keys: readonly SuppressionKey[]) => sql`
   (kind, digest) in (
     select kind, decode(digest, 'hex')
@@ -327,8 +312,9 @@ const among = (sql: Queryable, keys: readonly SuppressionKey[]) => sql`
 
 /**
  * Records that people whom the customer had unlocked were erased.
- * @param erasures when each erasure was asked for, by id; a person can be erased again after the first was lifted
- * @returns the ids of those whose erasure was not recorded yet
+ * @param erasures time of the request for each erasure, by id. A person can be erased again after the first erasure was
+ *   lifted
+ * @returns the ids of the people whose erasure was not recorded yet
  */
 export async function insertRemovals(
   sql: Transaction,
@@ -360,10 +346,6 @@ export async function insertRemovals(
 
 const removedAt: Column = { type: 'instant', value: 'removed_at', raw: 'removed_at', required: true };
 
-/**
- * The latest first.
- * @throws DomainError `validation_failed` if the cursor was returned for another list
- */
 export async function listRemovals(
   db: Database,
   customerId: string,
@@ -385,7 +367,6 @@ export async function listRemovals(
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, (row) => ({ id: row.id, values: [row.removed_at] })) };
 }
 
-/** Ids of people whom customers have unlocked, each once, in ascending order. */
 export async function listUnlockedIds(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     select distinct prospect_id

@@ -9,15 +9,13 @@ import { jobColumns, type JobRow } from './jobs.ts';
 import type { JobStatus } from '../../schemas/jobs.ts';
 import { removeRows } from '../records/turns.ts';
 
-/** A prospect id or an email address. */
 export interface JobInput {
   position: number;
   item: string;
-  /** Of an email to verify, its folded address. */
+  /** For an email to verify, its folded address. Otherwise null. */
   address: string | null;
-  /** For an email to verify, the contacts in which the result is saved. */
   contact_ids: string[];
-  /** An earlier input has the same item. Such an input is not processed again. */
+  /** True if an earlier input has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
 }
 
@@ -35,8 +33,8 @@ export async function insertInputs(
 }
 
 /**
- * The row `i` of `job_inputs` has no result yet. A subquery, because with `not exists` the planner may read all results
- * of the job for each input.
+ * SQL condition: the row `i` of `job_inputs` has no result yet. Written as a subquery: with `not exists`, the planner
+ * may read all results of the job for each input.
  */
 const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
   (
@@ -47,7 +45,7 @@ const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
       and r.position = i.position
   ) is null`;
 
-/** Returns the next inputs without a result, in order. All up to the position `after` must have one. */
+/** Returns the next inputs without a result, in order. All inputs up to the position `after` must have a result. */
 export const findNextInputs = (
   sql: Queryable,
   customerId: string,
@@ -64,7 +62,6 @@ export const findNextInputs = (
   limit ${limit}`;
 
 export interface EmailInput extends JobInput {
-  /** The result to reuse; null if the email must be verified. */
   earlier: Verification | null;
 }
 
@@ -92,7 +89,6 @@ export const findNextEmails = (
   order by i.position
   limit ${limit}`;
 
-/** Also those that have a result. */
 export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql<
   JobInput[]
 >`
@@ -105,7 +101,7 @@ export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: s
 
 /**
  * Copies inputs without a result, or with the result `cancelled`, in the same order.
- * @returns how many (`total`), and their items without duplicates
+ * @returns the number of copies (`total`), and their items without duplicates
  */
 export async function copyOpenInputs(
   sql: Transaction,
@@ -132,7 +128,10 @@ interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
 
 export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
 
-/** A run that a turn has taken. A later turn that takes it raises `attempt`; then this one can write nothing any more. */
+/**
+ * A run that a turn has taken. Each turn that takes the run raises `attempt`. The earlier turn can then write nothing
+ * any more.
+ */
 export type Taken<Q extends RunQueue = RunQueue> = Run<Q> & {
   queue: Q;
   attempt: number;
@@ -149,8 +148,9 @@ const columnsOf = (sql: Queryable, queue: RunQueue): Fragment =>
   queue === 'import' ? importColumns(sql) : jobColumns(sql);
 
 /**
- * The run `r` is unfinished and in this queue, it does not rest, and its customer `c` is not suspended. No rest takes a
- * minute: a time after that was written before the database's clock was set back.
+ * SQL condition: the run `r` in this queue is unfinished and does not rest, and its customer `c` is not suspended. A
+ * rest takes less than a minute. A later end was written before the clock of the database was set back, so the run is
+ * due too.
  */
 const isDue = (sql: Queryable, queue: RunQueue) => sql`
   r.finished_at is null
@@ -162,7 +162,7 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
   )
   and c.status = 'OK'`;
 
-/** Which runs are free: those without a turn, and those whose turn is one of `dead`, or else is none of `active`. */
+/** Defines the free runs: runs without a turn, and runs whose turn is in `dead`, or is not in `active`. */
 type Holders = { dead: readonly string[] } | { active: readonly string[] };
 
 const isFree = (sql: Queryable, holders: Holders) =>
@@ -171,15 +171,13 @@ const isFree = (sql: Queryable, holders: Holders) =>
     : sql`(r.turn is null or r.turn <> all(${holders.active as string[]}::uuid[]))`;
 
 type Taking = Holders & {
-  /** Id of the message of the turn. Null: any turn may take the run from it. */
+  /** Id of the message of the turn. Null: any turn may take over the run. */
   turn: string | null;
-  /** Id of the only run to consider. */
   only?: string | undefined;
 };
 
 /**
- * Takes the free run of the customer that has not been processed for the longest time. Runs of a suspended customer
- * wait.
+ * Takes the customer's free run that has not been processed for the longest time. Takes no run of a suspended customer.
  * @returns undefined if no run is free
  */
 export async function takeRun<Q extends RunQueue>(
@@ -217,8 +215,8 @@ export async function takeRun<Q extends RunQueue>(
 }
 
 /**
- * Locks the run's row until the transaction ends. Returns undefined if the run has ended, or another turn has taken it.
- * From then on, what the transaction changes is told as of the job or import.
+ * Locks the row of a run until the transaction ends. Returns undefined if the run has ended, or another turn has taken
+ * it. After the call, changes of the transaction are recorded as made by the job or import.
  */
 export async function lockRun<Q extends RunQueue>(
   sql: Transaction,
@@ -237,7 +235,6 @@ export async function lockRun<Q extends RunQueue>(
   return row;
 }
 
-/** Lets any turn take a run. Does nothing if another turn has taken it. */
 export async function releaseRun(sql: Transaction, customerId: string, { queue, id, attempt }: Taken): Promise<void> {
   await sql`
     update ${tableOf(sql, queue)}
@@ -248,8 +245,9 @@ export async function releaseRun(sql: Transaction, customerId: string, { queue, 
 }
 
 /**
- * Makes a run rest: no turn takes it meanwhile. The caller has locked it, and enqueues a turn for the end of the rest. Both
- * count from the beginning of the transaction: a message must not come before.
+ * Makes a run rest: no turn takes it until the rest ends. The caller has locked the run, and enqueues a turn for the
+ * end of the rest. Both times count from the start of the transaction, because a message must not come before the end
+ * of the rest.
  * @param failed true if the run's count of `failures` must be increased
  */
 export async function restRun(
@@ -269,8 +267,8 @@ export async function restRun(
 }
 
 /**
- * True if the customer has an unfinished run in this queue that does not rest.
- * @param besides `except`: a run that does not count. Runs that are not free do not count either
+ * Returns true if the customer has an unfinished run in this queue that does not rest.
+ * @param besides `except`: a run to ignore. Runs that are not free are ignored too
  */
 export async function hasDueRun(
   sql: Transaction,
@@ -291,7 +289,10 @@ export async function hasDueRun(
   return row.due;
 }
 
-/** Lets any turn take a customer's runs. The queue has none of its messages any more. */
+/**
+ * Frees all unfinished runs of a customer for any turn. Call it only if the queue has none of the customer's messages
+ * any more.
+ */
 export async function freeRuns(sql: Transaction, customerId: string, queue: RunQueue): Promise<void> {
   await sql`
     update ${tableOf(sql, queue)} r
@@ -302,7 +303,6 @@ export async function freeRuns(sql: Transaction, customerId: string, queue: RunQ
       ${queue === 'import' ? sql`` : sql`and r.type = any(${typesOf[queue] as string[]})`}`;
 }
 
-/** Finds customers that have a run in this queue which does not rest. */
 export const findCustomersWithRuns = (queue: RunQueue): FindCustomers =>
   findCustomersWith(
     (sql) => sql`
@@ -313,8 +313,8 @@ export const findCustomersWithRuns = (queue: RunQueue): FindCustomers =>
 
 export interface Backlog {
   /**
-   * By type and status: how many, and the age of the oldest (seconds). An import counts once its file is completely
-   * uploaded.
+   * Number of jobs by type and status, and the age of the oldest (seconds). An import counts once its file is
+   * completely uploaded.
    */
   jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
   unindexed: number;
@@ -350,13 +350,11 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
 }
 
 interface JobHealth {
-  /** False if a run has waited for a minute, and no worker process has been seen for a minute. */
+  /** False if a run has waited for a minute and no worker process was seen for a minute. */
   has_workers: boolean;
-  /** False if a job waits for the name server. */
   has_names: boolean;
 }
 
-/** A worker process looks after the queues every five seconds. */
 const isWorkerAlive = (sql: Sql, seconds: number) => sql`
   exists (
     select 1
@@ -364,13 +362,15 @@ const isWorkerAlive = (sql: Sql, seconds: number) => sql`
     where greatest(monitor_on, monitor_claim_on) > now() - ${seconds} * interval '1 second'
   )`;
 
-/** True if a worker process was seen in the last seconds. */
 export async function hasWorker(sql: Sql, seconds: number): Promise<boolean> {
   const [row] = await sql<[{ alive: boolean }]>`select ${isWorkerAlive(sql, seconds)} as alive`;
   return row.alive;
 }
 
-/** Does not look at suspended customers, whose jobs and imports wait until they are resumed. */
+/**
+ * Reads the state of the queues. Ignores suspended customers, because their jobs and imports wait until the suspension
+ * ends.
+ */
 export async function readJobHealth(sql: Sql): Promise<JobHealth> {
   const [row] = await sql<[JobHealth]>`
     select
@@ -402,10 +402,11 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
   return row;
 }
 
-/** How long inputs and results of an ended job are stored. */
 const retention = '30 days';
 
-/** True if all inputs and results of an ended job are still stored. The lock prevents their deletion. */
+/**
+ * Returns true if all inputs and results of an ended job are still stored. The caller's lock prevents their deletion.
+ */
 export async function isRetained(sql: Transaction, customerId: string, jobId: LockedId): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
     select finished_at > (select clock_timestamp()) - ${retention}::interval and purged_at is null as is_retained
@@ -415,7 +416,6 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: Lo
   return job!.is_retained;
 }
 
-/** Returns the id of the job that retries this one. */
 export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
   const [retry] = await sql<{ id: string }[]>`
     select id
@@ -425,7 +425,6 @@ export async function findRetry(sql: Transaction, customerId: string, id: string
   return retry?.id;
 }
 
-/** Inputs that one transaction deletes, and results. */
 const batchSize = 5_000;
 
 /**
@@ -453,7 +452,6 @@ export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
   return true;
 }
 
-/** Returns false if the job's inputs and results are deleted, or another transaction has locked it. */
 async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { count } = await sql`
     select

@@ -4,7 +4,6 @@ import { lockAndFindSuppressed } from './privacy.ts';
 import { lowestId } from '../../database/connection.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 
-/** Returns those of the prospects that the customer has unlocked. */
 export async function findUnlocked(sql: Queryable, customerId: string, prospectIds: string[]): Promise<Set<string>> {
   const rows = await sql<{ prospect_id: string }[]>`
     select prospect_id
@@ -14,8 +13,8 @@ export async function findUnlocked(sql: Queryable, customerId: string, prospectI
 }
 
 /**
- * Unlocks prospects permanently. If two transactions unlock the same one, only one returns its id. Does not look whether
- * they are suppressed: jobs call `unlockPeople`, or `lockAndFindSuppressed` before.
+ * Unlocks prospects permanently. If two transactions unlock the same prospect, only one returns its id. Does not check
+ * for suppression: jobs call `unlockPeople`, or `lockAndFindSuppressed` before.
  * @param jobId the job that unlocks the prospects, if any
  * @returns ids that were not unlocked before
  */
@@ -35,7 +34,6 @@ export async function insertUnlocks(
   return rows.map((row) => row.prospect_id);
 }
 
-/** By prospect id. */
 export async function findUnlockingCustomers(sql: Queryable, prospectIds: string[]): Promise<Map<string, string[]>> {
   const rows = await sql<{ prospect_id: string; customers: string[] }[]>`
     select prospect_id, array_agg(customer_id order by customer_id) as customers
@@ -65,7 +63,6 @@ export async function findUnindexedProspects(
   return [...new Set(rows.map((row) => row.prospect_id))];
 }
 
-/** Returns prospects among a job's results whose unlock is unindexed. */
 export async function findUnindexedUnlocksOfJob(sql: Queryable, customerId: string, jobId: string): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     select u.prospect_id
@@ -79,20 +76,18 @@ export async function findUnindexedUnlocksOfJob(sql: Queryable, customerId: stri
   return rows.map((row) => row.prospect_id);
 }
 
-/** Primary key of an unlock. */
 export interface UnlockKey {
   customer_id: string;
   prospect_id: string;
 }
 
-/** Returns unindexed unlocks of these prospects by any customer. */
 export const findUnindexedUnlocks = (sql: Queryable, prospectIds: string[]): Promise<UnlockKey[]> => sql<UnlockKey[]>`
   select customer_id, prospect_id
   from unlocks
   where prospect_id = any(${prospectIds}::uuid[])
     and not in_catalog`;
 
-/** Locks the rows in the order of their keys, to avoid deadlocks. */
+/** Marks unlocks as indexed. Locks the rows in the order of their keys, to avoid deadlocks. */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
   const customers = [...byCustomer.keys()].sort();
@@ -115,21 +110,18 @@ const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly U
   where u.customer_id = ${customerId}
     and u.prospect_id = marked.prospect_id`;
 
-/** Of all customers. */
 export async function countUnindexed(sql: Queryable): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;
 }
 
-/** Ids of people. */
 interface Unlocked {
-  /** Were not unlocked before. */
   unlocked: Set<string>;
-  /** Were not unlocked, because they must not be in the catalog any more. */
+  /** Ids of people who were not unlocked, because they must not be in the catalog any more. */
   suppressed: Set<string>;
 }
 
-/** Unlocks people whom a job has read from the catalog, except those who were suppressed since. */
+/** Unlocks people whom a job has read from the catalog, except people who were suppressed since. */
 export async function unlockPeople(
   sql: Transaction,
   customerId: string,
@@ -141,7 +133,7 @@ export async function unlockPeople(
   return { unlocked: new Set(await insertUnlocks(sql, customerId, ids, jobId)), suppressed };
 }
 
-/** Stores people who are suppressed, but not erased, in place of the catalog. Replaces those with the same id. */
+/** Stores people who are suppressed but not erased, outside the catalog. Replaces stored people with the same id. */
 export async function holdPeople(sql: Transaction, people: readonly Prospect[]): Promise<void> {
   await sql`
     insert into held_people (prospect_id, person)
@@ -151,7 +143,6 @@ export async function holdPeople(sql: Transaction, people: readonly Prospect[]):
     on conflict (prospect_id) do update set person = excluded.person`;
 }
 
-/** Yields all held people, in batches, in the order of their ids. */
 export async function* readHeldPeople(sql: Sql): AsyncGenerator<Prospect[]> {
   for (let after = lowestId; ;) {
     const rows = await sql<{ person: Prospect }[]>`
@@ -171,9 +162,9 @@ export async function deleteHeldPeople(sql: Transaction, ids: readonly string[])
 }
 
 /**
- * Removes the data of people from the results of the customer's jobs, and from where jobs have stopped in the catalog:
- * such a job starts its search again, and skips who is unlocked. Status and charge stay.
- * @returns the number of results
+ * Removes people's data from the results of the customer's jobs. Status and charge stay. If a job's search has stopped
+ * at such a person, it starts again and skips unlocked people.
+ * @returns the number of changed results
  */
 export async function clearUnlockResults(
   sql: Transaction,
@@ -195,7 +186,6 @@ export async function clearUnlockResults(
   return count;
 }
 
-/** Returns unlocked people in results of all customers whose data contains one of the texts, without regard to case. */
 export async function findUnlockResults(sql: Sql, texts: readonly string[]): Promise<Prospect[]> {
   const asWritten = texts.map((text) => JSON.stringify(text).slice(1, -1)); // an address can have a quotation mark
   const rows = await sql<{ person: Prospect }[]>`

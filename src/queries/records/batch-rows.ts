@@ -33,10 +33,6 @@ import type { LastWrites } from './last-writes.ts';
  * `external_id`, `work_email` or `domain`.
  */
 interface Comparison {
-  /**
-   * Converts a value to its comparable form, such as lower case. Two values are equal if their comparable forms are
-   * equal.
-   */
   canonical: (value: string) => string;
   column: string;
   type: 'uuid' | 'text';
@@ -54,7 +50,6 @@ const comparisons: Record<MatchField, Comparison> = {
   },
 };
 
-/** Returns a function that converts values of a match field to their comparable form, such as lower case. */
 export const canonicalOf = (match: MatchField): ((value: string) => string) => comparisons[match].canonical;
 
 type BatchTable = 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
@@ -62,7 +57,6 @@ type BatchTable = 'contacts' | 'companies' | 'products' | 'opportunities' | 'act
 export interface RecordTable {
   kind: BatchKind;
   table: BatchTable;
-  /** SQL condition: the record `r` is visible in the API. */
   visible: string;
 }
 
@@ -121,7 +115,10 @@ async function findIds(
   return found;
 }
 
-/** Returns the ids of the records with these external ids, also of those into which they were merged, by external id. */
+/**
+ * Returns the ids of the records with these external ids, by external id. Also finds the records into which a record
+ * with such an id was merged.
+ */
 export async function findByExternalIds(
   sql: Queryable,
   customerId: string,
@@ -213,7 +210,7 @@ export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>
 
 /**
  * Reads the records that the items identify. Returns one result for each item. Call it in a `snapshot`: between two
- * statements, others could give a value to another record, or merge the record.
+ * statements, another transaction could move a value to another record, or merge the record.
  */
 export async function readBatch<Shown extends { id: string }>(
   sql: Transaction,
@@ -236,14 +233,13 @@ export async function readBatch<Shown extends { id: string }>(
 
 type Row = Record<string, unknown>;
 
-/** A table to which batches write rows of the type `R`. */
 export interface WrittenTable<R extends object> {
   name: BatchTable;
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
-  /** Those of them that an update does not set to the given value: `alsoSet` has their assignments. */
+  /** Columns for which an update does not use the given value. `alsoSet` has their assignments. */
   setApart?: readonly string[];
-  /** Further assignments of an update of the record `r`; `given` has the values. */
+  /** Further SQL assignments for an update of the record `r`. `given` has the new values. */
   alsoSet?: (sql: Transaction, customerId: string) => Fragment;
 }
 
@@ -286,7 +282,7 @@ async function writeInParts<T, Result>(
 /**
  * Replaces null by undefined in the properties of the given object. JSON then leaves out these properties, and the
  * database reads null.
- * @throws Error if a column is missing, or if there are others. The value would be lost without this check.
+ * @throws Error if a column is missing, or if there is an unknown column. Without this check, its value would be lost
  */
 function withoutNulls(row: Row, columns: readonly string[]): Row {
   for (const name of columns) {
@@ -324,10 +320,6 @@ export async function insertRows<T, R extends object>(
   return inserted.map(({ id }) => id).toSorted();
 }
 
-/**
- * Updates records, and sets their `updated_at`.
- * @param rowOf returns a new object with the id of a record and its columns
- */
 export async function updateRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
@@ -376,10 +368,6 @@ export function setColumns<R extends object>(
   }
 }
 
-/**
- * Inserts or updates the record of each item that has no result yet, and sets the results.
- * @param rowOf returns a new object with all columns to write
- */
 export async function writeItems<R, W extends object>(
   sql: Transaction,
   customerId: string,
@@ -395,14 +383,12 @@ export async function writeItems<R, W extends object>(
   return { created, changed };
 }
 
-/** Sets the result of each item whose record already has the item's columns to `unchanged`. */
 export function setUnchanged<R extends object>(items: readonly Item<R>[]): void {
   for (const item of alive(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
       item.outcome = { status: 'unchanged', id: item.stored.id };
 }
 
-/** Adds the events of written records to the last writes. */
 export function addEvents(
   last: LastWrites,
   noun: 'company' | 'product' | 'opportunity' | 'activity',
@@ -412,7 +398,6 @@ export function addEvents(
   for (const item of changed) last.updated(noun, toldOf(item), item.stored!, item.columns!);
 }
 
-/** Sets the result of each item that has none to `deleted`. Returns the ids of the records. */
 export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
   alive(items).map((item) => {
     const { id } = item.stored!;
@@ -420,7 +405,6 @@ export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
     return id;
   });
 
-/** Returns what the event of a written record tells of it. */
 export const toldOf = ({ outcome, columns }: Item<{ external_id: string | null }>) => ({
   id: (outcome as { id: LockedId }).id,
   external_id: columns!.external_id,

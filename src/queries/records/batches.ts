@@ -7,7 +7,7 @@ import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
 import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
-/** Companies that contacts will refer to. They are locked until the transaction ends. */
+/** Companies to which contacts will refer. They are locked until the transaction ends. */
 export interface LockedCompanies {
   /**
    * A map from the key of a company's name or domain (see `companyKey`) to the id of the oldest company with it. A key
@@ -26,19 +26,19 @@ export interface Batch {
    */
   match: MatchField;
   isAtomic: boolean;
-  /** The records are deleted for good. */
   isPurged?: boolean;
-  /** The batch is rolled back: its items are judged by what is stored, not by other items. */
+  /**
+   * True if the batch is rolled back at the end. Its items are then checked against stored records, not against other
+   * items.
+   */
   isTrial?: boolean;
-  /** Returns the body that changes a stored record. Without it, this is the item. */
+  /** Returns the body that changes a stored record. Default: the item itself. */
   fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
-  /** The items of the batch. An invalid item is represented by its error. */
   items: readonly (object | DomainError)[];
-  /** It is a single write of a caller, with the ETag that the record must have. */
+  /** Set if the batch is a single write of a caller. `ifMatch` is the ETag that the record must have. */
   single?: { ifMatch: string | undefined };
 }
 
-/** Writes the records of a batch. Returns the result of each item. */
 export type WriteBatch = (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
 
 /**
@@ -83,8 +83,8 @@ export type ReadOutcome<Shown> =
 export interface Item<Row> {
   readonly body: Readonly<Record<string, unknown>>;
   /**
-   * The value that identifies the record (an id, external id, e-mail address or domain) in its comparable form, such as lower
-   * case. Undefined if the operation is `create`.
+   * The value that identifies the record (an id, external id, e-mail address or domain) in its comparable form, such as
+   * lower case. Undefined if the operation is `create`.
    */
   readonly value: string | undefined;
   /** The stored record that the item changes or deletes. Undefined if the item creates a record. */
@@ -93,7 +93,7 @@ export interface Item<Row> {
   outcome?: Outcome;
 }
 
-/** Returns the items that do not have a result yet. An item that has failed already has a result, so it is left out. */
+/** Returns the items that do not have a result yet. A failed item has a result. */
 export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
 
 export const bodyOf = <Row extends object>(
@@ -102,7 +102,7 @@ export const bodyOf = <Row extends object>(
 ): Item<Row>['body'] => (fit && stored ? fit(body, stored) : body);
 
 /**
- * Compares the record of a single write with the tag that its caller knows.
+ * Checks that the record of a single write has the ETag that its caller sent. Does nothing without an ETag.
  * @param find returns the record as its GET shows it
  * @throws DomainError `precondition_failed` if they differ
  */
@@ -115,15 +115,10 @@ export async function requireSingleMatch<Row>(
   if (single?.ifMatch !== undefined && item) requireMatch(single.ifMatch, (await find([item.stored!.id]))[0]!);
 }
 
-/** Sets the result of an item to `failed`. Does nothing if the item already has a result. */
 export function fail(item: Item<unknown>, error: DomainError): void {
   item.outcome ??= { status: 'failed', error };
 }
 
-/**
- * Returns the result of each item, in the order of the items.
- * @throws Error if an item has no result
- */
 export const outcomesOf = (items: readonly Item<unknown>[]): Outcome[] =>
   items.map(({ outcome }, index) => {
     if (!outcome) throw new Error(`Item ${index} of a batch has no outcome`);
@@ -131,7 +126,7 @@ export const outcomesOf = (items: readonly Item<unknown>[]): Outcome[] =>
   });
 
 /**
- * Throws if the batch is atomic and at least one of its items has failed. Otherwise does nothing.
+ * Does nothing if the batch is not atomic, or if no item has failed.
  * @throws the error of the first failed item, with the error details of all failed items
  */
 export function endIfAtomic({ isAtomic }: Pick<Batch, 'isAtomic'>, items: readonly Item<unknown>[]): void {
@@ -146,7 +141,6 @@ export function endIfAtomic({ isAtomic }: Pick<Batch, 'isAtomic'>, items: readon
   throw new DomainError(code, counted(`item ${first.index}: ${message}`, faults), { faults, matchingIds });
 }
 
-/** Returns the details of an item's error. Each detail has a JSON pointer into the request body of the batch. */
 function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
   const pointer = `/items/${index}`;
   if (faults.length === 0) return [{ path: pointer, message }];
@@ -154,8 +148,8 @@ function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
 }
 
 /**
- * Thrown if another transaction changed records before this one could lock them. A batch or a merge is then processed
- * again; every other caller gets the error `unavailable`.
+ * Thrown if another transaction changed records before this one could lock them. A batch or a merge is then tried
+ * again. Other callers get the error `unavailable`.
  */
 export class RecordsChanged extends DomainError {
   constructor() {
@@ -167,7 +161,7 @@ const maxAttempts = 5;
 
 /**
  * Processes a batch by calling `attempt`. If another transaction created or changed the same records meanwhile, rolls
- * back and calls `attempt` again, at most 5 times in all. The counts of an attempt that was rolled back are dropped.
+ * back and calls `attempt` again, at most 5 times in all. Drops the counts of a rolled-back attempt.
  * @throws DomainError `unavailable` if other transactions also changed the records during the last attempt
  */
 export async function withRepeats<T>(
@@ -185,11 +179,9 @@ export async function withRepeats<T>(
   }
 }
 
-/** Returns true if a database error means that a value is already used in a unique column (SQLSTATE 23505). */
 const isUniqueViolation = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '23505' && fromDatabase(error) !== undefined;
 
-/** An item has the record of an earlier item. */
 export class RepeatedRecord extends DomainError {
   constructor(match: MatchField, message: string, text: string) {
     const faults = [{ path: `/${match}`, message: text }];
@@ -210,7 +202,6 @@ export const sameRecord = ({ noun }: BatchKind, match: MatchField): DomainError 
 export const noRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
   new DomainError('not_found', `No such ${noun}`, { faults: [{ path: `/${match}`, message: `no such ${noun}` }] });
 
-/** Creates the error for an item whose match value (such as an e-mail address) belongs to several records. */
 export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingIds: string[]): DomainError =>
   new DomainError('conflict', `More than one ${noun} has this ${match}`, {
     faults: [{ path: `/${match}`, message: `more than one ${noun} has it` }],
@@ -239,10 +230,6 @@ export function openItems<Row>(
   });
 }
 
-/**
- * Creates the error for an item without the fields that a new record must have. Returns undefined if the item has all
- * of them.
- */
 export function lacksRequired(
   { create, needsOneOf = [] }: BatchKind,
   body: Readonly<Record<string, unknown>>,
@@ -256,7 +243,10 @@ export function lacksRequired(
   return faults.length > 0 ? validationFailed(faults) : undefined;
 }
 
-/** A URL that is not a profile identifies nobody. */
+/**
+ * Returns true if the body has no value for a field. A URL that is not a profile counts as no value, because it
+ * identifies nobody.
+ */
 function isEmpty(body: Readonly<Record<string, unknown>>, name: string): boolean {
   const value = body[name] ?? '';
   if (name === 'profnet_url') return typeof value !== 'string' || profileKey(value) === undefined;

@@ -11,10 +11,8 @@ import { searchColumnsOf, termColumns } from '../../filters/to-sql.ts';
 type CustomFields = Record<string, string | number | boolean>;
 type CustomFieldsPatch = Record<string, string | number | boolean | null>;
 
-/** Declarations by the key of their field. */
 export type Declared = ReadonlyMap<string, DeclaredField>;
 
-/** Returns what a customer has declared, by key. */
 export const listDeclared = (sql: Queryable, customerId: string, object: ImportObject): Promise<DeclaredField[]> =>
   sql<DeclaredField[]>`
     select key, label, type, choices
@@ -23,7 +21,6 @@ export const listDeclared = (sql: Queryable, customerId: string, object: ImportO
       and object = ${object}
     order by key collate "C"`;
 
-/** Returns the declarations of the custom fields that bodies set. Without any, asks nothing. */
 export async function findDeclared(
   sql: Queryable,
   customerId: string,
@@ -41,7 +38,6 @@ export async function findDeclared(
   return new Map(rows.map((field) => [field.key, field]));
 }
 
-/** Returns a fault for each value that is not of its declared type. Null is of each type. */
 export const declaredFaults = (declared: Declared, values: CustomFieldsPatch): Fault[] =>
   [...declared.values()].flatMap((field) => {
     const value = Object.hasOwn(values, field.key) ? values[field.key] : null;
@@ -50,9 +46,9 @@ export const declaredFaults = (declared: Declared, values: CustomFieldsPatch): F
   });
 
 /**
- * Merges a patch into the custom fields of a record, key by key. A null removes the key.
- * @throws DomainError `validation_failed` when a value is not of its declared type, or the result exceeds the limits of
- * custom fields
+ * Merges a patch into the custom fields of a record, key by key. Null removes the key.
+ * @throws DomainError `validation_failed` if a value is not of its declared type, or the result exceeds the limits of
+ *   custom fields
  */
 export function mergeCustomFields(current: CustomFields, patch: CustomFieldsPatch, declared: Declared): CustomFields {
   const faults = declaredFaults(declared, patch);
@@ -69,13 +65,16 @@ export function mergeCustomFields(current: CustomFields, patch: CustomFieldsPatc
   return fields;
 }
 
-/** Records that are looked at. To look at all of a million would take seconds. */
+/** Maximum number of records that are read to find custom fields. Reading a million would take seconds. */
 const maxRecords = 50_000;
 const maxFields = 500;
 
 type FoundField = Pick<DeclaredField, 'key' | 'type'>;
 
-/** Returns the custom fields that a customer has declared, then the others that records have: at most 500. */
+/**
+ * Returns the custom fields that a customer has declared, then other custom fields that records have. Returns at most
+ * 500.
+ */
 export async function listCustomFields(
   sql: Sql,
   customerId: string,
@@ -89,7 +88,10 @@ export async function listCustomFields(
   return [...declared, ...found.filter(({ key }) => !known.has(key))].slice(0, maxFields);
 }
 
-/** Returns the custom fields of a customer's newest records, with what all values of each are. Else it is a text. */
+/**
+ * Returns the custom fields of a customer's newest records. The type of a field is the type of all its values; if they
+ * differ, it is text.
+ */
 function findCustomFields(sql: Sql, customerId: string, object: DeclaredObject): Promise<FoundField[]> {
   const source =
     object === 'companies'
@@ -110,14 +112,14 @@ function findCustomFields(sql: Sql, customerId: string, object: DeclaredObject):
 }
 
 /**
- * The kinds of records that have search columns: folded texts (lower case, no accents), and search terms, which are
- * numbers with which a filter finds records fast.
+ * The kinds of records that have search columns: folded texts (lower case, no accents) and search terms. Search terms
+ * are numbers with which a filter finds records fast.
  */
 export const indexedSources: readonly Source[] = [contactSource, companySource];
 
 /**
- * Computes the search columns of the next records whose search columns are missing or out of date, because an older
- * version of this program wrote them. Locks the records until the transaction ends. Idempotent.
+ * Computes missing or outdated search columns for the next batch of records. An older version of this program wrote
+ * these records. Locks the records until the transaction ends. Idempotent.
  * @param after id of the last record of the previous batch
  * @returns the id of the last record of this batch, or undefined if no such records are left
  */

@@ -5,22 +5,19 @@ import type { EventActor, EventSource, EventType } from '../../schemas/events.ts
 import { allCustomers } from '../../access/credentials.ts';
 
 /**
- * A place in a customer's feed: behind the event with this position and id. At the beginning of a feed the position is 0
- * and the id null. Positions have no gap, but a restored database gives those it lost again, to other events. So whoever
- * stores a place stores both.
+ * A position in a customer's feed: after the event with this number and id. At the start of a feed, the number is 0 and
+ * the id is null. Store both: a restored database reuses numbers that it lost for other events. Numbers have no gaps.
  */
 export interface FeedPosition {
   position: number;
   id: string | null;
 }
 
-/** Without an id: before the oldest event behind this position that is kept. */
+/** A position in a feed. Without an id, it is before the oldest stored event after this number. */
 export type Place = FeedPosition | { position: number };
 
-/** Before the oldest event that is kept. */
 export const oldest: Place = { position: 0 };
 
-/** An event as readers get it, and its place. */
 export interface FeedEvent {
   position: number;
   /** A UUID, the same for every reader. */
@@ -31,37 +28,34 @@ export interface FeedEvent {
 }
 
 export interface FeedPage {
-  /** In the order of their positions. */
   events: FeedEvent[];
-  /** Where the reader stands after this page. */
   next: FeedPosition;
-  /** Whether more can be read at once. A page can be shorter than asked, even empty, although there is more. */
+  /**
+   * True if more events can be read at once. A page can be shorter than `limit`, even empty, although there is more.
+   */
   isMore: boolean;
 }
 
 export interface FeedRequest {
-  /** Where the reader stands. */
   after: Place;
-  /** Types of events to return. Default: all. */
   types?: readonly EventType[] | undefined;
-  /** Maximum number of events. */
   limit: number;
 }
 
-/** Number of positions that one statement looks at for a reader of some types. */
+/** Number of positions that one statement reads for a reader of only some types. */
 const filteredSpan = 10_000;
 
-/** Where a page begins and could end, and what is known of these places. */
 interface Bounds {
   begins_at: number;
-  /** The event at the place where the page begins; null: it is not kept, or there is none. */
+  /**
+   * Id of the event at the position where the page begins. Null: the event is not stored any more, or there is none.
+   */
   id_here: string | null;
   ends_at: number;
   id_at_end: string | null;
   newest_position: number;
 }
 
-/** A row of the journal. */
 export interface EventRow {
   position: number;
   id: string;
@@ -74,10 +68,10 @@ export interface EventRow {
 }
 
 /**
- * Reads events of a customer. A reader that continues at `next` each time gets each event exactly once, in the order of
- * their commits. An event can be read as soon as its transaction is committed. Locks nothing.
- * @throws DomainError `cursor_expired` if an event after `after` is not kept any more, or the database was restored to a
- * time before it
+ * Reads events of a customer. A reader that continues at `next` gets each event exactly once, in commit order. An event
+ * can be read as soon as its transaction is committed. Locks nothing.
+ * @throws DomainError `cursor_expired` if an event after `after` is not stored any more, or the database was restored
+ *   to a time before it
  */
 export async function readEvents(
   db: Database,
@@ -172,7 +166,6 @@ const expired = (): DomainError =>
     'The event at this cursor is not kept any more. Export all records anew, then follow from a new cursor',
   );
 
-/** Returns the place behind all events that are committed now. */
 export const findEnd = (db: Database, customerId: string): Promise<FeedPosition> =>
   db.lookup((sql) => readEnd(sql, customerId));
 
@@ -181,7 +174,6 @@ async function readEnd(sql: Sql, customerId: string): Promise<FeedPosition> {
   return end;
 }
 
-/** SQL that selects the end of a customer's feed as one row (`position`, `id`). */
 export const newestPlace = (sql: Queryable, customerId: string) => sql`
   select position, id
   from (
@@ -194,12 +186,12 @@ export const newestPlace = (sql: Queryable, customerId: string) => sql`
   order by position desc, id
   limit 1`;
 
-/** Events are looked for from this long before a given time (ms), in case the clock of the database was set. */
+/** A search for the events of a time begins this much earlier (ms), in case the clock of the database was changed. */
 const slackMs = 15 * 60_000;
 
 /**
- * Returns a place before all events that happened at a time or later, or `behind` all that happened before it. Other
- * events can stand between the place and that time.
+ * Returns a position before all events that happened at a time or later. With `behind`, returns a position after all
+ * events that happened before it. Other events can stand between the position and that time.
  * @param instant RFC 3339
  */
 export async function findPlaceAt(
@@ -220,7 +212,6 @@ export async function findPlaceAt(
   return { position: low };
 }
 
-/** Returns the first event behind a position. */
 async function findNext(db: Database, customerId: string, position: number) {
   const [row] = await db.lookup(
     (sql) => sql<Pick<EventRow, 'position' | 'occurred_at'>[]>`
@@ -234,16 +225,14 @@ async function findNext(db: Database, customerId: string, position: number) {
   return row;
 }
 
-/** Signs places in feeds, so that callers cannot make up one, or use one of another customer. */
+/** Signs positions in feeds. Callers can neither make up a cursor nor use a cursor of another customer. */
 export class FeedCursors {
   readonly #key: Buffer;
 
-  /** @param secret a secret of the installation, which lives in its database */
   constructor(secret: Buffer) {
     this.#key = createHmac('sha256', secret).update('cursors of the feed of changes').digest();
   }
 
-  /** Returns the cursor of a place in a customer's feed. */
   encode(customerId: string, { position, id }: FeedPosition): string {
     const place = Buffer.alloc(placeLength);
     place.writeBigUInt64BE(BigInt(position));
@@ -251,7 +240,6 @@ export class FeedCursors {
     return Buffer.concat([place, this.#sign(customerId, place)]).toString('base64url');
   }
 
-  /** Returns the place of a cursor, or undefined if it was changed or is not of this customer. */
   decode(customerId: string, cursor: string): FeedPosition | undefined {
     const bytes = Buffer.from(cursor, 'base64url');
     // Several texts can be decoded to the same bytes; one is the cursor.
@@ -268,12 +256,10 @@ export class FeedCursors {
   }
 }
 
-/** Length of a place: position and id (bytes). */
 const placeLength = 8 + 16;
-/** Length of a signature (bytes). */
 const macLength = 16;
 
-/** Reads the secret of the installation. It is the same after a dump and restore, so cursors stay valid. */
+/** Reads the secret of the installation. A dump and restore keeps it, so cursors stay valid. */
 export async function openCursors(db: Database): Promise<FeedCursors> {
   const [state] = await db.lookup(
     (sql) => sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`,
@@ -282,7 +268,7 @@ export async function openCursors(db: Database): Promise<FeedCursors> {
 }
 
 /**
- * Returns the customers that have events behind these positions.
+ * Returns the customers that have events after these positions.
  * @param waiting positions by customer
  */
 export async function findNews(

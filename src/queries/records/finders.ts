@@ -16,8 +16,9 @@ export type FindRecords<Row> = (sql: Queryable, customerId: string, ids: readonl
 export type CreateRecord<Body> = (sql: Transaction, customerId: string, body: Body) => Promise<string>;
 
 /**
- * Changes the fields that `patch` contains, or none if one fails.
- * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its ETag
+ * Changes the fields that `patch` contains. Changes none of them if one fails.
+ * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its
+ *   ETag
  */
 export type UpdateRecord<Patch> = (
   sql: Transaction,
@@ -29,8 +30,10 @@ export type UpdateRecord<Patch> = (
 
 /**
  * Deletes a record.
- * @param purge removes it for good, also if it is deleted already. Only contacts and companies know it
- * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its ETag
+ * @param purge true removes the record permanently, also if it is already deleted. Only contacts and companies support
+ *   it
+ * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its
+ *   ETag
  */
 export type DeleteRecord = (
   sql: Transaction,
@@ -41,7 +44,7 @@ export type DeleteRecord = (
 ) => Promise<void>;
 
 /**
- * Returns the records with these ids, in any order. Leaves out those that `one` does not find.
+ * Returns the records with these ids, in any order. Leaves out ids for which `one` selects nothing.
  * @param one SQL `select` of the record whose id is `wanted.id`
  */
 export const findByIds = <Row extends object>(sql: Queryable, ids: readonly string[], one: Fragment): Promise<Row[]> =>
@@ -52,19 +55,15 @@ export const findByIds = <Row extends object>(sql: Queryable, ids: readonly stri
     cross join lateral (${one} offset 0) as found`;
 
 /**
- * SQL expression: how many rows there are. Stops counting one past `max`.
+ * SQL expression: the number of rows. Stops counting at `max` + 1.
  * @param rows SQL clauses `from` and `where`
  */
 export const countUpTo = (sql: Queryable, rows: Fragment, max: number): Fragment =>
   sql`(select count(*)::integer from (select 1 ${rows} limit ${max + 1}) few)`;
 
-/** Returns the ids of some customers, in ascending order: up to `limit` after `after`. */
+/** Returns the ids of up to `limit` customers after the id `after`, in ascending order. */
 export type FindCustomers = (sql: Queryable, page: { after: string; limit: number }) => Promise<string[]>;
 
-/**
- * Finds the customers that have such rows.
- * @param rows SQL clauses `from` and `where`
- */
 export const findCustomersWith =
   (rows: (sql: Queryable) => Fragment): FindCustomers =>
   async (sql, { after, limit }) => {
@@ -92,7 +91,6 @@ export async function requireOwner(sql: Queryable, table: keyof typeof ownedBy, 
   return row.customer_id;
 }
 
-/** Returns the rows in the order of their ids. */
 export const inOrderOf = <Row extends { id: string }>(ids: readonly string[], rows: readonly Row[]): Row[] => {
   const byId = new Map(rows.map((row) => [row.id, row]));
   return ids.flatMap((id) => byId.get(id) ?? []);
@@ -109,9 +107,8 @@ export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Pag
 
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** The settings for the cursors of one list. A cursor is a text that tells where a page ended. */
+/** Settings for the cursors of one list. A cursor is a text that tells where a page ended. */
 interface Keyset {
-  /** Hash of the customer and the list that a cursor is valid for. */
   scope: string;
   /** The sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
   columns: Column[];
@@ -138,10 +135,9 @@ export function cursorAfter<Row>(
   return rows.length === limit ? encodeCursor(scope, positionOf(rows.at(-1)!)) : undefined;
 }
 
-/** A page of a list that is sorted by id, newest first. `after`: the id of the last row of the previous page. */
+/** A page of a list that is sorted by id, newest first. `after` is the id of the last row of the previous page. */
 export type PageById = Paginate & { after?: string | undefined };
 
-/** SQL condition for a page of a list that is sorted by id, newest first. */
 export const isAfter = (sql: Sql, column: string, { after }: PageById = {}): Fragment =>
   after === undefined ? sql`true` : sql`${constant(sql, column)} < ${after}::uuid`;
 
@@ -167,7 +163,6 @@ interface PagedList<Row> {
   positionOf: (row: Row) => Position;
 }
 
-/** Reads one page of a list in another order than `pageById`. */
 export async function readPage<Row>(
   { list, customerId, columns, positionOf }: PagedList<Row>,
   paginate: PageOrCursor = {},
@@ -178,11 +173,10 @@ export async function readPage<Row>(
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, positionOf) };
 }
 
-/** What a digest says of a bucket of records: their number, and a hash of their ids and `updated_at`. */
+/** Digest of a bucket of records: their number, and a hash of their ids and `updated_at`. */
 export interface DigestBucket {
   bucket: number;
   count: number;
-  /** 16 hex digits. */
   hash: string;
   records?: DigestRecord[];
 }
@@ -193,12 +187,12 @@ export interface DigestRecord {
 }
 
 export interface Digest {
-  /** The records are those after the event at this place. */
+  /** The feed position at which the digest was read. Later events are not part of it. */
   place: FeedPosition;
   buckets: DigestBucket[];
 }
 
-/** Records of one bucket that an answer lists. */
+/** Maximum number of records of one bucket that a response lists. */
 const maxListed = 20_000;
 
 /**

@@ -23,7 +23,7 @@ export async function lockIdempotencyKey(sql: Transaction, customerId: string, k
   return lock!.taken;
 }
 
-/** Returns what was stored for an Idempotency-Key in the last 24 hours, or undefined. Older records are ignored. */
+/** Returns the response stored for an Idempotency-Key in the last 24 hours, or undefined. */
 export async function findIdempotencyRecord(
   sql: Queryable,
   customerId: string,
@@ -41,7 +41,6 @@ export async function findIdempotencyRecord(
 /** Maximum length of the JSON of a response that is stored uncompressed (UTF-16 units). */
 const maxPlainLength = 2_000;
 
-/** Converts a response body to the JSON that is stored. A long body is compressed and stored as a JSON string. */
 async function pack(body: object): Promise<string> {
   const text = JSON.stringify(body);
   return text.length > maxPlainLength ? JSON.stringify((await compress(text)).toString('base64')) : text;
@@ -85,10 +84,6 @@ export async function removeExpiredRecords(sql: Transaction): Promise<number> {
   return removed.reduce((sum, { count }) => sum + count, 0);
 }
 
-/**
- * Deletes those of the given idempotency records that are older than 24 hours. Skips records that another transaction
- * has locked.
- */
 const removeRecords = (sql: Transaction, customerId: string, records: readonly { key: string }[]) => sql`
   delete from idempotency_records
   where customer_id = ${customerId}

@@ -5,29 +5,31 @@ import type { EventNoun, EventType } from '../../schemas/events.ts';
 import { sendWithCommit, originOf } from '../../database/db.ts';
 import type { Queryable, Transaction, Origin, Database } from '../../database/db.ts';
 
-/** The columns of a record, by name. */
 type Columns = Readonly<Record<string, unknown>>;
 
-/** Columns whose values responses show under another name. */
 const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: { company_id: 'company' } };
 
-/** Columns of records that are no member of their GET. They are kept, and not told. */
+/** Columns that the GET of a record does not show. The journal keeps their values, but events do not contain them. */
 export const untold: ReadonlySet<string> = new Set(['prospect_id']);
 
-/** More custom fields than this, or longer names (UTF-8 bytes in all), are told as `custom_fields`. */
+/**
+ * Maximum number of custom fields that an event names one by one, and maximum total length of their names (UTF-8
+ * bytes). Above it, the event names only `custom_fields`.
+ */
 const most = { fields: 20, bytes: 2_048 };
 
-/** What a write changes of a record. */
 export interface Changes {
-  /** Names of members, as its GET shows them. Of custom fields, each is named, such as `custom_fields.plan`. */
+  /**
+   * Names of changed members, as the GET of the record shows them. Custom fields are named one by one, such as
+   * `custom_fields.plan`.
+   */
   changed: string[];
-  /** The changed columns. Of custom fields those that differ. */
   before: Record<string, unknown>;
   after: Record<string, unknown>;
 }
 
 /**
- * Returns what a write changes of a record, or undefined if it changes nothing.
+ * Returns the changes that a write makes to a record, or undefined if there are none.
  * @param stored the columns before; it may have further ones
  * @param columns the columns after, named like the members of the record's GET
  */
@@ -62,32 +64,26 @@ function namesOf(fields: readonly string[]): string[] {
   return isMuch ? ['custom_fields'] : names;
 }
 
-/** Returns true if a new value equals the stored value of the column. */
 export const isSame = (stored: unknown, value: unknown): boolean =>
   isDeepStrictEqual(stored, value) ||
   // The database stores objects as JSON, which has no negative zero.
   (typeof value === 'object' && value !== null && isDeepStrictEqual(stored, JSON.parse(JSON.stringify(value))));
 
-/** What happened, as a row of the journal. */
 export interface NewEvent {
   type: EventType;
-  /** What readers of the feed get, without `source`, `actor` and `change_id`. */
+  /** Data for readers of the feed, without `source`, `actor` and `change_id`. */
   data: object;
-  /** Of an update: the changed columns as they were. Of a deletion: the record's columns. */
+  /** For an update, the previous values of the changed columns. For a deletion, the columns of the record. */
   before?: object;
-  /** Of an update: the changed columns. */
   after?: object;
-  /** Members that differ from those of the transaction. */
   origin?: Partial<Origin>;
 }
 
-/** Numbers of records of a customer. */
 export interface Totals {
   contacts: number;
   companies: number;
 }
 
-/** What a transaction has done with the records of one customer. */
 interface Pending extends Totals {
   events: NewEvent[];
 }
@@ -95,10 +91,10 @@ interface Pending extends Totals {
 const pending = new WeakMap<object, Map<string, Pending>>();
 
 /**
- * Adds rows to a customer's journal, and changes its totals. Both are written with the commit. All writers of contacts,
- * companies, lists, products, opportunities and activities do so through `withLastWrites`.
+ * Adds rows to a customer's journal, and changes the customer's totals. Both are written at the commit. Writers of
+ * contacts, companies, lists, products, opportunities and activities must call it through `withLastWrites`.
  * @param sql the transaction itself, not a savepoint of it
- * @param changes what is added to the totals
+ * @param changes numbers to add to the totals
  */
 export function addToJournal(
   sql: Transaction,
@@ -125,7 +121,10 @@ export function addToJournal(
   own.companies += changes.companies;
 }
 
-/** Customers in the order of their ids: two transactions that lock several never wait for each other. */
+/**
+ * Returns statements with customers in the order of their ids. So two transactions that lock several customers never
+ * wait for each other.
+ */
 const statementsOf = (sql: Transaction, all: Map<string, Pending>, origin: Origin): PendingQuery<Row[]>[] =>
   [...all]
     .toSorted(([one], [other]) => (one < other ? -1 : 1))
@@ -144,15 +143,16 @@ function entryOf({ type, data, before, after, origin: own }: NewEvent, i: number
   return { n: i + 1, id: randomUUID(), type, source, actor, change_id: changeId, record_id: id, data, before, after };
 }
 
-/** Held until the commit. A statement after it sees the rows of all who held it before. */
+/**
+ * Takes a lock that is held until the commit. A later statement sees the rows of all transactions that held it before.
+ */
 const lock = `select pg_advisory_xact_lock(hashtextextended('journal:' || $1, 0))`;
 
-/** Seconds for which a partition is used. */
 export const partSeconds = 691_200;
-/** Number of partitions, as in the migration. */
+/** Number of partitions. The migration creates the same number. */
 export const parts = 16;
 
-/** The newest row of the customer `$1`, or what is kept of those that were truncated. */
+/** SQL: the newest row of the customer `$1`. If it was truncated, the stored end of the customer's journal. */
 const newest = `
   select position, contacts, companies
   from (
@@ -181,13 +181,12 @@ const insert = `
     after json
   )`;
 
-/** Returns the exact numbers of a customer's contacts and companies. */
 export async function readTotals(sql: Queryable, customerId: string): Promise<Totals> {
   const [row] = await sql.unsafe<[Totals]>(newest, [customerId], { prepare: true });
   return { contacts: row.contacts, companies: row.companies };
 }
 
-/** Removes the values of records from the journal. What readers of the feed get stays. */
+/** Removes the values of records from the journal. The data for readers of the feed stays. */
 export async function clearValues(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     update journal
@@ -197,7 +196,7 @@ export async function clearValues(sql: Transaction, customerId: string, ids: rea
       and (before is not null or after is not null)`;
 }
 
-/** Returns those of the ids of which the journal keeps a deletion, with or without values. */
+/** Returns the ids whose deletion is in the journal, with or without values. */
 export async function findDeletedIds(
   sql: Queryable,
   customerId: string,
@@ -214,9 +213,9 @@ export async function findDeletedIds(
 }
 
 /**
- * Returns the ids of the records of which these deletions are the last, and whose values they keep. Nobody can remove the
- * values until the transaction ends.
- * @param positions of the deletions
+ * Returns the ids of records whose last deletion is one of these and still has values in the journal. Locks: nobody can
+ * remove the values until the transaction ends.
+ * @param positions positions of the deletions
  */
 export async function lockDeletedValues(
   sql: Transaction,
@@ -241,15 +240,17 @@ export async function lockDeletedValues(
   return new Set(rows.map(({ record_id }) => record_id));
 }
 
-/** A partition that is used again within this time is left alone (seconds). */
+/** A partition that is used again within this time is not emptied (seconds). */
 const marginSeconds = 3_600;
-/** How long the truncation waits for readers, such as a dump, while others wait for it (ms). It is tried again later. */
+/**
+ * How long the truncation waits for readers, such as a dump, while others wait for it (ms). It is tried again later.
+ */
 const lockMs = 100;
 
 /**
- * Empties the partitions of the journal whose rows are all older than this. Each is emptied long before it is used again;
- * if no worker ran in that time, its rows are kept for one more round.
- * @param db for work on the rows of all customers
+ * Empties the partitions of the journal whose rows are all older than `days`. A partition is due long before it is used
+ * again. If no worker runs in that time, its rows are kept for one more round.
+ * @param db connections for work on the rows of all customers
  * @returns the number of partitions emptied
  */
 export async function truncateJournal(db: Database, days: number): Promise<number> {
@@ -273,7 +274,6 @@ export function oldParts(now: number, days: number): number[] {
     .map((one) => one % parts);
 }
 
-/** Returns false if the partition is empty, or something else uses it. */
 async function emptyPart(db: Database, part: number): Promise<boolean> {
   const name = `journal_${String(part).padStart(2, '0')}`;
   try {
@@ -291,7 +291,7 @@ async function emptyPart(db: Database, part: number): Promise<boolean> {
   }
 }
 
-/** Keeps of each customer where the journal goes on, and its totals, in case no row of it is left. */
+/** Stores the end of the journal and the totals of each customer, in case the customer has no row left. */
 const keepEnds = (sql: Transaction, part: number) => sql`
   insert into journal_ends as kept (customer_id, position, id, contacts, companies)
   select distinct on (customer_id) customer_id, position, id, contacts, companies
@@ -302,6 +302,6 @@ const keepEnds = (sql: Transaction, part: number) => sql`
   set position = excluded.position, id = excluded.id, contacts = excluded.contacts, companies = excluded.companies
   where kept.position < excluded.position`;
 
-/** SQLSTATE 55P03, perhaps as the cause of an error of the service. */
+/** Returns true for SQLSTATE 55P03, also as the cause of an error of this service. */
 const isLocked = (error: unknown): boolean =>
   error instanceof Error && (('code' in error && error.code === '55P03') || isLocked(error.cause));

@@ -24,16 +24,19 @@ import { changesOf, addToJournal, type NewEvent, type Totals } from './journal.t
  */
 
 /**
- * Locks a customer for bulk writers until the transaction ends: batches, imports, merges, jobs, undo and erasure come one
- * after the other. So between its search for a record and its writing of one, no other bulk writer makes the same.
- * Single writes do not wait: unique constraints decide between them and a bulk writer.
+ * Locks a customer for bulk writers until the transaction ends. Batches, imports, merges, jobs, undo and erasure of one
+ * customer then run one after the other. So no other bulk writer creates the same record between the search for a
+ * record and its insert. Single writes do not wait: unique constraints decide between them and a bulk writer.
  */
 export const lockBulk = (sql: Transaction, customerId: string): Promise<void> => lock(sql, `bulk:${customerId}`);
 
-/** Batches and imports of one customer wait here for those of the same process, so that they hold no connection meanwhile. */
+/**
+ * Batches and imports of one customer wait here for others of the same process. They hold no connection while they
+ * wait.
+ */
 export const bulkWriters = new Gate({ name: 'bulk_writers', limit: Infinity, perHolder: 1 });
 
-/** Locks the names of a customer's companies until the transaction ends, for those who create a company by its name. */
+/** Locks the names of a customer's companies until the transaction ends. Required to create a company by its name. */
 export const lockNames = (sql: Transaction, customerId: string): Promise<void> => lock(sql, `names:${customerId}`);
 
 async function lock(sql: Queryable, key: string): Promise<void> {
@@ -41,7 +44,7 @@ async function lock(sql: Queryable, key: string): Promise<void> {
 }
 
 /**
- * SQL clauses for the end of a `select` of contacts: they lock the selected rows, in the order of their ids, until the
+ * SQL clauses for the end of a `select` of contacts. They lock the selected rows in the order of their ids, until the
  * transaction ends. All transactions lock contacts in this order, to avoid deadlocks.
  */
 export const lockedInOrder = (sql: Queryable): Fragment => sql`
@@ -82,22 +85,17 @@ export async function lockContactsOfCompanies(
   return contacts.map(({ id }) => id);
 }
 
-/** What each event tells of a record: its id, and the caller's own id, which lists do not have. */
+/** Part of a record that each event contains: its id, and the caller's external id, which lists do not have. */
 type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'list' ? unknown : { external_id: string | null });
 
 class Writes {
   readonly #changes: Totals = { contacts: 0, companies: 0 };
   readonly #events: NewEvent[] = [];
 
-  /** Adds to the number of a customer's records. */
   count(counted: keyof Totals, change: number): void {
     this.#changes[counted] += change;
   }
 
-  /**
-   * Records the event that a record was created.
-   * @param more `restored`: its deletion was undone
-   */
   created<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, more: { restored?: true } = {}): void {
     this.#record(noun, 'created', record, more);
   }
@@ -118,7 +116,8 @@ class Writes {
 
   /**
    * Records the event that a record was deleted.
-   * @param values its columns and links, by which its deletion can be undone; undefined: it cannot
+   * @param values columns and links of the record, from which its deletion can be undone. Undefined: it cannot be
+   *   undone
    * @param more `merged_into`: the id of the record that replaces it
    */
   deleted<Noun extends EventNoun>(
@@ -131,12 +130,10 @@ class Writes {
     this.#record(noun, 'deleted', record, more, before && { before });
   }
 
-  /** Records the event that a person whom the customer had unlocked was erased from the catalog. */
   removed(prospectId: string): void {
     this.event({ type: 'prospect.removed', data: { id: prospectId } });
   }
 
-  /** Records an event that is not about a record. */
   event(event: NewEvent): void {
     this.#events.push(event);
   }
@@ -156,7 +153,10 @@ class Writes {
     });
   }
 
-  /** Runs a part of the transaction. If `work` throws, its writes are dropped: the caller rolls this part back. */
+  /**
+   * Runs a part of the transaction. If `work` throws, drops the part's last writes, because the caller rolls the part
+   * back.
+   */
   async attempt<T>(work: (last: LastWrites) => Promise<T>): Promise<T> {
     const own = new Writes();
     const result = await work(own);
@@ -175,25 +175,22 @@ class Writes {
   }
 }
 
-/** Why contacts or companies are removed, and what is kept of them. */
 export interface Removal {
-  /** The record that replaces them. */
   merged_into?: string;
-  /** What a merge has moved before, by record; kept with its values. */
+  /** What a merge has moved before, by record. The journal keeps it with the values. */
   moved?: ReadonlyMap<string, object>;
-  /** None of their values are kept. */
   isPurged?: boolean;
 }
 
 /**
- * What a transaction of one customer tells its journal, and how it changes the customer's totals. Only `withLastWrites`
+ * Collects the events of a transaction of one customer, and the changes of the customer's totals. Only `withLastWrites`
  * creates this object and writes its contents.
  */
 export type LastWrites = Writes;
 
 /**
- * Runs the part of a transaction that changes records. What it collects is written with the commit: other transactions
- * of the customer wait from then on.
+ * Runs the part of a transaction that changes records. Writes the collected events and totals at the commit. From then
+ * on, other transactions of the customer wait.
  * @param sql the transaction itself, not a savepoint of it
  */
 export async function withLastWrites<T>(
@@ -207,5 +204,4 @@ export async function withLastWrites<T>(
   return result;
 }
 
-/** Runs work without its last writes, because the caller rolls the work back. */
 export const withoutLastWrites = <T>(work: (last: LastWrites) => Promise<T>): Promise<T> => work(new Writes());

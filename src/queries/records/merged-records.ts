@@ -8,7 +8,6 @@ const remembered = '400 days';
 interface MergedRecord {
   id: LockedId;
   external_id: string | null;
-  /** The prospect from which a contact came; null for companies. */
   prospect_id: string | null;
 }
 
@@ -20,10 +19,9 @@ interface KeptRecord {
 }
 
 /**
- * Remembers that records were merged into another one, and that records which were merged into these are part of it too.
- * An external id that the record loses by the merge is remembered like that of a merged one. The caller deletes the merged
- * records.
- * @returns the ids of what was merged into these records before, by the id of the record
+ * Stores that records were merged into another one, together with everything that was merged into them before. Also
+ * stores an external id that the remaining record loses by the merge. The caller deletes the merged records.
+ * @returns the ids of earlier merged records, by the id of the record into which they were merged
  */
 export async function rememberMerge(
   sql: Transaction,
@@ -64,15 +62,15 @@ export async function rememberMerge(
 }
 
 /**
- * Returns the id of the row for an external id that a record has lost by a merge. No record has this id: it keeps the row
- * apart from that of the record itself, which may be merged later.
+ * Returns the id of the row for an external id that a record has lost by a merge. No record has this id. It keeps the
+ * row apart from the row of the record itself, which may be merged later.
  */
 export const lostIdOf = (id: string, externalId: string): string =>
   createHash('sha256').update(`${id} ${externalId}`).digest('hex').slice(0, 32);
 
 /**
- * Gives a record, whose merge is undone, back what was merged into it before. Leaves what is no longer part of the
- * record that stayed.
+ * Moves records that had been merged into a restored record before back to it. Leaves records that are no longer part
+ * of the record that stayed.
  * @param from the record that stayed; it may have been merged itself since
  */
 export async function takeBackMerged(
@@ -98,8 +96,8 @@ export async function takeBackMerged(
 }
 
 /**
- * Returns those of these records into which another one was merged since, and still is.
- * @param records with the position in the journal behind which is looked
+ * Returns the records into which another one was merged since, if that merge still stands.
+ * @param records records with the journal position after which to look
  */
 export async function findMergedSince(
   sql: Transaction,
@@ -124,7 +122,6 @@ export async function findMergedSince(
   return rows.map(({ id }) => id);
 }
 
-/** Removes what is kept of merged records, and of those that were merged into them. */
 export async function purgeMerged(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     delete from merged_records
@@ -132,7 +129,10 @@ export async function purgeMerged(sql: Transaction, customerId: string, ids: rea
       and (id = any(${ids as string[]}::uuid[]) or merged_into = any(${ids as string[]}::uuid[]))`;
 }
 
-/** The records stand again, or a record has an external id again that it had lost: see `lostIdOf`. */
+/**
+ * Deletes the stored merges of restored records. Also deletes those of external ids that a record got back: see
+ * `lostIdOf`.
+ */
 export async function forgetMerged(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     delete from merged_records
@@ -174,7 +174,7 @@ interface Successors {
 }
 
 /**
- * Finds the records that replace the merged records with these external ids. If several merged records had the same
+ * Finds the records that replace merged records with these external ids. If several merged records had the same
  * external id, the last of them counts.
  * @returns the id and the external id of the record, by the external id of the merged record
  */

@@ -20,7 +20,6 @@ const tables = {
   product: 'products',
 } as const;
 
-/** Kinds of records whose rows can stay in the table after a deletion, with a time in `deleted_at`. */
 const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
 
 export interface Reference {
@@ -31,7 +30,7 @@ export interface Reference {
 
 /**
  * Locks the referenced records until the transaction ends, so that they cannot be deleted.
- * @returns the references whose ids do not belong to records of the customer
+ * @returns the references for which the customer has no record
  */
 export async function lockReferences(
   sql: Transaction,
@@ -52,7 +51,8 @@ export async function lockReferences(
 }
 
 /**
- * Locks the records to which the items of a batch refer: before the records of the items, see last-writes.ts.
+ * Locks the records to which the items of a batch refer. Call it before the records of the items are locked: see
+ * last-writes.ts.
  * @returns for each item its references to records that do not exist
  */
 export async function lockReferencesOf<Row>(
@@ -88,7 +88,10 @@ const recordTables = {
   product: productTable,
 };
 
-/** Instead of an id: the caller's own id of a record, or the names of a stage and its pipeline. */
+/**
+ * A reference by something other than an id: the caller's external id of a record, or the names of a stage and its
+ * pipeline.
+ */
 type OtherReference = { external_id: string } | { pipeline: string; stage: string };
 type ReferredNoun = keyof typeof recordTables | 'stage';
 
@@ -96,8 +99,8 @@ const valueOf = (given: OtherReference, inForm: (name: string) => string = Strin
   'external_id' in given ? given.external_id : JSON.stringify([inForm(given.pipeline), inForm(given.stage)]);
 
 /**
- * Replaces references by other values than ids in the items of a batch. An item that refers to a record that does not exist
- * becomes the error `not_found`, with the JSON pointers of all such references.
+ * Replaces references by other values than ids in the items of a batch. An item that refers to a record that does not
+ * exist becomes the error `not_found`, with the JSON pointers of all such references.
  */
 export async function withReferredIds(
   sql: Transaction,
@@ -187,7 +190,7 @@ const idsByName = (stages: readonly NamedStage[]): Map<string, string> =>
     ]),
   );
 
-/** Oldest first: of several with the same names, that one is meant. */
+/** Returns the stages of a customer, the oldest first. If several have the same names, a reference means the oldest. */
 const findStages = (sql: Transaction, customerId: string): Promise<NamedStage[]> =>
   sql<NamedStage[]>`
     select s.id, p.name as pipeline, s.name as stage, p.visibility = 'PRIVATE' as "isPrivate"
@@ -217,7 +220,7 @@ interface Row {
 
 /**
  * Checks the external ids of the items in a batch. An item fails if another record has the same external id. The result
- * is the same as if the items were sent one by one, so an item can take an external id that an earlier item has removed
+ * is the same as if the items were sent one by one: an item can take an external id that an earlier item has removed
  * from its record, unless the batch is a trial. The stored external id of that earlier record is cleared first, so that
  * external ids stay unique.
  */
@@ -250,10 +253,6 @@ export async function assignExternalIds<T extends Row>(
   await clear(sql, customerId, records, passedOn);
 }
 
-/**
- * Returns an array with the external id that an item sets. The array is empty if the item sets no external id, or if
- * the stored record already has the same external id.
- */
 const newExternalId = ({ stored, columns }: Item<Row>): string[] => {
   const wanted = columns?.external_id ?? null;
   return wanted === null || wanted === stored?.external_id ? [] : [wanted];

@@ -17,10 +17,11 @@ export interface Turn extends TraceContext {
 
 /**
  * Enqueues a turn of a customer. Runs in the caller's transaction: workers see the message after the commit, and a
- * rollback removes it. Call this before the last statements: `reserveCredits` and `chargeCredits` lock the balance.
+ * rollback removes it. Call this before the last statements, because `reserveCredits` and `chargeCredits` lock the
+ * balance.
  *
- * Adds a message though another may wait: a worker could take that one before it sees what this transaction has written.
- * `mergeTurns` removes messages that are too many.
+ * Adds a message even if another one waits: a worker could take that one before it sees what this transaction has
+ * written. `mergeTurns` removes surplus messages.
  * @param how `seconds`: delay before a worker may process the message; `isLate`: turns of young work come before it
  */
 export async function enqueueTurn(
@@ -42,16 +43,19 @@ export async function enqueueTurn(
   });
 }
 
-/** Enqueues a turn for a customer in each queue. Used after a suspension, in which workers dropped the turns. */
+/**
+ * Enqueues a turn for a customer in each queue. Call it after a suspension, because workers drop the turns of a
+ * suspended customer.
+ */
 export async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of turnKinds) await enqueueTurn(sql, queue, customerId);
 }
 
 /**
- * Removes messages of a customer that wait, except the oldest: the caller's turn does their work, and enqueues what is
- * left. So a customer with many jobs has no more turns than others. The oldest is for a second worker.
+ * Removes the waiting messages of a customer, except the oldest. The caller's turn does their work, and enqueues the
+ * rest. So a customer with many jobs has no more turns than others. The oldest message is for a second worker.
  *
- * Call this before work is looked for, in the same transaction: the work of a removed message is visible by then.
+ * Call this before the search for work, in the same transaction. The work of a removed message is visible by then.
  */
 export async function mergeTurns(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
   await sql`
@@ -71,15 +75,14 @@ export async function mergeTurns(sql: Transaction, queue: TurnKind, customerId: 
       )`;
 }
 
-/** A message that this process has taken, the how many-th time it was taken. */
 export interface Message {
   id: string;
   retryCount: number;
 }
 
 /**
- * Keeps the queue from giving the message to another worker until the transaction ends.
- * @returns false if it has done so
+ * Locks a message until the transaction ends, so that the queue cannot give it to another worker.
+ * @returns false if another worker has it already
  */
 export async function holdTurn(sql: Transaction, queue: TurnKind, { id, retryCount }: Message): Promise<boolean> {
   const { count } = await sql`
@@ -93,10 +96,6 @@ export async function holdTurn(sql: Transaction, queue: TurnKind, { id, retryCou
   return count === 1;
 }
 
-/**
- * Returns the messages of a customer that workers have taken.
- * @param areDead only those whose workers have given no sign of life for too long
- */
 export async function findTakenTurns(
   sql: Transaction,
   queue: TurnKind,
@@ -113,7 +112,6 @@ export async function findTakenTurns(
   return rows.map(({ id }) => id);
 }
 
-/** True if a message of another customer waits in the queue. */
 export async function areOthersWaiting(sql: Transaction, queue: TurnKind, customerId: string): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (
@@ -129,8 +127,8 @@ export async function areOthersWaiting(sql: Transaction, queue: TurnKind, custom
 }
 
 /**
- * Returns those of the customers that have no message in the queue, neither a waiting nor a taken one. A subquery, because
- * with `not exists` the planner may read all messages of the queue.
+ * Returns the customers that have no message in the queue, neither waiting nor taken. Written as a subquery: with `not
+ * exists`, the planner may read all messages of the queue.
  */
 export async function findWithoutTurn(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
@@ -156,7 +154,6 @@ const asDb = (sql: Transaction): Db => ({
 
 let sender: Promise<PgBoss> | undefined;
 
-/** Loads pg-boss, because an idle server does not need it. */
 const openSender = async (): Promise<PgBoss> =>
   new (await import('pg-boss')).PgBoss({
     // Each call hands its transaction over. Without one, pg-boss only asks how a queue is stored, once for each queue.
@@ -180,9 +177,8 @@ const filledBy: Record<string, string[]> = {
 };
 
 /**
- * Returns the tables of which an import changed more than a tenth, so that they should be analysed and vacuumed. In a
- * database that is distributed with Citus, returns none: the numbers are on the nodes, whose servers analyse by
- * themselves.
+ * Returns the tables of which an import changed more than a tenth. They should be analysed and vacuumed. In a database
+ * that is distributed with Citus, returns none: the numbers are on the nodes, whose servers analyse by themselves.
  */
 export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
   const [row] = await sql<{ object: string; changed: number }[]>`
@@ -201,23 +197,19 @@ export async function findChangedTables(sql: Queryable, customerId: string, impo
   return tables.map(({ name }) => name);
 }
 
-/** Analyses a table, so that the planner knows how many records each customer has. Leaves it out if it is locked. */
+/** Analyses a table, so that the planner knows how many records each customer has. Skips the table if it is locked. */
 export async function analyzeTable(sql: Queryable, table: string): Promise<void> {
   await sql`analyze (skip_locked) ${constant(sql, table)}`;
 }
 
 /**
- * Sorts new entries into the indexes of search terms: until then, each look-up of a term reads all of them (up to 1 MB).
- * Counts also become faster. Leaves the table out if it is locked.
+ * Sorts new entries into the indexes of search terms. Until then, each look-up of a term reads all of them (up to 1
+ * MB). Also makes counts faster. Skips the table if it is locked.
  */
 export async function vacuumTable(sql: Queryable, table: string): Promise<void> {
   await sql`vacuum (skip_locked) ${constant(sql, table)}`;
 }
 
-/**
- * Deletes the next rows of one job, at most `size`, in the order of `position`.
- * @returns how many
- */
 export async function removeRows(
   sql: Transaction,
   customerId: string,
