@@ -12,31 +12,27 @@ import type { FilterFields, GivenOrder } from '../schemas/filters.ts';
 import { Opportunity, opportunityFilterFields } from '../schemas/opportunities.ts';
 import { Product, productFilterFields } from '../schemas/products.ts';
 
-/** In canonical form: text folded, instants in UTC with milliseconds, UUIDs in lower case. */
+/** A value to compare with, in canonical form: folded text, instants in UTC with milliseconds, UUIDs in lower case. */
 export type FilterValue = string | number | boolean;
 
 /**
- * A tree of conditions. A condition on a missing value is false, so its `not` is true; only
- * `empty` is true for it.
+ * A tree of conditions. A condition on a missing value is false, and its `not` is true. Only `empty` is true for a
+ * missing value.
  */
 export type Filter =
-  /** Also true if `of` is empty. */
   | { kind: 'all'; of: Filter[] }
-  /** False if `of` is empty. */
   | { kind: 'any'; of: Filter[] }
   | { kind: 'not'; of: Filter }
   | { kind: 'in'; field: string; values: FilterValue[] }
-  /** Folded texts are compared by code point. */
+  /** Compares folded texts by code point. */
   | { kind: 'compare'; field: string; operator: Comparison; value: FilterValue }
-  /** Anywhere, at its start or at its end. Case and accents are ignored. */
   | { kind: 'contains'; field: string; text: string; at: 'anywhere' | 'start' | 'end' }
   | { kind: 'empty'; field: string }
-  /** A contact that was added by hand to one of `lists`, which exist, or to any list. */
+  /** Matches contacts that were added by hand to one of `lists`, or to any list. All `lists` must exist. */
   | { kind: 'member'; lists: string[] | 'any' }
-  /** Every word occurs in at least one of the texts that `search` covers. */
   | { kind: 'search'; field: string; words: Words };
 
-/** A search without words matches nobody, so it is `any([])`. */
+/** The words of a search. A search without words matches nobody, so the parser writes it as `any([])`. */
 export type Words = [string, ...string[]];
 
 export type Comparison = 'gt' | 'gte' | 'lt' | 'lte';
@@ -55,7 +51,7 @@ export function fieldsOf(filter: Filter): Set<string> {
   return new Set([filter.kind === 'member' ? 'list_id' : filter.field]);
 }
 
-/** Returns ISO 8601 in UTC, rounded down to the millisecond. */
+/** Returns the instant as ISO 8601 in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 const canonicals: Partial<Record<FieldType, (text: string) => string>> = {
@@ -66,13 +62,12 @@ const canonicals: Partial<Record<FieldType, (text: string) => string>> = {
   of: (text) => text.toLowerCase(),
 };
 
-/** Returns a valid value of a filter in the form in which it is compared. */
 export const canonicalOf = (type: FieldType, value: FilterValue): FilterValue =>
   typeof value === 'string' ? (canonicals[type] ?? fold)(value) : value;
 
 const isInt4 = (text: string): boolean => /^\s*[+-]?\d{1,10}\s*$/.test(text) && Number(text) === (Number(text) | 0);
 
-/** What the text of a rule must be, and whether one is. Any text is valid for the other types. */
+/** The form that the text of a rule must have, by type of its field. Other types accept any text. */
 const checks: Partial<Record<FieldType, { is: (text: string) => boolean; name: string }>> = {
   integer: { is: isInt4, name: 'a whole number from -2147483648 to 2147483647' },
   instant: {
@@ -82,7 +77,7 @@ const checks: Partial<Record<FieldType, { is: (text: string) => boolean; name: s
   uuid: { is: (text) => canonicalId(text.trim()) !== undefined, name: 'a UUID' },
 };
 
-/** Reads the text of a rule as a value of its field. Returns the canonical value, or what is wrong with the text. */
+/** Converts the text of a rule to the canonical value of its field. Returns a fault if the text is not valid. */
 export function readText(type: FieldType, text: string): { value: FilterValue } | { fault: string } {
   const check = checks[type];
   if (!check) return { value: canonicalOf(type, text) };
@@ -91,13 +86,12 @@ export function readText(type: FieldType, text: string): { value: FilterValue } 
 }
 
 /**
- * Returns an SQL `left join` that adds to each row before it the row of another table with a given key, or nulls if
- * there is none. Use it for each join of a set of rows to companies, lists, opportunities or products.
+ * Returns a `left join` that looks up at most one row of another table by its primary key. The columns are null if
+ * there is no row. Use it for each join of a set of rows to companies, lists, opportunities or products.
  *
- * A plain join would leave it to the planner how to find the row. The planner does not know how many rows a customer has.
+ * With a plain join, the planner chooses how to find the row. The planner does not know how many rows a customer has.
  * If it expects few, it may compare each row with all companies: 8,000,000 comparisons for 2,000 contacts and 4,000
- * companies. With `offset 0` the subquery stays apart from the statement, so the only plan is to read the row by its key,
- * once for each row before it.
+ * companies. `offset 0` keeps the subquery apart, so the only plan is one look-up by key for each row.
  * @param row SQL statement that selects at most one row, by the whole primary key
  * @param alias alias of the added row in the rest of the statement
  */
@@ -105,9 +99,10 @@ export const lookUp = (sql: FragmentMaker, row: Fragment, alias: string): Fragme
   sql`left join lateral (${row} offset 0) ${constant(sql, alias)} on true`;
 
 /**
- * Returns a `left join` that adds the company of each row as `co`, unless it is deleted. The folded texts are columns of
- * their own, so that a statement which reads many rows of few companies takes each text out of `folded` once.
- * @param alias of the table with `company_id`: `c` for contacts, `o` for opportunities
+ * Returns a `left join` that adds the company of each row as `co`. The columns are null if the company is deleted. Each
+ * folded text is a column of its own, so a statement that reads many rows of few companies extracts it from `folded`
+ * once.
+ * @param alias alias of the table with `company_id`: `c` for contacts, `o` for opportunities
  */
 export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c' | 'o'): Fragment =>
   lookUp(
@@ -127,24 +122,22 @@ export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c'
 /** A filter field's type and SQL expressions. These are constants of this program, never a caller's input. */
 export interface Column {
   type: FieldType;
-  /** The value that conditions compare and pages sort by. A text is folded, with the collation "C". */
+  /** SQL expression that conditions compare and pages sort by. Text is folded and has the collation "C". */
   value: string;
   raw: string;
   required: boolean;
-  /** `value` reads a key of `folded` in the record's own table. */
   isFolded?: true;
   /** Replaces null in responses and comparisons. */
   shownAs?: string;
-  /** `value` reads the company of the contact or opportunity (alias `co`). */
   isOfCompany?: true;
-  /** Of a boolean: the conditions on the records with each value. */
+  /** SQL conditions for the records with each value of a boolean field. */
   cases?: { true: string; false: string };
   /**
-   * Ids in another table: of the records whose `key` its `rows` have with this `id`. `rows`: what stands between `select` and
-   * the customer's id.
+   * Set for a field whose ids are in another table. A record matches an id if its `key` is among the `rows` that have
+   * this id in the column `id`. `rows` is the SQL between `select` and the id of the customer.
    */
   linked?: { key: string; rows: string; id: string };
-  /** A column with an index, equal to `value` unless that is null. */
+  /** An indexed column. It equals `value`, unless `value` is null. */
   key?: string;
 }
 
@@ -152,13 +145,13 @@ export interface Source {
   fields: FilterFields;
   table: 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
   alias: 'c' | 'co' | 'p' | 'o' | 'a';
-  /** Condition for the records that callers may see. Undefined: all of the customer. */
+  /** SQL condition for the records that callers may see. Undefined: callers may see all records of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
   searched: readonly string[];
   /**
-   * Version of `folded` and `terms`, from 1; 0: there are no terms. Raise it if one of them is computed in another way or from other fields:
-   * the worker then computes both again. docs/contributing.md says what else to do.
+   * Version of `folded` and `terms`, from 1. 0 means that the source has no terms. Raise the version when you change
+   * how `folded` or `terms` are computed: the worker then recomputes both. See also docs/contributing.md.
    */
   searchVersion: number;
 }
@@ -173,7 +166,7 @@ const foldedText = (alias: string, name: string, required: boolean): Column => (
   required,
 });
 
-/** Folded when it is compared: see `foldInSql`. */
+/** Creates a column whose text is folded when a statement compares it (see `foldInSql`). */
 const foldedOnRead = (alias: string, name: string): Column => ({
   ...column('text', foldInSql(`${alias}.${name}`), true),
   raw: `${alias}.${name}`,
@@ -190,7 +183,6 @@ const ofCompany = (name: string): Column => ({
 
 const withoutColumn = new Set(['list_id', 'search', 'company_or_its_contacts']);
 
-/** Returns the filter fields whose column has the same name. */
 function namesakes({ types }: FilterFields, alias: string, { properties }: TObject): Record<string, Column> {
   const names = Object.keys(types).filter((name) => !name.includes('.') && !withoutColumn.has(name));
   const one = (name: string): Column => {
@@ -202,13 +194,12 @@ function namesakes({ types }: FilterFields, alias: string, { properties }: TObje
   return Object.fromEntries(names.map((name) => [name, one(name)]));
 }
 
-/** Compared as stored: always in lower case, without accents. */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
-/** For a record that was never verified, the value is its time of creation. */
+/** A record that was never verified has its creation time as value. */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
 
-/** The id of the contact's company is `co.id`: `c.company_id` can name a deleted company. */
+/** Filters read the id of the company from `co.id`, because `c.company_id` can name a deleted company. */
 export const contactSource: Source = {
   fields: contactFilterFields,
   table: 'contacts',
@@ -241,7 +232,6 @@ export const companySource: Source = {
   searchVersion: 1,
 };
 
-/** Without folded texts: a customer has few of them. */
 export const productSource: Source = {
   fields: productFilterFields,
   table: 'products',
@@ -258,7 +248,6 @@ export const productSource: Source = {
   searchVersion: 0,
 };
 
-/** Without folded texts, as products. */
 export const opportunitySource: Source = {
   fields: opportunityFilterFields,
   table: 'opportunities',
@@ -282,13 +271,13 @@ export const opportunitySource: Source = {
   searchVersion: 0,
 };
 
-/** A condition on tasks. Of other activities, it has no value. */
+/** Creates a column for a condition on tasks. Activities of other types have no value. */
 const ofTask = (condition: string): Column => ({
   ...column('boolean', `nullif(a.type = 'task', false)`),
   cases: { true: `(a.type = 'task' and ${condition})`, false: `(a.type = 'task' and not (${condition}))` },
 });
 
-/** Without search terms: a text of 10,000 characters would have as many. */
+/** Activities have no search terms, because a text of 10,000 characters would have as many terms. */
 export const activitySource: Source = {
   fields: activityFilterFields,
   table: 'activities',
@@ -304,13 +293,12 @@ export const activitySource: Source = {
   searchVersion: 0,
 };
 
-/** Its records can have a company, which may be deleted. */
 export const hasCompany = ({ alias }: Source): boolean => alias === 'c' || alias === 'o';
 
 /**
  * Returns the SQL `from` clause for statements that read records of a source.
  * @param withCompany false if the statement uses no field of the company
- * @param rows the records to read, with the alias of the source. By default, the table.
+ * @param rows the records to read, with the alias of the source. Default: the table
  */
 export function fromOf(
   sql: FragmentMaker,
@@ -321,14 +309,13 @@ export function fromOf(
   return (alias === 'c' || alias === 'o') && withCompany ? sql`${rows} ${lookUpCompany(sql, customerId, alias)}` : rows;
 }
 
-/** The value of the column `folded`: folded texts by field name. */
 export type Folded = Record<string, string>;
 
-/** By names in the API. Undefined counts as absent. */
+/** Fields of a record by their names in the API. Undefined counts as absent. */
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the value of the column `folded`. A text that is null is left out; a required text that is absent is `""`.
+ * Returns the value of the column `folded`. A null text is left out. A required text that is absent becomes `""`.
  * @param record all fields, not only the changed ones
  */
 export function foldRecord(source: Source, record: RecordFields): Folded {
@@ -359,7 +346,7 @@ export const foldedColumns = (source: Source): string[] => [
   ...(source.alias === 'c' ? ['phone_numbers', ...searchedOf(source)] : []),
 ];
 
-/** Returns the fields in which `search` finds words. Of a contact, it reads them as one text. */
+/** Returns the fields in which `search` finds words. `search` reads those of a contact as one text. */
 export const searchedOf = ({ fields }: Source): string[] => namesWhere(fields.table, ({ isSearched }) => isSearched);
 
 interface FoldedText {
@@ -389,22 +376,18 @@ interface OrderKey {
   direction: 'ASC' | 'DESC';
 }
 
-/** Most important first. Ties are sorted by id, descending. */
+/** Sort keys, the most important first. Ties are sorted by id, descending. */
 export type Order = readonly OrderKey[];
 
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
-/**
- * Returns the keys of a request's `order_by`.
- * @param given an order that is valid by its schema
- */
 export const parseOrder = (given: GivenOrder | undefined): Order =>
   given === undefined ? defaultOrder : withoutIdle(keysOf(given) as OrderKey[]);
 
 const keysOf = (given: GivenOrder) =>
   Array.isArray(given) ? given : Object.entries(given).map(([field, direction]) => ({ field, direction }));
 
-/** Removes keys without effect: a repeated field, and all keys after the id, because ids are unique. */
+/** Removes keys without effect: repeated fields, and all keys after the id, because ids are unique. */
 function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {

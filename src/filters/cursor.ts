@@ -5,11 +5,10 @@ import { isStorable, fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 import { type Column, type Order, type Filter, canonicalInstant } from './columns.ts';
 
-/** A value by which the last row of a page was sorted, in a cursor. */
 export type KeyValue = string | number | null | LongText;
 
 /**
- * A text that is too long for a cursor, which contains its hash. The text is read from the row, and must have this
+ * A text that is too long for a cursor. The cursor contains its hash. The text is read from the row, and must have this
  * hash.
  */
 interface LongText {
@@ -22,7 +21,7 @@ export const isLongText = (value: unknown): value is LongText =>
 const hashLongText = (text: string): string => createHash('sha256').update(text).digest('base64url').slice(0, 22);
 
 /**
- * Replaces the hashes by the texts of the row.
+ * Replaces the hashes in a position by the texts of the row.
  * @param texts one for each sort key; undefined if there is no such row
  * @throws DomainError `validation_failed` if the row was deleted, or its texts have changed
  */
@@ -36,7 +35,6 @@ export function withLongTexts({ id, values }: Position, texts: readonly unknown[
   return { id, values: whole };
 }
 
-/** The last row of a page. The next page starts after it. */
 export interface Position {
   id: string;
   values: KeyValue[];
@@ -46,10 +44,10 @@ interface WholePosition extends Position {
   values: Exclude<KeyValue, LongText>[];
 }
 
-/** Length of a text in a cursor (UTF-16 units): a cursor must fit into an HTTP header. */
+/** Longest text that a cursor contains (UTF-16 units). A cursor must fit into an HTTP header. */
 const carriedText = 255;
 
-/** Length of a cursor in a request (base64 characters). Enough for three texts of maximum length. */
+/** Longest cursor that a request can have (base64 characters). Enough for three texts of maximum length. */
 const maxLength = 4096;
 
 /**
@@ -60,7 +58,7 @@ export function scopeOf(noun: string, customerId: string, filter: Filter, order:
   return hash.digest('base64url').slice(0, 16);
 }
 
-/** The order of conditions and values does not matter. */
+/** Returns the filter as text. Filters that differ only in the order of conditions and values have the same text. */
 function canonical(filter: Filter): string {
   if (filter.kind === 'all' || filter.kind === 'any')
     return JSON.stringify([filter.kind, filter.of.map(canonical).sort()]);
@@ -100,7 +98,7 @@ export function readPosition(
   return position;
 }
 
-/** Returns undefined if the cursor is malformed, or of other records, filters or another order. */
+/** Returns undefined if the cursor is malformed, or belongs to other records, filters or another order. */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > maxLength ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;

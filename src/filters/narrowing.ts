@@ -17,11 +17,9 @@ interface Printing {
 /** Candidates: all records that pass a filter, and perhaps others. */
 interface Candidates {
   condition: Fragment;
-  /** Selects the candidates' ids. Undefined if a statement with `condition` is just as fast. */
   ids?: Fragment;
 }
 
-/** Returns a condition on the candidates that indexes can evaluate, without a join. Undefined if no index can. */
 function candidateCondition(
   sql: FragmentMaker,
   source: Source,
@@ -33,7 +31,6 @@ function candidateCondition(
   return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
 }
 
-/** Returns a statement that selects the candidates' ids. Undefined if no index can select them. */
 function candidateIds(sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment | undefined {
   if (source.searchVersion === 0) return undefined;
   const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
@@ -44,8 +41,8 @@ function candidateIds(sql: FragmentMaker, source: Source, customerId: string, fi
 }
 
 /**
- * The record's `folded` and `terms` are missing or outdated: an older version of this program wrote it. A partial index
- * has these records.
+ * Returns an SQL condition: `folded` and `terms` of the record are missing or outdated, because an older version of
+ * this program wrote it. A partial index covers these records.
  */
 export const withoutTerms = (source: Source): string =>
   `(${source.alias}.folded ->> '${marksOf(source).at(-1)}') is null`;
@@ -104,11 +101,13 @@ function printPart(printing: Printing, test: Test<'contains'>): Candidates | und
   return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
 }
 
-/** Returns e.g. `industry` for `company.industry`. Undefined for a field of the contact itself. */
 const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
 
-/** How many words of `search` are looked up in the index, the longest first. The exact condition then checks all. */
+/**
+ * Maximum number of words of a search that are looked up in the index, the longest first. The exact condition then
+ * checks all words.
+ */
 const maxWords = 3;
 
 function printSearch(printing: Printing, { words }: Test<'search'>): Candidates | undefined {
@@ -126,8 +125,8 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
 }
 
 /**
- * Returns statements for `search` on contacts, of which one selects each matching contact: the contact has all words, its
- * company's name has all, or the contact has one of the words and the name another.
+ * Returns statements for `search` on contacts. Each matching contact is selected by one of them: the contact has all
+ * words, the name of its company has all words, or each of the two has at least one.
  * @param hasAll the contact contains all words
  */
 function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
@@ -143,8 +142,9 @@ function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragme
 }
 
 /**
- * Selects contacts of these companies that also meet a condition of their own: through the companies if they are few, else
- * by the condition. The number is a constant for the planner, so only one of both statements reads contacts.
+ * Selects contacts of the given companies that also meet the condition `own`. Starts from the companies if they are
+ * few, else from the condition. The number of companies is a constant for the planner, so only one of the two
+ * statements reads contacts.
  */
 function idsOfCompanies(printing: Printing, companies: Fragment, own: Fragment): Fragment {
   const { sql } = printing;
@@ -176,10 +176,11 @@ const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment
   containsAll(sql, source.alias, sql`${arrayLiteral(terms)}::integer[]`);
 
 /**
- * Condition: the record has all terms of an SQL array. It is written twice, because the planner assumes that 0.5 % of all
- * records have a given term, and would also read the ids of all records of the customer to exclude some of these: 12 ms
- * instead of 0.4 for a value that none of 40,000 contacts has, before their table is analysed. The plan tests do not count
- * these entries of an index. Of two conditions it expects 0.0025 %, and uses the index of the terms alone.
+ * Returns the condition that a record has all terms of an SQL array. The condition is written twice on purpose. The
+ * planner assumes that 0.5 % of all records have a given term. It would also read the ids of all records of the
+ * customer to exclude some of these. Before the table is analysed, that takes 12 ms instead of 0.4 for a value that
+ * none of 40,000 contacts has. The plan tests do not count these index entries. For two conditions, the planner expects
+ * 0.0025 % and uses the index of terms alone.
  */
 function containsAll(sql: FragmentMaker, alias: string, terms: Fragment): Fragment {
   const column = constant(sql, `${alias}.terms`);
@@ -202,14 +203,15 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
 }
 
 /**
- * Up to this many matching companies, a filter reads all their contacts. With more, it reads the contacts that meet its
- * other conditions.
+ * Maximum number of matching companies for which a filter reads all their contacts. With more, the filter reads the
+ * contacts that meet its other conditions.
  */
 const fewCompanies = 200;
 
 /**
  * Joins conditions by AND. If some are on the contact and one on its company, the statement counts the matching
- * companies. If they are few, it reads their contacts, else the contacts that meet the other conditions.
+ * companies. For few companies, it reads their contacts. For many, it reads the contacts that meet the other
+ * conditions.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -236,14 +238,16 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
   ]);
 }
 
-/** Converts a condition on `company.<name>` to the same on the company. Undefined for all others. */
 function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
   if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
   const field = companyField(filter.field);
   return field === undefined ? undefined : { ...filter, field };
 }
 
-/** @param statements one for each condition, so that the planner uses an index for each */
+/**
+ * Returns the candidates that one of the statements selects. Each condition has its own statement, so that the planner
+ * uses an index for each.
+ */
 function isAnyOf({ sql }: Printing, [first, ...more]: Fragment[]): Candidates {
   const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
   return { condition: sql`c.id = any(array(${ids}))`, ids };
@@ -278,22 +282,21 @@ function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment 
  * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
  */
 
-/** How many of the newest records a list request reads first. If too few pass the filter, it then uses an index. */
+/**
+ * Number of newest records that a list request reads first. If too few of them pass the filter, the request uses an
+ * index.
+ */
 export const maxNewest = 5_000;
 
-/** The same, for a filter that also reads the company of each contact: this takes twice as long. */
+/** Replaces `maxNewest` for a filter that also reads the company of each contact, which takes twice as long. */
 const newestWithCompany = 2_000;
 
-/** If at least this many of the newest records pass, terms are not used: they would select too many records. */
+/** If at least this many of the newest records pass, terms are not used, because they would select too many records. */
 export const manyOfNewest = 40;
 
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
-/**
- * True if terms help to find the records. False if the filter has no condition for them, or a b-tree index already
- * finds few records.
- */
 export const isIndexable = (sql: FragmentMaker, query: RecordQuery): boolean =>
   candidateConditionOf(sql, query) !== undefined && !isSelective(query.filter);
 
@@ -311,12 +314,12 @@ const selectiveFields = new Set([
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
-/** Terms are used up to this many records without terms, which are read in addition. */
+/** Maximum number of records without terms at which terms are still used. These records are read in addition. */
 const manyWithoutTerms = 5_000;
 
 /**
- * Condition: more than `manyWithoutTerms` of the customer's records have no terms. After an upgrade from a version
- * without them, this is true until a worker has added them.
+ * Returns an SQL condition: more than `manyWithoutTerms` records of the customer have no terms. This is true after an
+ * upgrade from a version without terms, until a worker has added them.
  */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
@@ -329,7 +332,6 @@ export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, fi
   return filterUsesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
 }
 
-/** Returns the condition on candidates, or undefined if no index can select them. */
 export const candidateConditionOf = (
   sql: FragmentMaker,
   { source, customerId, filter }: RecordQuery,
@@ -343,7 +345,6 @@ export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
   hasCompany(source) &&
   [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
 
-/** Returns how many of a customer's newest records a list request reads first. */
 export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query) ? newestWithCompany : maxNewest);
 
 /**

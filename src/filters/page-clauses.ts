@@ -14,29 +14,25 @@ import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import { parameter, shownValue, toSql, typeOf, firstIdOf } from './to-sql.ts';
 import { indexed } from '../schemas/filters.ts';
 
-/** `where ${where} order by ${orderBy} limit ${limit}`. */
 interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** What stands after `limit`: the most rows to return, and `offset` with the number of rows to skip, if any. */
   limit: Fragment;
 }
 
 interface PageContext {
   sql: FragmentMaker;
   query: RecordQuery;
-  /** With what the filter and the order need. */
   from: Fragment;
   id: Fragment;
-  /** The record belongs to the customer, and callers may see it. */
   owned: Fragment;
   matches: Fragment;
 }
 
 /**
- * Returns the SQL fragments that every statement for a page uses.
+ * Returns the SQL fragments that all statements for a page use.
  * @param narrowed an additional SQL condition that the page's records must meet
- * @param rows the SQL of the records to read, for a `from` clause. By default, the table.
+ * @param rows the records to read, as SQL for a `from` clause. Default: the table
  */
 function pageContextOf(
   sql: FragmentMaker,
@@ -59,10 +55,6 @@ function pageContextOf(
 const limitAndOffset = ({ sql, query }: PageContext): Fragment =>
   sql`${query.limit}::bigint offset ${query.offset}::bigint`;
 
-/**
- * Returns the i-th sort value as SQL.
- * @param after the last row of the previous page, with its long texts
- */
 function bound({ sql, query }: PageContext, after: Position, i: number): Fragment {
   const value = after.values[i]!;
   if (isLongText(value)) throw new Error('The long texts of the cursor were not read');
@@ -70,8 +62,8 @@ function bound({ sql, query }: PageContext, after: Position, i: number): Fragmen
 }
 
 /**
- * Reads the texts of which the cursor has only hashes, as an array with an element for each sort key. No row if the
- * last row of the previous page was deleted.
+ * Reads the texts for which the cursor has only hashes. Returns an array with one element for each sort key, or no row
+ * if the last row of the previous page was deleted.
  */
 export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Position): Fragment {
   const { from, owned, id } = pageContextOf(sql, query);
@@ -81,15 +73,11 @@ export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Posit
   return sql`select array[${join(sql, texts, ',', '')}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;
 }
 
-/** Fragments that depend on the sort key: the creation time or an indexed field. */
 interface Ascent {
   value: Fragment;
-  /** Value ascending, then id ascending. */
   scan: Fragment;
   equals: (value: Fragment) => Fragment;
-  /** The record's sort value is greater than that of `after`. */
   above: (after: Position) => Fragment;
-  /** The record has the sort value of `after` and a lower id. */
   tied: (after: Position) => Fragment;
 }
 
@@ -154,8 +142,8 @@ function idsAfter(context: PageContext, ascent: Ascent, after: Position): Fragme
 const max = ({ limit, offset }: PageContext['query']): number => offset + limit;
 
 /**
- * CTEs: `scan` has the ids and sort values of the skipped records and the page, `edge` the last sort value of `scan`,
- * or no row if `scan` is below its limit.
+ * Returns two CTEs. `scan` has the ids and sort values of the skipped records and of the page. `edge` has the last sort
+ * value of `scan`, or no row if `scan` is below its limit.
  */
 const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -167,17 +155,13 @@ const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, co
     ),
     edge as materialized (select max(value) as value from scan having count(*) = ${max(query)}::bigint)`;
 
-/** Reads the records that `scan` found. Those with the last sort value are read again, by id descending. */
+/** Reads the records that `scan` found. The records with the last sort value are read again, by id descending. */
 const scanned = (context: PageContext, ascent: Ascent): Fragment => context.sql`
       select scan.id, scan.value
       from scan
       where scan.value is distinct from (select edge.value from edge)
       union all (${descent(context, ascent, ascent.equals(context.sql`(select edge.value from edge)`))})`;
 
-/**
- * Reads filtered records by id descending.
- * @param condition all records that meet it must have the same sort value
- */
 const descent = (
   { sql, query, from, id, matches }: PageContext,
   { value }: Ascent,
@@ -189,26 +173,23 @@ const descent = (
       order by ${id} desc
       limit ${max(query)}::bigint`;
 
-/** `select … from ${from} where ${where} order by ${orderBy} limit ${limit}`. */
 export interface PageClauses extends Clauses {
-  /** With the company of each contact. */
   from: Fragment;
 }
 
-/** For the records that pass a filter, in any order: `from ${from} where ${where}`. */
 type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
 
 /**
- * Reads one page. With a cursor and an indexed sort field, every page is equally fast. With a page number, the skipped
- * records are read too. Without an index, all filtered records are sorted.
+ * Returns the SQL clauses that read one page. With a cursor and an indexed sort field, all pages are equally fast. With
+ * a page number, the skipped records are read too. Without an index, all filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
   return pageOf(pageContextOf(sql, query), pickStrategy(query));
 }
 
 /**
- * Returns the SQL clauses that read one page of records, newest first. Unlike `pageClauses`, the SQL reads only the
- * customer's newest records, and stops when the page is full.
+ * Returns the SQL clauses that read one page of records, newest first. Unlike `pageClauses`, the statement reads only
+ * the customer's newest records, and stops when the page is full.
  * @param size the maximum number of newest records to read
  */
 export function newestPageClauses(sql: FragmentMaker, query: RecordQuery, size = firstOfNewest(query)): PageClauses {
@@ -219,7 +200,6 @@ export function newestPageClauses(sql: FragmentMaker, query: RecordQuery, size =
   return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(context) };
 }
 
-/** Selects those of the newest records that pass the filter, in any order. */
 export function newestClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
   const { from, matches } = pageContextOf(sql, query, { rows: newestRows(sql, query, firstOfNewest(query)) });
   return { from, where: matches };
@@ -230,7 +210,7 @@ const pageOf = (context: PageContext, strategy: PageStrategy): PageClauses => ({
   ...strategy(context),
 });
 
-/** Like `pageClauses`, but reads only candidates. Fast if few records pass the filter. */
+/** Like `pageClauses`, but reads only candidates. This is fast if few records pass the filter. */
 export function candidatePageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
   return pageOf(
     pageContextOf(sql, query, { narrowed: isCandidate(sql, query) }),
@@ -243,7 +223,6 @@ export function countClauses(sql: FragmentMaker, query: RecordQuery): MatchClaus
   return { from, where: matches };
 }
 
-/** Like `countClauses`, but reads only candidates. */
 export function candidateCountClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
   const { source, filter } = query;
   // Without a join the planner needs no help: it has one table and one index to choose.
@@ -263,13 +242,13 @@ function pickStrategy(query: RecordQuery): PageStrategy {
   return isIndexed ? withOffset(query, descending(first!.field)) : skipping(bySorting);
 }
 
-/** Does not read the skipped records completely, if there are any. */
+/** If the request skips records, they are not read completely. */
 const withOffset = ({ offset }: RecordQuery, strategy: PageStrategy): PageStrategy =>
   offset > 0 ? skipping(strategy) : strategy;
 
 /**
- * Selects only the ids of the page by `strategy`, then reads their records: skipped records are not read completely, and
- * only ids are sorted.
+ * Selects only the ids of the page by `strategy`, then reads their records. So skipped records are not read completely,
+ * and only ids are sorted.
  */
 const skipping =
   (strategy: PageStrategy): PageStrategy =>
@@ -282,14 +261,12 @@ const skipping =
 
 const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
 
-/** Scans the primary key backwards, because an id starts with the time of creation. */
 const newestFirst: PageStrategy = (context) => {
   const { sql, query, id, matches } = context;
   const where = query.after ? sql`${matches} and ${id} < ${query.after.id}::uuid` : matches;
   return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(context) };
 };
 
-/** Members of one list, newest first: scans the primary key of `list_members` backwards. */
 const membersFirst: PageStrategy = (context) => {
   const { sql, query, id, owned } = context;
   // With a join, Postgres might scan all contacts until it finds members.
@@ -308,7 +285,6 @@ const membersFirst: PageStrategy = (context) => {
   };
 };
 
-/** Scans an index backwards, from the last row of the previous page on. */
 const indexDescending: PageStrategy = (context) => {
   const { sql, query, id, matches } = context;
   const { after } = query;
@@ -320,7 +296,6 @@ const indexDescending: PageStrategy = (context) => {
   };
 };
 
-/** For an order that no index has: sorts all filtered records. */
 const bySorting: PageStrategy = (context) => {
   const { sql, query, id, matches } = context;
   const keys = columnsOf(query.source, query.order).map((column, i) => {
@@ -336,10 +311,6 @@ const bySorting: PageStrategy = (context) => {
 
 const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
 
-/**
- * Condition: the record comes after the previous page. Compares the sort keys from index `i` on, and finally the id.
- * @param after the last row of the previous page
- */
 function isAfter(context: PageContext, after: Position, i: number): Fragment {
   const { sql, query, id } = context;
   const { order, source } = query;

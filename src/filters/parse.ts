@@ -6,10 +6,6 @@ import { all, any, not, canonicalOf, parseOrder } from './columns.ts';
 import type { Comparison, Filter, Words, Column, Source, Order } from './columns.ts';
 import { encodeCursor, readPosition, scopeOf, type KeyValue, type Position } from './cursor.ts';
 
-/**
- * Returns the tree of conditions of a request's `filters`.
- * @param given filters that are valid by their schema
- */
 export const parseFilters = (fields: FilterFields, { _or, ...given }: GivenFilters = {}): Filter =>
   all([
     ...Object.entries(given).map(([name, condition]) =>
@@ -34,7 +30,7 @@ function readCondition(field: Field, given: Condition, hasPhones: boolean): Filt
   );
 }
 
-/** Each word must occur, and each number also in a phone number. */
+/** Returns the filter for a search. The record must contain each word. A number may also occur in a phone number. */
 function readSearch({ name }: Field, given: string, hasPhones: boolean): Filter {
   const { numbers, rest } = hasPhones ? numbersIn(given) : { numbers: [], rest: given };
   const phones = numbers.map(({ written, digits }) =>
@@ -50,12 +46,13 @@ function searchFor(field: string, text: string): Filter {
   return any(spellingsOf([first, ...others]).map((one) => ({ kind: 'search', field, words: one })));
 }
 
-/** Words of one search that are searched in both spellings. */
+/** Maximum number of words in a search for which both spellings are searched. */
 const maxSpelled = 3;
 
 /**
- * Returns the words as they are, and with `a` for `ae`, `o` for `oe` and `u` for `ue`: who has no umlauts on the keyboard
- * types `mueller`, and Müller is stored as `muller`. Words of up to three letters would find too much.
+ * Returns the words as they are, and with `a` for `ae`, `o` for `oe` and `u` for `ue`. A person without umlauts on the
+ * keyboard types `mueller`, but Müller is stored as `muller`. Words of up to three letters are not changed, because
+ * they would find too much.
  */
 function spellingsOf(given: Words): Words[] {
   const spelled = given.filter((word) => word.length > 3 && /[aou]e/.test(word)).slice(0, maxSpelled);
@@ -124,16 +121,15 @@ export interface RecordQuery {
   filter: Filter;
   order: Order;
   limit: number;
-  /** Records to skip if the request has a page number, else 0. */
   offset: number;
   after: Position | undefined;
-  /** Requests accept only cursors with this hash (see `scopeOf`). */
   scope: string;
 }
 
 /**
+ * Converts a request to a query.
  * @param request one that is valid by its schema
- * @throws DomainError `validation_failed` if the cursor is not one of these filters and this order
+ * @throws DomainError `validation_failed` if the cursor belongs to other filters or another order
  */
 export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
   const filter = parseFilters(source.fields, request.filters);
@@ -149,7 +145,7 @@ export const columnsOf = (source: Source, order: Order): Column[] => order.map((
 
 /**
  * Returns the cursor for the header `x-next-cursor`. Undefined if the page is not full, because no page follows.
- * @param rows as the response shows them
+ * @param rows the rows of the page, as the response shows them
  */
 export function nextCursor(query: RecordQuery, rows: readonly object[]): string | undefined {
   const last = rows.at(-1);
@@ -157,16 +153,11 @@ export function nextCursor(query: RecordQuery, rows: readonly object[]): string 
   return encodeCursor(query.scope, positionOf(query, last));
 }
 
-/** @param record as the response shows it */
 export const positionOf = ({ source, order }: RecordQuery, record: object): Position => ({
   id: (record as { id: string }).id,
   values: order.map(({ field }) => keyValue(source, record as Record<string, unknown>, field)),
 });
 
-/**
- * Returns a field's value for a cursor, a text folded.
- * @param record as the response shows it
- */
 function keyValue({ columns, alias }: Source, record: Record<string, unknown>, field: string): KeyValue {
   const path = alias === 'c' && field === 'company_id' ? ['company', 'id'] : field.split('.');
   const shown = path.reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], record) as

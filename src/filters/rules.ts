@@ -30,10 +30,6 @@ export function readRules(
   return { filter: any(alternatives.map(all)), faults };
 }
 
-/**
- * Converts stored rules to the filter of the contacts that match them.
- * @throws Error if a stored rule is invalid
- */
 export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filter {
   const { filter, faults } = readRules(fields, rules);
   if (faults.length > 0) throw new Error(`A stored rule cannot be read: ${faults[0]!.path} ${faults[0]!.message}`);
@@ -41,8 +37,8 @@ export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filte
 }
 
 /**
- * For storage and responses: a missing `logic_operator` becomes AND, the first rule always has AND, and ids are
- * converted to lower case.
+ * Completes rules for storage and responses. A missing `logic_operator` becomes AND, the first rule always has AND, and
+ * ids are converted to lower case.
  */
 export const completeRules = (input: readonly RuleGiven[]): Rule[] =>
   input.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
@@ -149,8 +145,9 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
 };
 
 /**
- * Converts a rule's text to the type of its field. For a custom field, returns the values of all types that it can be:
- * text, number, boolean. Reports a fault and returns an empty array if it is invalid.
+ * Converts the text of a rule to the type of its field. A custom field can have several types, so the result has a
+ * value for each type that fits: text, number, boolean. If the text is not valid, reports a fault and returns an empty
+ * array.
  */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {

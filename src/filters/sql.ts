@@ -5,7 +5,6 @@ export type Fragment = postgres.Fragment;
 
 type Part = string | number | boolean | string[] | Fragment | Fragment[];
 
-/** Creates fragments from template literals, but runs nothing. Connection pools and transactions implement it too. */
 export interface FragmentMaker {
   (template: TemplateStringsArray, ...parts: Part[]): Fragment;
   unsafe(text: string): Fragment;
@@ -24,19 +23,16 @@ export function constant(sql: FragmentMaker, text: string): Fragment {
   return made;
 }
 
-/** @param otherwise the text to return if there are no fragments */
 export function join(sql: FragmentMaker, fragments: Fragment[], word: 'and' | 'or' | ',', otherwise: string): Fragment {
   if (fragments.length === 0) return constant(sql, otherwise);
   return fragments.reduce((joined, fragment) => sql`${joined} ${constant(sql, word)} ${fragment}`);
 }
 
-/** As the server receives it: `$n` stands for the n-th parameter. */
 export interface RecordedSql {
   text: string;
   parameters: unknown[];
 }
 
-/** A fragment as plain data: pieces of text, with parameters or fragments between them. */
 class Piece {
   readonly strings: readonly string[];
   readonly parts: readonly unknown[];
@@ -47,7 +43,7 @@ class Piece {
   }
 }
 
-/** Creates fragments that several statements can use. A fragment of the driver can be used only once. */
+/** Creates fragments that several statements can use. The driver's own fragments can be used only once. */
 export const recorder: FragmentMaker = Object.assign(
   // A fragment of the driver also costs more, because it is a promise. A filter can need thousands of fragments.
   (strings: TemplateStringsArray, ...parts: unknown[]) => new Piece(strings, parts) as unknown as Fragment,
@@ -71,7 +67,7 @@ export function record(fragment: Fragment): RecordedSql {
   return { text: writeOut(fragment, parameters), parameters };
 }
 
-/** Runs a statement made with `recorder`, prepared if the connection allows it. */
+/** Runs a statement that was made with `recorder`. Uses a prepared statement if the connection allows it. */
 export function run<Row extends object>(sql: Queryable, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);
   return sql.unsafe<Row[]>(text, parameters as string[], { prepare: true });
@@ -83,17 +79,15 @@ export function run<Row extends object>(sql: Queryable, statement: Fragment): Pr
  * tables itself.
  */
 
-/** SQL condition: the company or list with this alias is not deleted. */
 export const isLive = (alias: string): string => `${alias}.deleted_at is null`;
 
 /**
- * Returns the customer's companies that are not deleted, as SQL that begins the clauses `from` and `where`:
- * ``select id from ${liveCompanies(sql, customerId)} and id = …``. Rows can be locked by the statement.
+ * Returns SQL for the clauses `from` and `where` that selects the customer's companies, except deleted ones. Append
+ * further conditions: ``select id from ${liveCompanies(sql, customerId)} and id = …``. The statement can lock the rows.
  */
 export const liveCompanies = (sql: FragmentMaker, customerId: string, alias = 'co'): Fragment =>
   live(sql, 'companies', customerId, alias);
 
-/** Returns the customer's lists that are not deleted, as `liveCompanies` does. */
 export const liveLists = (sql: FragmentMaker, customerId: string, alias = 'l'): Fragment =>
   live(sql, 'lists', customerId, alias);
 

@@ -13,26 +13,26 @@ import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentM
  */
 
 /**
- * Keys in `folded` that mark a record whose `folded` and `terms` are of the source's `searchVersion`: one for this
- * version and one for each before. Older versions of this program write `folded` without the newest key. They see from
- * the other keys that a newer version has computed all that they need.
+ * Returns the keys in `folded` that mark a record as up to date. There is one key for the source's `searchVersion` and
+ * one for each earlier version. Older versions of this program write `folded` without the newest key. The earlier keys
+ * tell them that a newer version has computed everything they need.
  */
 export const marksOf = ({ searchVersion }: Source): string[] =>
   Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
 
-/** Key of the first version, and beginning of all others. No field has such a name. */
+/** Key of the first version, and prefix of all others. No field has such a name. */
 const mark = 'indexed';
 
-/** Shortest text that the index can find: a trigram (UTF-16 units). */
+/** Length of the shortest text that the index can find, a trigram (UTF-16 units). */
 export const minTextLength = 3;
 
 /**
- * How much text of a record is indexed in trigrams (UTF-16 units), the shortest texts first: thousands of index entries
- * would make each write slow. Texts that `search` reads are always indexed, and do not count.
+ * Maximum length of a record's texts that are indexed in trigrams (UTF-16 units), the shortest first. Thousands of
+ * index entries would make each write slow. Texts that `search` reads do not count, and are always indexed.
  */
 export const maxIndexedText = 2_000;
 
-/** Fields that are not text, but have a term for their value. A statement that writes `folded` also writes them. */
+/** Fields that are not text, but have a term for their value. Statements that write `folded` write them too. */
 const ownValues: Record<Source['alias'], readonly string[]> = {
   c: ['birth_year', 'assigned_to'],
   co: [],
@@ -41,10 +41,9 @@ const ownValues: Record<Source['alias'], readonly string[]> = {
   a: [],
 };
 
-/** Columns that terms are computed from, beside `folded`. */
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
 
-/** True if a term finds the records with this value. Not for an empty text: no term stands for it. */
+/** Returns true if a term finds the records with this value. Empty texts have no term. */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
@@ -58,8 +57,8 @@ export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
   /**
-   * Text fields that `search` reads. Always indexed. Their trigrams do not name the field, so one look-up finds a word in
-   * any of them.
+   * Text fields that `search` reads, which are always indexed. Their trigrams do not name the field, so one look-up
+   * finds a word in any of them.
    */
   readonly #searched: ReadonlySet<string>;
 
@@ -69,10 +68,6 @@ export class Terms {
     this.#searched = new Set(['search', ...searchedOf(source)]);
   }
 
-  /**
-   * @param folded the record's column `folded`
-   * @param record the other columns, for values that `folded` does not contain
-   */
   ofRecord(folded: Folded, record: RecordFields): number[] {
     const terms = new Set<number>();
     const others: [field: string, text: string][] = [];
@@ -93,7 +88,7 @@ export class Terms {
   }
 
   /**
-   * Every record with this value in this field has the term.
+   * Returns the term of a value. Every record with this value in this field has the term.
    * @param value a text must be folded
    */
   ofValue(field: string, value: FilterValue): number {
@@ -103,8 +98,8 @@ export class Terms {
   }
 
   /**
-   * Returns the terms of the trigrams of `text`. A record whose field contains `text` has them all, or else the term of
-   * `ofLongText`. Empty for fewer than three characters.
+   * Returns the terms for the trigrams of `text`. A record whose field contains `text` has all of them, or else the
+   * term of `ofLongText`. Empty for a text of fewer than three characters.
    */
   ofPart(field: string, text: string): number[] {
     const terms = new Set<number>();
@@ -158,7 +153,7 @@ function hashText(seed: number, text: string): number {
   return hash;
 }
 
-/** A step of MurmurHash3 (32 bits). */
+/** Computes a step of MurmurHash3 (32 bits). */
 function mix(hash: number, value: number): number {
   let k = Math.imul(value, 0xcc9e2d51);
   k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);
@@ -176,20 +171,17 @@ function finish(hash: number): number {
 /** Columns by which filters find a record. Every statement that writes a record must write both. */
 export interface SearchColumns {
   folded: Folded;
-  /** Hashes of the record's values and of the parts of its texts, with an index. */
   terms: number[];
 }
 
-/** @param contact all fields, not only the changed ones */
 export const searchColumnsOfContact = (customerId: string, contact: RecordFields): SearchColumns =>
   searchColumnsOf(contactSource, customerId, contact);
 
-/** @param company all fields, not only the changed ones */
 export const searchColumnsOfCompany = (customerId: string, company: RecordFields): SearchColumns =>
   searchColumnsOf(companySource, customerId, company);
 
 /**
- * Also marks in `folded` that both columns are up to date.
+ * Computes the search columns of a record. Marks in `folded` that both are up to date.
  * @param record all fields, not only the changed ones
  */
 export function searchColumnsOf(source: Source, customerId: string, record: RecordFields): SearchColumns {
@@ -208,7 +200,10 @@ interface Printing {
   customerId: string;
 }
 
-/** All values from callers become parameters. A condition on null is false, and its negation true. */
+/**
+ * Returns the SQL condition for a filter. All values from callers become parameters. A condition on null is false, and
+ * its negation is true.
+ */
 export const toSql = (sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment =>
   print({ sql, source, customerId }, filter);
 
@@ -278,7 +273,7 @@ function printColumn(printing: Printing, test: FieldTest, column: Column): Fragm
   }
 }
 
-/** Returns the value as responses show it, which for some fields is not null where the column is. */
+/** Returns the value as responses show it. For some fields it is not null although the column is. */
 export function shownValue(sql: FragmentMaker, column: Column): Fragment {
   if (column.shownAs === undefined) return constant(sql, column.value);
   return sql`coalesce(${constant(sql, column.value)}, ${constant(sql, `'${column.shownAs}'`)})`;
@@ -309,7 +304,6 @@ function likePattern({ text, at }: Test<'contains'>): string {
 
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
 
-/** Each word must occur in at least one of the searched texts. */
 function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Fragment {
   const occurs = (word: string): Fragment =>
     sql`(${join(
@@ -321,7 +315,6 @@ function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Frag
   return sql`(${join(sql, words.map(occurs), 'and', 'true')})`;
 }
 
-/** The record has one of these ids, or any, in rows of another table. */
 function printLinked(
   { sql, customerId }: Printing,
   test: FieldTest,
@@ -333,7 +326,7 @@ function printLinked(
   return sql`not (${isAny(sql``)})`;
 }
 
-/** The contact was added by hand to one of the lists. Rows of deleted lists stay for a while. */
+/** Matches contacts that were added by hand to one of the lists. Rows of deleted lists stay for a while. */
 function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'>): Fragment {
   const isOfList =
     lists === 'any'
@@ -342,7 +335,7 @@ function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'
   return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList})`;
 }
 
-/** The activity is of one of these companies, or of a contact of one. */
+/** Matches activities of these companies, or of contacts of these companies. */
 function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>): Fragment {
   const companies = sql`array(
     select co.id
@@ -359,8 +352,8 @@ function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>)
 }
 
 /**
- * Converts a condition on the creation to one on the id, which starts with that time: PostgreSQL can use the primary
- * key.
+ * Converts a condition on the creation time to one on the id, which starts with that time. PostgreSQL can then use the
+ * primary key.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
@@ -390,8 +383,7 @@ export function firstIdOf(milliseconds: number): string {
 }
 
 /**
- * Returns the condition on a custom field, as SQL. A number is compared with stored numbers only, a text with texts only,
- * and so on.
+ * Returns the SQL condition on a custom field. Values are compared only with stored values of the same type.
  * @param key name of the custom field
  */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {
