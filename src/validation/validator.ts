@@ -11,7 +11,6 @@ import { escapePointer, tokensOf, findUnstorableText } from '../text/json.ts';
 import { TimeSlice } from '../process/event-loop.ts';
 import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
 
-/** Returns a keyword that replaces a text by its canonical form, so that no other code meets another one. */
 const rewriting = (keyword: string, canonical: (text: string) => string | undefined): KeywordDefinition => ({
   keyword,
   type: 'string',
@@ -25,7 +24,6 @@ const rewriting = (keyword: string, canonical: (text: string) => string | undefi
   }) satisfies SchemaValidateFunction,
 });
 
-/** What JSON Schema cannot express. */
 export const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
@@ -76,7 +74,6 @@ function countConditions(filters: unknown): number {
 const isObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Returns an object's JSON text, to measure it. Nested values are null, because other checks reject them. */
 const flatJson = (value: object): string =>
   JSON.stringify(
     Object.fromEntries(Object.entries(value).map(([key, member]) => [key, typeof member === 'object' ? null : member])),
@@ -102,8 +99,8 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the canonical ids of an array with their JSON pointers. Skips elements without an id. Empty if the array is
- * too long, because another check rejects it.
+ * Returns the canonical ids of an array with their JSON pointers. Skips elements without an id. Returns nothing for an
+ * array that is too long, because another check rejects it.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];
@@ -125,7 +122,6 @@ const validate: SchemaValidateFunction = (_: true, rules: unknown, _schema, cont
   return faults.length === 0;
 };
 
-/** Checks whether the operator and the value of each rule of a list fit its field. */
 export const ruleKeyword: FuncKeywordDefinition = {
   keyword: 'x-rules',
   schemaType: 'boolean',
@@ -144,10 +140,12 @@ const options: Options = {
 /** Decides whether a value is valid. Stops at the first error, so a huge invalid value costs little. */
 const checker = new Ajv2020(options);
 
-/** Finds all errors of an invalid value. */
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
 
-/** Of a value with more parts, such as elements of arrays, only the first error is found. Those of 64 KiB have fewer. */
+/**
+ * Maximum number of parts (such as array elements) of a value for which all errors are found. For a larger value only
+ * the first is found. A value of 64 KiB has fewer parts.
+ */
 const maxParts = 33_000;
 
 function isLarge(value: unknown): boolean {
@@ -163,22 +161,18 @@ function isLarge(value: unknown): boolean {
   return parts > maxParts;
 }
 
-/** What is wrong with a value: a keyword of the schema, and its value there. */
 export type MessageFor = (
   error: Pick<ErrorObject, 'keyword' | 'params' | 'message' | 'parentSchema'>,
-  /** Returns the invalid value. */
   value?: () => unknown,
 ) => string;
 
 export interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** @param messageFor returns the message of an error; by default the one for programmers */
   faultsOf(value: unknown, messageFor?: MessageFor): Fault[];
-  /** Costs less than `faultsOf`. */
   isValid(value: unknown): boolean;
 }
 
-/** Compiles the schema at the first use: most processes use few of all schemas, and compiling all takes half a second. */
+/** Compiles the schema at its first use. A process uses few of all schemas, and compiling all takes half a second. */
 export function compile(schema: object): Validator {
   const isValid = (value: unknown): boolean => {
     const check = checker.compile(schema); // cached by Ajv after the first call
@@ -222,8 +216,8 @@ function toFaults(schema: object, value: unknown, errors: ErrorObject[], message
 }
 
 /**
- * Ajv reports the errors of all alternatives (`anyOf`), and then that none is valid. Keeps the errors of the only one that
- * takes values of this type, or else one error for all.
+ * Removes the errors of alternatives (`anyOf`): Ajv reports those of all alternatives, and then that none is valid.
+ * Keeps the errors of the only alternative that takes values of this type, or else one error for all.
  */
 function withoutBranches(schema: object, errors: ErrorObject[]): ErrorObject[] {
   const kept: ErrorObject[] = [];
@@ -257,7 +251,7 @@ type Schema = Record<string, unknown>;
 
 const typesOf = ({ anyOf }: Schema): unknown[] => [...new Set((anyOf as Schema[]).flatMap(({ type = [] }) => type))];
 
-/** Returns the schema with the keyword at a path, which Ajv itself adds only together with the value. */
+/** Returns the part of the schema that contains the keyword at a path. Ajv returns it only together with the value. */
 function parentIn(schema: object, path: string): Schema | undefined {
   const tokens = tokensOf(decodeURIComponent(path.replace(/^#/, ''))).slice(0, -1);
   return valueIn(schema, tokens) as Schema | undefined;
@@ -268,7 +262,6 @@ const valueAt = (value: unknown, pointer: string): unknown => valueIn(value, tok
 const valueIn = (value: unknown, tokens: readonly string[]): unknown =>
   tokens.reduce<unknown>((part, token) => (part as Schema | undefined)?.[token], value);
 
-/** For a property that is missing or not allowed, the pointer that it would have or has. */
 function pointerOf({ instancePath, params, propertyName }: ErrorObject): string {
   const property: string | undefined =
     params['missingProperty'] ?? params['additionalProperty'] ?? params['propertyName'] ?? propertyName;
@@ -314,7 +307,6 @@ const messageOf: MessageFor = (error, value) => {
 
 const isOfNames = (pattern: string): boolean => /^\^\([a-z]/.test(pattern);
 
-/** Returns the names that a pattern of `nameOf` allows. */
 const namesIn = (pattern: string): string =>
   pattern
     .slice(2, -2)
@@ -335,7 +327,6 @@ const typeNames: Record<string, string> = {
   null: 'null',
 };
 
-/** Names the types that a value may have, and shows the form of such a value. */
 function typeMessage(types: string | string[], schema: Record<string, unknown>): string {
   const {
     enum: values,
@@ -389,14 +380,14 @@ export interface ItemRules {
   kind: BatchKind;
   operation: BatchOperation;
   match: MatchField;
-  /** False if the items cannot contain text that PostgreSQL cannot store. Then they are not checked for it. */
+  /** False if the items cannot contain text that PostgreSQL cannot store. The check for such text is then skipped. */
   mayBeUnstorable: boolean;
 }
 
 /**
  * Validates each item with the schema for a single record.
- * @returns the items themselves, or `validation_failed` with their first faults. After `maxBatchFaults.inAll` faults
- * together, further errors contain none
+ * @returns the items themselves, or an error `validation_failed` with the first faults of the item. After
+ *   `maxBatchFaults.inAll` faults in all items, further errors contain none
  */
 export async function checkItems(
   { kind, operation, match, mayBeUnstorable }: ItemRules,
