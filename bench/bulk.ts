@@ -9,7 +9,7 @@ import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import type { Outcome } from '../src/queries/records/batches.ts';
 import { writeContactBatch } from '../src/queries/crm/record-batches.ts';
 import { blank, contactRow, patchedContact } from '../src/queries/crm/contacts.ts';
-import { withLastWrites } from '../src/queries/records/last-writes.ts';
+import { withDeferredWrites } from '../src/queries/records/deferred-writes.ts';
 import { createList } from '../src/queries/crm/lists.ts';
 import { dbOf, makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { copy as copyOut, figures, readPages, timed, type Figures } from './exports.ts';
@@ -98,7 +98,9 @@ const inLoop =
   async ({ id }, operation, items) => {
     const batch = { operation, match: 'id', isAtomic: false, items } as const;
     return idsOf(
-      await db.transaction((sql) => withLastWrites(sql, id, (last) => writeContactBatch(sql, id, batch, last))),
+      await db.transaction((sql) =>
+        withDeferredWrites(sql, id, (deferred) => writeContactBatch(sql, id, batch, deferred)),
+      ),
     );
   };
 

@@ -160,7 +160,7 @@ export interface Requester {
    * The total time that the operation may still wait for limited resources (ms). Each wait reduces it. Undefined: only
    * the limits of the resources apply.
    */
-  patienceMs?: number;
+  retryTimeoutMs?: number;
   /**
    * Maximum time of each wait for a limited resource (ms). Replaces the limit of the resource. Set for long requests,
    * such as exports.

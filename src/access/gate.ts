@@ -12,7 +12,7 @@ export type SlotHolder = string | symbol;
  * A number of permits ("slots") to use a resource, such as connections, running requests or bytes of memory. Shares the
  * slots fairly between holders. A single holder gets at most half of them. Each of two holders gets at most a third.
  */
-export class FairSlots {
+export class FairSemaphore {
   readonly #count: number;
   readonly #perHolder: number;
   readonly #held = new Map<SlotHolder, number>();
@@ -67,7 +67,7 @@ export interface GateLimits {
   maxWaitMs?: number;
 }
 
-type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
+type Patience = Pick<Requester, 'signal' | 'retryTimeoutMs' | 'waitMs'>;
 
 interface Waiter {
   admit: () => void;
@@ -83,8 +83,8 @@ export class Gate {
   readonly limit: number;
   readonly #waits: ReturnType<typeof gateWait.labels>;
   readonly #maxWaitMs: number;
-  readonly #inside: FairSlots;
-  readonly #queue: FairSlots;
+  readonly #inside: FairSemaphore;
+  readonly #queue: FairSemaphore;
   /** The waiting operations of each customer, in order of arrival. The first customer in the map is served next. */
   readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
   #closed = false;
@@ -95,8 +95,8 @@ export class Gate {
     this.limit = limit;
     this.#waits = gateWait.labels(name);
     this.#maxWaitMs = maxWaitMs;
-    this.#inside = new FairSlots(limit, perHolder);
-    this.#queue = new FairSlots(maxWaiting);
+    this.#inside = new FairSemaphore(limit, perHolder);
+    this.#queue = new FairSemaphore(maxWaiting);
   }
 
   get inside(): number {
@@ -166,7 +166,7 @@ export class Gate {
     const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
     const waiter = { admit };
     this.#queueOf(holder).add(waiter);
-    const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
+    const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.retryTimeoutMs ?? Infinity);
     const timer = maxWaitMs < Infinity ? setTimeout(() => reject(this.#refusal()), maxWaitMs) : undefined;
     try {
       await unlessAborted(promise, patience.signal);
@@ -178,7 +178,8 @@ export class Gate {
       clearTimeout(timer);
       const waitedMs = performance.now() - start;
       this.#waits.observe(waitedMs / 1000);
-      if (patience.patienceMs !== undefined) patience.patienceMs = Math.max(0, patience.patienceMs - waitedMs);
+      if (patience.retryTimeoutMs !== undefined)
+        patience.retryTimeoutMs = Math.max(0, patience.retryTimeoutMs - waitedMs);
     }
   }
 

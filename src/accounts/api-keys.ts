@@ -65,7 +65,7 @@ export async function replaceKey(
  * Changes the spend caps and the approval limits of an active key. Omitted limits stay unchanged.
  * @throws DomainError `not_found`; `conflict` if the key is not active
  */
-export async function capKey(
+export async function setSpendCaps(
   sql: Transaction,
   customerId: string,
   id: string,

@@ -101,7 +101,7 @@ export async function issueLink(sql: Transaction, { customerId, userId, by }: Ch
  * Changes the role of a user.
  * @throws DomainError `conflict` if no other active admin is left
  */
-export async function giveRole(sql: Transaction, { customerId, userId, by }: Change, role: Role): Promise<void> {
+export async function setRole(sql: Transaction, { customerId, userId, by }: Change, role: Role): Promise<void> {
   await requireActive(sql, customerId, userId);
   if (role !== 'admin') await requireOtherAdmin(sql, customerId, userId);
   await changeRole(sql, customerId, userId, role, by);
@@ -111,7 +111,7 @@ export async function giveRole(sql: Transaction, { customerId, userId, by }: Cha
  * Deactivates a user.
  * @throws DomainError `conflict` if no other active admin is left
  */
-export async function shutOut(sql: Transaction, { customerId, userId, by }: Change): Promise<void> {
+export async function deactivateUnlessLastAdmin(sql: Transaction, { customerId, userId, by }: Change): Promise<void> {
   await requireActive(sql, customerId, userId);
   await requireOtherAdmin(sql, customerId, userId);
   await deactivateUser(sql, customerId, userId, by);

@@ -3,7 +3,7 @@ import { Webhook } from 'standardwebhooks';
 import { Agent, buildConnector, request, type Dispatcher } from 'undici';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../process/config.ts';
-import { withOwnAbort } from '../process/event-loop.ts';
+import { withLinkedAbort } from '../process/event-loop.ts';
 import type { DeliveryError } from '../schemas/webhooks.ts';
 import { openDns } from '../verification/mail-hosts.ts';
 import { hostOf, mayConnectTo, targetRules, type TargetRules } from './webhook-targets.ts';
@@ -141,7 +141,7 @@ function withinTime<T>(
   outer: AbortSignal | undefined,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  return withOwnAbort(outer, async (ending) => {
+  return withLinkedAbort(outer, async (ending) => {
     const { promise: over, reject } = Promise.withResolvers<never>();
     ending.signal.addEventListener('abort', () => reject(new TimeIsUp()));
     const timer = setTimeout(() => ending.abort(), ms);

@@ -7,7 +7,7 @@ import { validationFailed } from '../errors.ts';
 import type { ProspectMatch, ProspectMatches } from '../schemas/clean-data.ts';
 import { maskLocked, type ProspectServices } from './prospects.ts';
 
-export interface Wanted {
+export interface MatchQuery {
   /** Only for enrichment, which is paid: a free match would confirm guessed addresses. */
   emails?: readonly string[];
   profnet_url?: string | null | undefined;
@@ -37,7 +37,11 @@ type Reads = Pick<CatalogReads, 'search'>;
  * @returns a match for each of `wanted`, in the same order
  * @throws DomainError `unavailable` if the catalog does not respond in time
  */
-export async function matchPeople(catalog: Reads, wanted: readonly Wanted[], codeOf: CountryCodes): Promise<Match[]> {
+export async function matchPeople(
+  catalog: Reads,
+  wanted: readonly MatchQuery[],
+  codeOf: CountryCodes,
+): Promise<Match[]> {
   const matches = wanted.map((): Match => ({ found: [], matchedOn: [] }));
   for (const step of steps) {
     const open = [...wanted.keys()].filter((i) => matches[i]!.found.length === 0);
@@ -54,7 +58,7 @@ export async function matchPeople(catalog: Reads, wanted: readonly Wanted[], cod
 
 interface Step {
   name: MatchedOn;
-  valuesOf: (wanted: Wanted) => string[];
+  valuesOf: (wanted: MatchQuery) => string[];
   valuesIn: (prospect: Prospect) => string[];
   criterion: (values: string[]) => Criterion;
 }
@@ -86,7 +90,7 @@ const steps: readonly Step[] = [
 const nameValue = (names: NamedPerson): string[] =>
   names.some(isPlaceholder) ? [] : [JSON.stringify(names.map(fold))];
 
-async function findAll(catalog: Reads, step: Step, wanted: readonly Wanted[]): Promise<Prospect[][]> {
+async function findAll(catalog: Reads, step: Step, wanted: readonly MatchQuery[]): Promise<Prospect[][]> {
   const values = [...new Set(wanted.flatMap(step.valuesOf))].sort();
   const byValue = new Map<string, Prospect[]>();
   if (values.length > 0) await findInto(byValue, catalog, step, values);
@@ -115,7 +119,11 @@ async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: 
 const searchFor = (criterion: Criterion): Search => ({ criteria: [criterion], order: bestFirst });
 
 /** If several people match, keeps those in the wanted country, if there are any. */
-function decided({ found, matchedOn }: Match, { location_country: country = '' }: Wanted, codeOf: CountryCodes): Match {
+function decided(
+  { found, matchedOn }: Match,
+  { location_country: country = '' }: MatchQuery,
+  codeOf: CountryCodes,
+): Match {
   const shown = (people: Prospect[], on = matchedOn): Match => ({
     found: people.slice(0, maxCandidates),
     matchedOn: on,
@@ -156,7 +164,7 @@ export async function matchProspects(
   return { results: matches.map((match, index) => resultOf(index, match, (id) => shown.get(id)!)) };
 }
 
-const identifiesSomebody = ({ profnet_url, first_name, last_name, company_name }: Wanted): boolean =>
+const identifiesSomebody = ({ profnet_url, first_name, last_name, company_name }: MatchQuery): boolean =>
   isGiven(profnet_url) || (isGiven(first_name) && isGiven(last_name) && isGiven(company_name));
 
 const isGiven = (text: string | null | undefined): boolean => (text ?? '').trim() !== '';

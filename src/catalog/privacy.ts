@@ -27,7 +27,7 @@ import {
 } from '../queries/jobs/privacy.ts';
 import type { PrivacyAction, Suppression } from '../queries/jobs/privacy.ts';
 import { markRemovalRequested } from '../queries/crm/deletions.ts';
-import { withLastWrites } from '../queries/records/last-writes.ts';
+import { withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { toDocument } from './document.ts';
 import { SuppressedPeople } from './suppressed-people.ts';
 import type { SharedDatabase, Transaction } from '../database/db.ts';
@@ -38,17 +38,17 @@ import type { KeyedDigests } from '../text/ids.ts';
 import { PersonIds } from './parse-records.ts';
 
 /** Stores of people that belong to the service. Contacts belong to customers, so they are not listed. */
-export type Place = 'catalog' | 'former catalog' | 'held' | 'job results';
+export type FoundIn = 'catalog' | 'former catalog' | 'held' | 'job results';
 
 export interface Copy {
-  place: Place;
+  place: FoundIn;
   person: Prospect;
 }
 
 /** Returns every copy of the people with the identifier. Reads the whole catalog, unless the identifier is an id. */
 export async function findPeople(services: RightsServices, identifier: Identifier): Promise<Copy[]> {
   const copies: Copy[] = [];
-  const note = (place: Place, people: Prospect[]): void => {
+  const note = (place: FoundIn, people: Prospect[]): void => {
     for (const person of people) if (hasIdentifier(person, identifier)) copies.push({ place, person });
   };
   for (const store of storesOf(services))
@@ -120,12 +120,12 @@ const eraseOfCustomer = (
   erasures: ReadonlyMap<string, string>,
 ): Promise<Effects> =>
   db.for({ customerId }, 'command').transaction((sql) =>
-    withLastWrites(sql, customerId, async (last) => {
+    withDeferredWrites(sql, customerId, async (deferred) => {
       // Rows of jobs are locked before the customer's records, as workers do.
       const results = await clearUnlockResults(sql, customerId, prospectIds);
-      const contacts = await markRemovalRequested(sql, customerId, prospectIds, last);
+      const contacts = await markRemovalRequested(sql, customerId, prospectIds, deferred);
       const removed = await insertRemovals(sql, customerId, prospectIds, erasures);
-      for (const id of removed) last.removed(id);
+      for (const id of removed) deferred.removed(id);
       return { ...noEffects, told: removed.length, contacts: contacts.length, results };
     }),
   );

@@ -14,7 +14,7 @@ import { createList } from '../queries/crm/lists.ts';
 import { writeActivityBatch } from '../queries/crm/activities.ts';
 import { addMembers } from '../queries/crm/list-members.ts';
 import { createOpportunity } from '../queries/crm/opportunities.ts';
-import { withLastWrites } from '../queries/records/last-writes.ts';
+import { withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { listPipelinesWithStages } from '../queries/crm/pipelines.ts';
 import { createProduct } from '../queries/crm/products.ts';
 import type { ActivityCreate } from '../schemas/activities.ts';
@@ -38,7 +38,7 @@ const seed = 1;
 /** Name under which the progress is stored, so that an interrupted import can resume. */
 const source = 'people of the demo';
 /** Maximum time to wait for another process's import (ms). */
-const patienceMs = 120_000;
+const retryTimeoutMs = 120_000;
 const pollMs = 250;
 
 /**
@@ -53,7 +53,7 @@ export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<n
       return await loadUnlessFilled(db, catalog);
     } catch (error) {
       const isTaken = error instanceof DomainError && error.code === 'conflict';
-      if (!isTaken || performance.now() - start > patienceMs) throw error;
+      if (!isTaken || performance.now() - start > retryTimeoutMs) throw error;
     }
   }
 }
@@ -236,7 +236,7 @@ async function makeActivities(sql: Transaction, { customerId, userIds, contactId
   };
   const items = contactIds.filter((_, i) => i % 2 === 0).flatMap(ofContact);
   const batch = { operation: 'create', match: 'id', isAtomic: true, items } as const;
-  await withLastWrites(sql, customerId, (last) => writeActivityBatch(sql, customerId, batch, last));
+  await withDeferredWrites(sql, customerId, (deferred) => writeActivityBatch(sql, customerId, batch, deferred));
 }
 
 async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {

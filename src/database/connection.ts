@@ -230,10 +230,10 @@ export const plansOfCitus: QueryPlans = {
  */
 type Options = postgres.Options<typeof wireTypes> & Omit<ConnectionOptions, 'planner'> & { silence_timeout: number };
 
-export function connect(config: Config, url: string, { planner, ...lane }: ConnectionOptions): Sql {
+export function connect(config: Config, url: string, { planner, ...pool }: ConnectionOptions): Sql {
   const options: Options = {
     max_lifetime: 60 * (20 + Math.random() * 20),
-    ...lane,
+    ...pool,
     types: wireTypes,
     fetch_types: false,
     connect_timeout: connectTimeout,

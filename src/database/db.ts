@@ -4,7 +4,7 @@ import type { PendingQuery, Row } from 'postgres';
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { EventActor, EventSource } from '../schemas/events.ts';
-import { isConnectionLost, LaneSet, openExclusiveLane, openSharedLane, type LaneSource } from './lanes.ts';
+import { isConnectionLost, PoolSet, openExclusivePool, openSharedPool, type PoolSource } from './pools.ts';
 import { connect, plansOfCitus, plansOfPostgres } from './connection.ts';
 import type { Sql, Transaction, ConnectionOptions } from './connection.ts';
 import type { Config } from '../process/config.ts';
@@ -239,19 +239,19 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   const plans = distributed ? plansOfCitus : plansOfPostgres;
   const open = (options: ConnectionOptions) =>
     connect(config, url, { ...options, onclose: () => (options.onclose?.(), outages.suspect()) });
-  const source: LaneSource = { config, plans, connect: open };
-  // A connection of its own, because the lanes reject work while they are full.
+  const source: PoolSource = { config, plans, connect: open };
+  // A connection of its own, because the pools reject work while they are full.
   const test = open({ max: 1, ...plans.plannedOnce });
   const outages = new Outages(() => test`select 1`);
-  const credentials = openSharedLane(source, 'credentials', config.DATABASE_CREDENTIAL_CONNECTIONS);
-  const lanes = new LaneSet(source);
+  const credentials = openSharedPool(source, 'credentials', config.DATABASE_CREDENTIAL_CONNECTIONS);
+  const pools = new PoolSet(source);
   const transactions = new Transactions();
-  const health = openExclusiveLane(source, 'health', 2, { ...plans.plannedOnce, max_lifetime: healthLifetime });
+  const health = openExclusivePool(source, 'health', 2, { ...plans.plannedOnce, max_lifetime: healthLifetime });
   const use = (requester: Requester, source: EventSource | null): Database => ({
-    lookup: (work) => lanes.lookup.run(requester, work),
-    search: (work) => lanes.search.run(requester, work),
+    lookup: (work) => pools.lookup.run(requester, work),
+    search: (work) => pools.search.run(requester, work),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      lanes.transaction.run(requester, (sql) => transactions.run(sql, originFor(requester, source), work), isTimeUp),
+      pools.transaction.run(requester, (sql) => transactions.run(sql, originFor(requester, source), work), isTimeUp),
   });
   return {
     ...use({ customerId: serviceItself }, 'command'),
@@ -261,11 +261,11 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     get isDiskFull() {
       return transactions.isDiskFull;
     },
-    gates: [credentials, ...lanes.lanes].map(({ gate }) => gate),
+    gates: [credentials, ...pools.pools].map(({ gate }) => gate),
     logOutages: (log) => outages.logTo(log),
     close: async () => {
       outages.close();
-      await Promise.all([credentials.close(), health.close(), lanes.close(), test.end({ timeout: 1 })]);
+      await Promise.all([credentials.close(), health.close(), pools.close(), test.end({ timeout: 1 })]);
     },
   };
 }
@@ -285,27 +285,27 @@ const defaultPatienceMs = 300_000;
 /**
  * Retries each operation while the database is unavailable. Operations must be safe to repeat: a transaction may have
  * been committed although the connection was lost.
- * @param patienceMs maximum time for retries before the error is thrown (ms)
+ * @param retryTimeoutMs maximum time for retries before the error is thrown (ms)
  */
-export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
+export function retryingDatabase(db: SharedDatabase, retryTimeoutMs = defaultPatienceMs): SharedDatabase {
   const patient = (wrapped: Database): Database => ({
-    lookup: (work) => retryWhileUnavailable(() => wrapped.lookup(work), patienceMs),
-    search: (work) => retryWhileUnavailable(() => wrapped.search(work), patienceMs),
-    transaction: (work) => retryWhileUnavailable(() => wrapped.transaction(work), patienceMs),
+    lookup: (work) => retryWhileUnavailable(() => wrapped.lookup(work), retryTimeoutMs),
+    search: (work) => retryWhileUnavailable(() => wrapped.search(work), retryTimeoutMs),
+    transaction: (work) => retryWhileUnavailable(() => wrapped.transaction(work), retryTimeoutMs),
   });
   return {
     ...db,
     ...patient(db),
     for: (requester, source) => patient(db.for(requester, source)),
-    credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
+    credentials: (work) => retryWhileUnavailable(() => db.credentials(work), retryTimeoutMs),
     get isDiskFull() {
       return db.isDiskFull;
     },
   };
 }
 
-async function retryWhileUnavailable<T>(run: () => Promise<T>, patienceMs: number): Promise<T> {
-  const deadline = performance.now() + patienceMs;
+async function retryWhileUnavailable<T>(run: () => Promise<T>, retryTimeoutMs: number): Promise<T> {
+  const deadline = performance.now() + retryTimeoutMs;
   for (let pause = 50; ; pause = Math.min(2 * pause, 5_000)) {
     try {
       return await run();

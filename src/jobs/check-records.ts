@@ -17,7 +17,7 @@ import type { Queryable, Transaction } from '../database/db.ts';
 import { findCompanies } from '../queries/crm/companies.ts';
 import type { NewEvent } from '../queries/records/journal.ts';
 import { shown } from '../queries/history/history.ts';
-import { withoutLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
+import { withoutDeferredWrites, type DeferredWrites } from '../queries/records/deferred-writes.ts';
 
 /** Returns true for a message of the validator. Other messages are already written for people. */
 const isOfValidator = (message: string): boolean => /^(?:must|has a name that must)\b|^is required$/.test(message);
@@ -193,13 +193,13 @@ export class Trial {
   async run<T>(
     sql: Transaction,
     customerId: string,
-    write: (attempt: Transaction, last: LastWrites) => Promise<T>,
+    write: (attempt: Transaction, deferred: DeferredWrites) => Promise<T>,
   ): Promise<T> {
     let result: T;
     const undone = sql.savepoint(async (attempt) => {
-      await withoutLastWrites(async (last) => {
-        result = await write(attempt as Transaction, last);
-        await this.#keep(attempt, customerId, last.events);
+      await withoutDeferredWrites(async (deferred) => {
+        result = await write(attempt as Transaction, deferred);
+        await this.#keep(attempt, customerId, deferred.events);
       });
       throw new RolledBack();
     });

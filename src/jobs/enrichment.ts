@@ -5,12 +5,12 @@ import { conflict, missingReferences, validationFailed } from '../errors.ts';
 import { contactSource } from '../filters/columns.ts';
 import { parseRecordQuery } from '../filters/parse.ts';
 import { readIds } from '../queries/crm/record-pages.ts';
-import { findContactIds } from '../queries/records/last-writes.ts';
+import { findContactIds } from '../queries/records/deferred-writes.ts';
 import { findSpendable } from '../queries/jobs/credits.ts';
 import { enrichedFields, maxEnriched, type EnrichContacts, type EnrichEstimate } from '../schemas/clean-data.ts';
 import type { JobStarted, ItemReason } from '../schemas/jobs.ts';
 import { maxWithin, startJob, toInputs, priceOf } from './start-job.ts';
-import { matchPeople, type Match, type Wanted } from '../catalog/matching.ts';
+import { matchPeople, type Match, type MatchQuery } from '../catalog/matching.ts';
 import { countryCodes, type CountryCodes } from '../files/phones.ts';
 import { lockAndFindSuppressed } from '../queries/jobs/privacy.ts';
 import { findUnlocked, insertUnlocks } from '../queries/jobs/unlocks.ts';
@@ -132,7 +132,7 @@ function itemsOf(inputs: readonly JobInput[], contacts: ReadonlyMap<string, Enri
   });
 }
 
-const wantedOf = (contact: EnrichedContact): Wanted => ({
+const wantedOf = (contact: EnrichedContact): MatchQuery => ({
   emails: [contact.work_email, contact.personal_email ?? '', ...(contact.other_emails ?? [])],
   profnet_url: contact.profnet_url,
   first_name: contact.first_name,

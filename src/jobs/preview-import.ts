@@ -13,7 +13,7 @@ import { fromStored, toStored } from '../files/stored-rows.ts';
 import { requireImportState, seesRecords, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
 import { listDeclared } from '../queries/records/custom-fields.ts';
 import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
-import { bulkWriters } from '../queries/records/last-writes.ts';
+import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import type { ImportChange, ImportPreview } from '../schemas/imports.ts';
 import { pointerTo } from '../text/json.ts';
 import { encodingOf, importFileOf, readSource, requireUploaded } from './start-import.ts';

@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { allCustomers } from '../access/credentials.ts';
 import { type SharedDatabase, retryLevel } from '../database/db.ts';
 import { isUnavailable } from '../errors.ts';
-import { FairSlots } from '../access/gate.ts';
+import { FairSemaphore } from '../access/gate.ts';
 import { webhookDeliveries } from '../process/metrics.ts';
 import { findDueEndpoints, maxAtOnce, visitEndpoint } from '../queries/accounts/webhook-sending.ts';
 import type { Attempt, Due, DueEndpoint, Visit } from '../queries/accounts/webhook-sending.ts';
@@ -66,9 +66,9 @@ class Sending implements WebhookSending {
   readonly #sender: Sender;
   readonly #stopping = new AbortController();
   readonly #loops: Promise<void>[];
-  readonly #places: FairSlots;
+  readonly #places: FairSemaphore;
   /** Limits endpoints whose last delivery failed, or that have had none yet, to half of the slots. */
-  readonly #placesOfOthers: FairSlots;
+  readonly #placesOfOthers: FairSemaphore;
   readonly #busy = new Map<string, Promise<void>>();
 
   constructor(context: SendContext, box: SecretBox) {
@@ -76,8 +76,8 @@ class Sending implements WebhookSending {
     this.#context = context;
     this.#box = box;
     this.#sender = openSender(context.config);
-    this.#places = new FairSlots(count);
-    this.#placesOfOthers = new FairSlots(Math.ceil(count / 2));
+    this.#places = new FairSemaphore(count);
+    this.#placesOfOthers = new FairSemaphore(Math.ceil(count / 2));
     // Endpoints that work do not wait until many others have been looked at.
     this.#loops = [this.#watch(true), this.#watch(false)];
   }

@@ -13,7 +13,7 @@ import { chargeCredits, releaseCredits, giveBackToKey } from '../queries/jobs/cr
 import { addToJournal } from '../queries/records/journal.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import { isUnavailable } from '../errors.ts';
-import { withOwnAbort } from '../process/event-loop.ts';
+import { withLinkedAbort } from '../process/event-loop.ts';
 import { endImport } from '../queries/jobs/imports.ts';
 import type { TraceContext } from '../process/spans.ts';
 import { inSpan } from '../process/tracing.ts';
@@ -110,7 +110,7 @@ const enqueueNext = (
   seconds = 0,
 ): Promise<void> => enqueueTurn(sql, queue, customerId, { seconds, isLate: attempt >= youngTurns });
 
-export interface Delivery {
+export interface BatchResults {
   /** A result for an input that already has one is ignored and not charged again. */
   results: NewResult[];
   /** Position from which the next batch resumes, by job type. If undefined, the stored progress does not change. */
@@ -138,7 +138,7 @@ interface Settled extends JobRow {
 export async function settle(
   { db, log }: Pick<JobContext, 'db' | 'log'>,
   working: WorkingJob,
-  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<Delivery>,
+  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
 ): Promise<Settled> {
   const settled = await inAttempt(db, working, (sql, held) => settleIn(sql, working, held, deliver));
   Object.assign(working, settled);
@@ -151,7 +151,7 @@ async function settleIn(
   sql: Transaction,
   working: WorkingJob,
   held: Locked<JobRow>,
-  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<Delivery>,
+  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
 ): Promise<Settled> {
   const { mayComplete, restSeconds, ...delivered } = await deliver(sql, held);
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
@@ -301,7 +301,7 @@ async function runBatch<Q extends RunQueue, C extends RunContext>(
     cause: ('request' in run ? run.request : {}) as TraceContext,
   };
   run.going.next = undefined;
-  await withOwnAbort(context.stopping, async (ending) => {
+  await withLinkedAbort(context.stopping, async (ending) => {
     const { signal } = context.message ?? {};
     signal?.addEventListener('abort', () => ending.abort());
     if (signal?.aborted) ending.abort();

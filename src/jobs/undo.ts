@@ -8,7 +8,7 @@ import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts'
 import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob } from './start-job.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
-import { lockBulk, withLastWrites } from '../queries/records/last-writes.ts';
+import { lockBulk, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
 import { undoOther } from '../queries/history/undo-others.ts';
 import { undoCompanies, undoContacts } from '../queries/history/undo-people.ts';
@@ -125,7 +125,7 @@ async function undoAll(
 ): Promise<Map<string, Outcome>> {
   if (isOfPeople(effects)) {
     const undo = effects[0]!.noun === 'contact' ? undoContacts : undoCompanies;
-    return withLastWrites(sql, customerId, (last) => undo({ sql, customerId, changeId, effects, last }));
+    return withDeferredWrites(sql, customerId, (deferred) => undo({ sql, customerId, changeId, effects, deferred }));
   }
   await lockBulk(sql, customerId);
   const outcomes = new Map<string, Outcome>();

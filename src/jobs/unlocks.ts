@@ -5,7 +5,7 @@ import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks.ts';
 import type { UnlockContacts, Estimate, JobStarted, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { type WorkingJob, type JobContext, settle, type Delivery, type JobBatch, settledUpTo } from './turns.ts';
+import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, settledUpTo } from './turns.ts';
 import { priceOf, maxCostOf, maxCostOfChosen, startJob, toInputs } from './start-job.ts';
 import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
 import { toSearch } from '../catalog/prospects.ts';
@@ -53,7 +53,7 @@ const unlockResult = (
   result: prospect,
 });
 
-interface Unlocking extends Delivery {
+interface Unlocking extends BatchResults {
   unlocked: Iterable<string>;
 }
 

@@ -4,7 +4,7 @@ import { findDuplicateInputs, findNextEmails, type EmailInput, type JobInput } f
 import { reuseHoursOf, setWaiting, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import type { Verification } from '../schemas/verification.ts';
 import { emailKey } from '../text/fold.ts';
-import { withOwnAbort } from '../process/event-loop.ts';
+import { withLinkedAbort } from '../process/event-loop.ts';
 import { isDoubted } from '../verification/verifier.ts';
 import { inAttempt, type WorkingJob, type JobContext, settle, settledUpTo, type JobBatch } from './turns.ts';
 
@@ -65,7 +65,7 @@ async function verifyAll(
 ): Promise<{ verified: Item[]; hasDoubts: boolean }> {
   const gaveUp = Promise.withResolvers<undefined>();
   let hasDoubts = false;
-  const verified = await withOwnAbort(signal, async (late) => {
+  const verified = await withLinkedAbort(signal, async (late) => {
     const giveUp = () => void setTimeout(gaveUp.resolve, stopping.aborted ? graceMs(config) : 0, undefined).unref();
     if (signal.aborted) giveUp();
     else signal.addEventListener('abort', giveUp, { once: true });

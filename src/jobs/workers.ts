@@ -30,7 +30,7 @@ import {
 import { findUnindexedProspects } from '../queries/jobs/unlocks.ts';
 import { enqueueTurn, findWithoutTurn, type Turn } from '../queries/records/turns.ts';
 import { purgeOldDeliveries } from '../queries/accounts/webhook-endpoints.ts';
-import { isConnectionLost } from '../database/lanes.ts';
+import { isConnectionLost } from '../database/pools.ts';
 import { allCustomers } from '../access/credentials.ts';
 import type { TraceContext } from '../process/spans.ts';
 import { inSpan, traceFields } from '../process/tracing.ts';

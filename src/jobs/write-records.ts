@@ -14,7 +14,7 @@ import {
   matchItems,
 } from '../queries/records/batch-rows.ts';
 import { type WriteBatch, openItems, RepeatedRecord, type Batch, type Outcome } from '../queries/records/batches.ts';
-import { lockNames, lockBulk, withLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
+import { lockNames, lockBulk, withDeferredWrites, type DeferredWrites } from '../queries/records/deferred-writes.ts';
 import { lockOpportunities, lockReferred, writeOpportunityBatch } from '../queries/crm/opportunities.ts';
 import { lockProducts, writeProductBatch } from '../queries/crm/products.ts';
 import type { MatchField } from '../schemas/batches.ts';
@@ -167,18 +167,18 @@ export async function writeRecords(
   const row = await lockRun(sql, customerId, taken);
   // Another line: the commit of these records succeeded although its answer was lost.
   if (!row || row.done_line !== after) throw new AttemptLost();
-  return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { planned, log }, last));
+  return withDeferredWrites(sql, customerId, (deferred) => writeAll(sql, row, { planned, log }, deferred));
 }
 
 async function writeAll(
   sql: Transaction,
   row: Locked<ImportRow>,
   { planned, log }: { planned: readonly PlannedRecord[]; log: Log },
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<boolean> {
   const { customer_id: customerId, id } = row;
   const trial = row.dry_run ? new Trial(maxChanges - row.told) : undefined;
-  const outcomes = await writeInOrder(sql, row, planned, trial ?? last);
+  const outcomes = await writeInOrder(sql, row, planned, trial ?? deferred);
   if (!trial) await addContactsToLists(sql, row, outcomes);
   logRejections(log, planned, outcomes);
   const messages = planned.map((one, i) => messageOf(one, outcomes[i]!));
@@ -196,7 +196,7 @@ async function writeAll(
   const changes = trial?.changesOf(linesOf(planned), outcomes);
   const processed = await saveWritten(sql, customerId, id, { line: upTo, ...countsOf(outcomes, messages), changes });
   if (processed < row.total!) return false;
-  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsRows: row.dry_run }, last);
+  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsRows: row.dry_run }, deferred);
   if (row.dry_run) await keepRows(sql, customerId, id);
   return true;
 }
@@ -211,7 +211,7 @@ async function writeInOrder(
   sql: Transaction,
   row: Settings,
   planned: readonly PlannedRecord[],
-  last: LastWrites | Trial,
+  deferred: DeferredWrites | Trial,
 ): Promise<Outcome[]> {
   const { customer_id: customerId } = row;
   await lockBulk(sql, customerId);
@@ -221,9 +221,9 @@ async function writeInOrder(
   for (let repeated: PlannedRecord[] = []; groups.length > 0 || repeated.length > 0;) {
     const records = [...repeated, ...(groups.shift() ?? [])].toSorted((a, b) => a.record.line - b.record.line);
     const written =
-      last instanceof Trial
-        ? await last.run(sql, customerId, (attempt, own) => writeAccepted(attempt, row, itemsOf(records), own))
-        : await writeAccepted(sql, row, itemsOf(records), last);
+      deferred instanceof Trial
+        ? await deferred.run(sql, customerId, (attempt, own) => writeAccepted(attempt, row, itemsOf(records), own))
+        : await writeAccepted(sql, row, itemsOf(records), deferred);
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
     // Records with different match values are the same if one was merged.
     repeated = records.filter((_, i) => isRepeated(written[i]!));
@@ -244,10 +244,10 @@ async function writeAccepted(
   sql: Transaction,
   row: Settings,
   items: Batch['items'],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   try {
-    return await writeBatch(sql, row, items, last);
+    return await writeBatch(sql, row, items, deferred);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
     if (items.length === 1)
@@ -257,7 +257,7 @@ async function writeAccepted(
   const size = Math.ceil(items.length / parts);
   const outcomes: Outcome[] = [];
   for (let at = 0; at < items.length; at += size)
-    outcomes.push(...(await writeAccepted(sql, row, items.slice(at, at + size), last)));
+    outcomes.push(...(await writeAccepted(sql, row, items.slice(at, at + size), deferred)));
   return outcomes;
 }
 
@@ -300,7 +300,12 @@ const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
 /** Writes a batch. If it throws, its writes are rolled back, and the transaction can be continued. */
-function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last: LastWrites): Promise<Outcome[]> {
+function writeBatch(
+  sql: Transaction,
+  row: Settings,
+  items: Batch['items'],
+  deferred: DeferredWrites,
+): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const invalidValues = invalidValuesOf(importFileOf(row));
   const batch: Batch = {
@@ -311,7 +316,7 @@ function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last
     fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValues), stored),
     items,
   };
-  return importedRecords[object].write(sql, customerId, batch, last);
+  return importedRecords[object].write(sql, customerId, batch, deferred);
 }
 
 /**

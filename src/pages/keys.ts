@@ -26,7 +26,7 @@ import type { Faults, Fields, Refused } from './base/forms.ts';
 import { buttons, html, linkButton, count, counted, date, badge, empty, moment, table } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
-import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
+import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../process/config.ts';
 import { DomainError, notFound } from '../errors.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
@@ -271,7 +271,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
       const key = await requireKey(request);
       if (isOutdated(request, limitsOf(key))) return conflictOf('key');
       requireValid(checkCaps, limits);
-      await request.db.transaction((sql) => capKey(sql, customerId, key.id, limits, actorOf(request)));
+      await request.db.transaction((sql) => setSpendCaps(sql, customerId, key.id, limits, actorOf(request)));
       return `${section}?done=capped`;
     },
   });

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import {
-  giveRole,
+  setRole,
   issueLink,
-  shutOut,
+  deactivateUnlessLastAdmin,
   userCreation,
   type IssuedLink,
   logIn,
@@ -128,7 +128,7 @@ export async function users(app: FastifyInstance): Promise<void> {
         tone: '',
       }),
       async (request) => {
-        await request.db.transaction((sql) => giveRole(sql, changeOf(request), role));
+        await request.db.transaction((sql) => setRole(sql, changeOf(request), role));
         return `${section}?done=role`;
       },
     );
@@ -141,7 +141,7 @@ export async function users(app: FastifyInstance): Promise<void> {
         stay assigned, and API keys that this user made go on working.`,
     }),
     async (request) => {
-      await request.db.transaction((sql) => shutOut(sql, changeOf(request)));
+      await request.db.transaction((sql) => deactivateUnlessLastAdmin(sql, changeOf(request)));
       return `${section}?done=deactivated`;
     },
   );

@@ -9,7 +9,7 @@ import { yieldToEventLoop, TimeSlice } from '../process/event-loop.ts';
 import { NoBody } from '../schemas/wire.ts';
 import { parseJson, findUnstorableText } from '../text/json.ts';
 import { compile, type Validator, checkItems } from '../validation/validator.ts';
-import { Gate, FairSlots } from '../access/gate.ts';
+import { Gate, FairSemaphore } from '../access/gate.ts';
 import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
 import { batchStatuses, maxBatchFaults } from '../schemas/batches.ts';
 import type { batchAnswer, BatchAnswer, BatchBody, BatchKind, BatchOperation } from '../schemas/batches.ts';
@@ -299,7 +299,7 @@ const smallBytes = 64 * 1024;
  */
 export const bodyMemory = fp(
   async (app) => {
-    const memory = new FairSlots(app.config.MAX_BUFFERED_MB * 2 ** 20);
+    const memory = new FairSemaphore(app.config.MAX_BUFFERED_MB * 2 ** 20);
     app.addHook('preParsing', (request, reply, payload, done) => {
       const bytes = bodyBytes(request);
       const { customerId } = request.requester;

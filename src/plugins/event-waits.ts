@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin';
 import { serviceItself } from '../access/credentials.ts';
 import { DomainError } from '../errors.ts';
-import { openCursors, type FeedCursors, findNews } from '../queries/records/feed.ts';
+import { openCursors, type FeedCursors, findCustomersWithNewEvents } from '../queries/records/feed.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -74,7 +74,7 @@ class EventWaits {
 
 export default fp(
   async (app) => {
-    const waits = new EventWaits((waiting) => findNews(app.db, waiting));
+    const waits = new EventWaits((waiting) => findCustomersWithNewEvents(app.db, waiting));
     app.decorate('eventWaits', waits);
     let cursors: Promise<FeedCursors> | undefined;
     app.decorate(

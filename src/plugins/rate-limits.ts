@@ -2,7 +2,7 @@ import type { FastifyContextConfig, FastifyReply, FastifyRequest, RouteOptions }
 import fp from 'fastify-plugin';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
 import underPressure from '@fastify/under-pressure';
-import { FairSlots } from '../access/gate.ts';
+import { FairSemaphore } from '../access/gate.ts';
 import { rateLimited, unavailable } from '../errors.ts';
 import { isInside } from './requester.ts';
 import { openRateLimits, policies, refuseIfPast, secondsLeft, windowSeconds } from '../access/rate-limits.ts';
@@ -62,7 +62,7 @@ export function requestCounter(all: RateLimits): RequestCounter {
     return routeLimits;
   };
   const ofRoute = (config: FastifyContextConfig): RouteLimits => byRoute.get(config) ?? limitsOf(config);
-  const exports = new FairSlots(Infinity, 2);
+  const exports = new FairSemaphore(Infinity, 2);
   const enter = ({ caller: { customerId }, requester, routeOptions }: FastifyRequest, reply: FastifyReply): void => {
     if (!routeOptions.config.concurrent) return;
     requester.signal!.throwIfAborted(); // the caller has hung up, and `close` has been emitted already

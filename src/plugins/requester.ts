@@ -8,7 +8,7 @@ import type { Config } from '../process/config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 import type { ApprovedCall } from '../schemas/accounts.ts';
 import { DomainError, unavailable } from '../errors.ts';
-import { FairSlots } from '../access/gate.ts';
+import { FairSemaphore } from '../access/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 import { exemptFromTimeout } from './error-handler.ts';
 import type { Sender } from '../accounts/webhook-sender.ts';
@@ -100,7 +100,7 @@ declare module 'fastify' {
     isLong?: true;
   }
   interface FastifyInstance {
-    inFlight: FairSlots;
+    inFlight: FairSemaphore;
   }
   interface FastifyRequest {
     /**
@@ -123,7 +123,7 @@ declare module 'fastify' {
 export const requester = fp(
   async (app) => {
     const { REQUEST_TIMEOUT_MS, DATABASE_QUEUE_MS } = app.config;
-    const inFlight = new FairSlots(Infinity);
+    const inFlight = new FairSemaphore(Infinity);
     app.decorate('inFlight', inFlight);
     app.decorateRequest('requester');
     app.decorateRequest('isAnswered', false);
@@ -146,7 +146,7 @@ export const requester = fp(
         timeUp: time.signal,
         changeId: randomUUID(),
         requestId: request.id,
-        ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { patienceMs: DATABASE_QUEUE_MS }),
+        ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { retryTimeoutMs: DATABASE_QUEUE_MS }),
       };
       request.requester = requester;
       inFlight.take(requester.customerId);

@@ -35,7 +35,7 @@ export class TimeSlice {
  * ended, so `outer` may live as long as the process. (A signal of `AbortSignal.any` with a listener stays in memory as
  * long as its sources.)
  */
-export async function withOwnAbort<T>(
+export async function withLinkedAbort<T>(
   outer: AbortSignal | undefined,
   work: (own: AbortController) => Promise<T>,
 ): Promise<T> {

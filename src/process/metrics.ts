@@ -29,7 +29,7 @@ export const requestDuration = new Histogram({
 
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
-  help: 'Time that an operation waited for a slot, by gate: a lane of the database, or the reads of the search cluster.',
+  help: 'Time that an operation waited for a slot, by gate: a pool of the database, or the reads of the search cluster.',
   labelNames: ['gate'] as const,
   buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
   registers,

@@ -97,7 +97,7 @@ function exportFaultOf(error: unknown): string {
   return typeof code === 'string' ? code : String(message);
 }
 
-const laneKey = createContextKey('lane');
+const poolKey = createContextKey('pool');
 
 function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
   const watched = new WeakSet<Statement>();
@@ -108,7 +108,7 @@ function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
       return context.with(trace.setSpan(context.active(), span), () => endWith(span, work));
     },
     // A statement is sent when it is awaited, so that must happen here too.
-    inLane: (lane, work) => context.with(context.active().setValue(laneKey, lane), async () => await work()),
+    inPool: (pool, work) => context.with(context.active().setValue(poolKey, pool), async () => await work()),
     startRequest: (name, headers) => startRequest(tracer, name, headers),
     watchStatements: ({ prototype }) => {
       if (watched.has(prototype)) return;
@@ -180,20 +180,20 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Patches the driver to record a span for each statement of a lane inside another span. So background statements of the
+ * Patches the driver to record a span for each statement of a pool inside another span. So background statements of the
  * service do not start new traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;
   prototype.handle = function watchedHandle(this: Statement) {
-    const lane = context.active().getValue(laneKey);
-    if (!this.executed && typeof lane === 'string' && trace.getActiveSpan()?.isRecording()) record(tracer, this, lane);
+    const pool = context.active().getValue(poolKey);
+    if (!this.executed && typeof pool === 'string' && trace.getActiveSpan()?.isRecording()) record(tracer, this, pool);
     return handle.call(this);
   };
 }
 
-function record(tracer: Tracer, statement: Statement, lane: string): void {
-  const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': lane };
+function record(tracer: Tracer, statement: Statement, pool: string): void {
+  const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': pool };
   const span = tracer.startSpan('statement', { kind: SpanKind.CLIENT, attributes });
   const end = () => {
     const summary = summaryOf(statement.string ?? '');

@@ -35,7 +35,7 @@ export interface Statement {
 
 export interface Tracing {
   inSpan<T>(span: NewSpan, work: () => Promise<T>): Promise<T>;
-  inLane<T>(lane: string, work: () => Promise<T>): Promise<T>;
+  inPool<T>(pool: string, work: () => Promise<T>): Promise<T>;
   startRequest(name: string, headers: IncomingHttpHeaders): RequestSpan;
   watchStatements(statements: { prototype: Statement }): void;
   current(): TraceContext;

@@ -29,8 +29,8 @@ export const isTracing = (): boolean => tracing !== undefined;
 export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inSpan(span, work) : work();
 
-export const inLane = <T>(lane: string, work: () => Promise<T>): Promise<T> =>
-  tracing ? tracing.inLane(lane, work) : work();
+export const inPool = <T>(pool: string, work: () => Promise<T>): Promise<T> =>
+  tracing ? tracing.inPool(pool, work) : work();
 
 export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): RequestSpan | undefined =>
   tracing?.startRequest(name, headers);

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
+import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
 import { approvalScopes } from '../schemas/scopes.ts';
@@ -129,7 +129,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
     async (request) => {
       const { caller, params, body } = request;
       const data = await request.db.transaction((sql) =>
-        capKey(sql, caller.customerId, params.id, body, actorOf(request)),
+        setSpendCaps(sql, caller.customerId, params.id, body, actorOf(request)),
       );
       return { success: true as const, message: 'Spend caps changed', data };
     },

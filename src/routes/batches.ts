@@ -11,7 +11,7 @@ import {
 import { readOpportunityBatch, writeOpportunityBatch } from '../queries/crm/opportunities.ts';
 import { readProductBatch, writeProductBatch } from '../queries/crm/products.ts';
 import type { Batch, ReadOutcome, WriteBatch } from '../queries/records/batches.ts';
-import { bulkWriters, withLastWrites } from '../queries/records/last-writes.ts';
+import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { snapshot } from '../queries/records/batch-rows.ts';
 import {
   BatchConflict,
@@ -163,7 +163,9 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
               request,
               reply,
               async (sql) =>
-                answerOf(await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last))),
+                answerOf(
+                  await withDeferredWrites(sql, customerId, (deferred) => write(sql, customerId, batch, deferred)),
+                ),
               { size: () => ({ records: request.body.items.length }) },
             ),
           );

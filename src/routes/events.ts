@@ -5,7 +5,7 @@ import { forbidden, validationFailed } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { isInstant } from '../schemas/formats.ts';
 import { findEnd, findPlaceAt, oldest, readEvents } from '../queries/records/feed.ts';
-import type { FeedCursors, FeedEvent, FeedPage, Place } from '../queries/records/feed.ts';
+import type { FeedCursors, FeedEvent, FeedPage, ReadPosition } from '../queries/records/feed.ts';
 import { findVisibleImports, visibleImports } from '../queries/jobs/imports.ts';
 import { findJobViews } from '../queries/jobs/jobs.ts';
 import { findRecords } from '../queries/history/history.ts';
@@ -70,7 +70,7 @@ async function beginningOf(
   customerId: string,
   { from, paginate }: EventQuery,
   cursors: FeedCursors,
-): Promise<Place> {
+): Promise<ReadPosition> {
   if (paginate?.cursor !== undefined) {
     if (from !== undefined) throw validationFailed([{ path: '/from', message: 'cannot be combined with a cursor' }]);
     const place = cursors.decode(customerId, paginate.cursor);

@@ -3,7 +3,7 @@ import roleAccounts from 'role-based-email-addresses';
 import PQueue from 'p-queue';
 import { type Address, parseAddress, SyntaxFault, nameServerDoubted, openDns, type MailHosts } from './mail-hosts.ts';
 import type { Config } from '../process/config.ts';
-import { withOwnAbort } from '../process/event-loop.ts';
+import { withLinkedAbort } from '../process/event-loop.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
@@ -203,7 +203,7 @@ export function openVerifier(config: Config): Verifier {
 
 /** Returns `late` if `work` is not finished after `ms`, or if `closing` aborts. The signal of `work` then aborts. */
 function within<T>(ms: number, closing: AbortSignal, work: (signal: AbortSignal) => Promise<T>, late: T): Promise<T> {
-  return withOwnAbort(closing, async (ending) => {
+  return withLinkedAbort(closing, async (ending) => {
     if (ending.signal.aborted) return late;
     const { promise: over, resolve } = Promise.withResolvers<T>();
     ending.signal.addEventListener('abort', () => resolve(late));

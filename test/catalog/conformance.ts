@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { type Catalog, type Search, positionOf } from '../../src/catalog/catalog.ts';
 import { importPeople } from '../../src/catalog/import-people.ts';
 import { uuidOfUrl } from '../../src/catalog/parse-records.ts';
-import { matchPeople, type Wanted } from '../../src/catalog/matching.ts';
+import { matchPeople, type MatchQuery } from '../../src/catalog/matching.ts';
 import { toSearch } from '../../src/catalog/prospects.ts';
 import type { Database } from '../../src/database/db.ts';
 import { countryCodes } from '../../src/files/phones.ts';
@@ -236,7 +236,7 @@ export function conforms({ catalog, db }: Opened, { runs = 40, again = false } =
   });
 
   /** Matches people, and returns for each the ids that fit and what decided. */
-  async function matched(...wanted: Wanted[]): Promise<[ids: string[], on: string[]][]> {
+  async function matched(...wanted: MatchQuery[]): Promise<[ids: string[], on: string[]][]> {
     const matches = await matchPeople(catalog, wanted, await countryCodes());
     return matches.map(({ found, matchedOn }) => [found.map(({ _id }) => _id), matchedOn]);
   }

@@ -67,7 +67,7 @@ test("rows have the types of the API's JSON", async () => {
 
 test.each(['lookup', 'search', 'transaction'] as const)(
   'rows return every value that was sent as a parameter through %s',
-  async (lane) => {
+  async (pool) => {
     const sent = {
       texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
       ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
@@ -92,7 +92,7 @@ test.each(['lookup', 'search', 'transaction'] as const)(
         ${sent.instant}::timestamptz as instant,
         ${sql.json(sent.document)}::jsonb as document,
         ${sent.hash}::bytea as hash`;
-    const [row] = await db[lane]<postgres.Row[]>(read);
+    const [row] = await db[pool]<postgres.Row[]>(read);
     expect(row).toEqual(sent);
   },
 );
@@ -113,25 +113,25 @@ test('a statement with an undefined value, also in an array, fails without affec
   ]);
 });
 
-test('the lanes use the service role, UTC, time limits and no JIT', async () => {
+test('the pools use the service role, UTC, time limits and no JIT', async () => {
   const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
       current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
       current_setting('idle_in_transaction_session_timeout') as idle, current_setting('jit') as jit`;
-  for (const lane of ['lookup', 'search', 'transaction'] as const) {
-    const [row] = await db[lane]<postgres.Row[]>((sql) => sql.unsafe(settings));
+  for (const pool of ['lookup', 'search', 'transaction'] as const) {
+    const [row] = await db[pool]<postgres.Row[]>((sql) => sql.unsafe(settings));
     const limits = { statement: '10s', lock: '10s', idle: '10s' };
     expect(row).toEqual({ role: 'sales_data_api', zone: 'UTC', login: 'sales_service', jit: 'off', ...limits });
   }
 });
 
-test('the lanes plan searches for their values and do not prepare them', async () => {
+test('the pools plan searches for their values and do not prepare them', async () => {
   const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
       select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
   expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
   expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
 });
 
-test('the lanes work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
+test('the pools work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
   const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
   const small = openDatabase(parseConfig(limits), database.url);
   const hold = Promise.withResolvers<void>();
@@ -148,7 +148,7 @@ test('the lanes work while another is full, and the full one rejects with 503 in
   await small.close();
 });
 
-test('the lanes reject new work once closed, and finish work in flight', async () => {
+test('the pools reject new work once closed, and finish work in flight', async () => {
   const other = openDatabase(parseConfig({}), database.url);
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
@@ -178,8 +178,8 @@ describe('a customer', () => {
   const patience = { timeout: 10_000, interval: 20 };
 
   test.each(['lookup', 'search', 'transaction'] as const)(
-    'that fills the lane %s leaves slots for another customer',
-    async (lane) => {
+    'that fills the pool %s leaves slots for another customer',
+    async (pool) => {
       const limits = {
         DATABASE_SEARCH_CONNECTIONS: '4',
         DATABASE_TRANSACTION_CONNECTIONS: '4',
@@ -188,9 +188,9 @@ describe('a customer', () => {
       const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1', ...limits }), database.url);
       const [one, other] = ['one', 'other'].map((customerId) => small.for({ customerId }, null));
       const hold = Promise.withResolvers<void>();
-      const greedy = Array.from({ length: 100 }, () => one![lane](() => hold.promise));
+      const greedy = Array.from({ length: 100 }, () => one![pool](() => hold.promise));
       const read = (sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`;
-      expect(await other![lane]<postgres.Row[]>(read)).toEqual([{ one: 1 }]);
+      expect(await other![pool]<postgres.Row[]>(read)).toEqual([{ one: 1 }]);
       hold.resolve();
       await Promise.all(greedy);
       await small.close();
@@ -198,8 +198,8 @@ describe('a customer', () => {
   );
 
   test.each(['search', 'transaction'] as const)(
-    'whose time is up gets its error at once, and the server cancels its statement in the lane %s',
-    async (lane) => {
+    'whose time is up gets its error at once, and the server cancels its statement in the pool %s',
+    async (pool) => {
       const single = {
         DATABASE_SEARCH_CONNECTIONS: '1',
         DATABASE_TRANSACTION_CONNECTIONS: '1',
@@ -209,13 +209,13 @@ describe('a customer', () => {
       for (const text of ['first', 'second', 'third']) {
         const controller = new AbortController();
         const time = small.for({ customerId: 'one', signal: controller.signal }, null);
-        const slow = time[lane]<unknown>((sql) => sql.unsafe(`select pg_sleep(60) as ${text}_${lane}`));
-        await expect.poll(() => running(`${text}_${lane}`), patience).toBe(1);
+        const slow = time[pool]<unknown>((sql) => sql.unsafe(`select pg_sleep(60) as ${text}_${pool}`));
+        await expect.poll(() => running(`${text}_${pool}`), patience).toBe(1);
         controller.abort(notFound('time'));
         await expect(slow).rejects.toMatchObject({ code: 'not_found' });
-        // The lane has one connection: the next statement must not get the error of the cancelled one.
-        expect(await small[lane]<postgres.Row[]>((sql) => sql.unsafe('select 1 as one'))).toEqual([{ one: 1 }]);
-        expect(await running(`${text}_${lane}`)).toBe(0);
+        // The pool has one connection: the next statement must not get the error of the cancelled one.
+        expect(await small[pool]<postgres.Row[]>((sql) => sql.unsafe('select 1 as one'))).toEqual([{ one: 1 }]);
+        expect(await running(`${text}_${pool}`)).toBe(0);
       }
       await small.close();
     },

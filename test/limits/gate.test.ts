@@ -173,18 +173,18 @@ describe('customers', () => {
     expect(gate.inside).toBe(0);
   });
 
-  test('wait in all gates together no longer than `patienceMs`', async () => {
+  test('wait in all gates together no longer than `retryTimeoutMs`', async () => {
     const gates = [1, 2].map(() => new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
     const holders = gates.map((gate) => ask(gate, 'other', 1)[0]!);
-    const requester: Requester = { customerId: 'one', patienceMs: 60_000 };
+    const requester: Requester = { customerId: 'one', retryTimeoutMs: 60_000 };
     const first = gates[0]!.run(requester, async () => 'in time');
     setTimeout(holders[0]!.leave, 20);
     expect(await first).toBe('in time');
-    expect(requester.patienceMs).toBeLessThan(60_000);
-    requester.patienceMs = 20;
+    expect(requester.retryTimeoutMs).toBeLessThan(60_000);
+    requester.retryTimeoutMs = 20;
     await expect(gates[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
     // A timer of Node can fire up to a millisecond early.
-    expect(requester.patienceMs).toBeLessThan(1);
+    expect(requester.retryTimeoutMs).toBeLessThan(1);
     holders[1]!.leave();
   });
 });

@@ -3,7 +3,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
 import { markRemovalRequested } from '../../src/queries/crm/deletions.ts';
-import { withLastWrites } from '../../src/queries/records/last-writes.ts';
+import { withDeferredWrites } from '../../src/queries/records/deferred-writes.ts';
 import {
   mergeCompanies as mergeCompaniesInTransaction,
   mergeContacts as mergeInTransaction,
@@ -363,7 +363,9 @@ describe('the request of a person to be removed', () => {
     app.db
       .for({ customerId: customer.id }, 'command')
       .transaction((sql) =>
-        withLastWrites(sql, customer.id, (last) => markRemovalRequested(sql, customer.id, [prospectId], last)),
+        withDeferredWrites(sql, customer.id, (deferred) =>
+          markRemovalRequested(sql, customer.id, [prospectId], deferred),
+        ),
       );
   const fromProspects = async (): Promise<[prospects: string[], contacts: string[]]> => {
     const prospects = [0, 1].map(() => person({ work_email: `${crypto.randomUUID()}@x.example` }));

@@ -6,7 +6,7 @@ import { DomainError, unavailable } from '../../errors.ts';
 import type { Config } from '../../process/config.ts';
 import { Gate } from '../../access/gate.ts';
 import { catalogCallDuration } from '../../process/metrics.ts';
-import { withOwnAbort } from '../../process/event-loop.ts';
+import { withLinkedAbort } from '../../process/event-loop.ts';
 import { serviceItself, type Requester } from '../../access/credentials.ts';
 
 const load = createRequire(import.meta.url);
@@ -202,13 +202,13 @@ export class ClusterClient {
 
   /**
    * Retries an idempotent call while the cluster is unavailable.
-   * @param patienceMs maximum time (ms); default: that of an import
-   * @throws DomainError `unavailable` after `patienceMs`
+   * @param retryTimeoutMs maximum time (ms); default: that of an import
+   * @throws DomainError `unavailable` after `retryTimeoutMs`
    * @throws ClusterRefusal if a retry would not help
    */
-  work<T>(call: Call<T>, patienceMs = importPatienceMs): Promise<T> {
+  work<T>(call: Call<T>, retryTimeoutMs = importPatienceMs): Promise<T> {
     return asDomainErrors(async () => {
-      const deadline = performance.now() + patienceMs;
+      const deadline = performance.now() + retryTimeoutMs;
       for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, maxPauseMs)) {
         try {
           return await this.#send(call, this.#writeMs);
@@ -236,7 +236,7 @@ export class ClusterClient {
     const stop = catalogCallDuration.startTimer();
     try {
       // The call gets its own signal, because the client fires the abort event of its signal when the call times out.
-      const answer = await withOwnAbort(signal, (own) => call(this.#client, { requestTimeout, signal: own.signal }));
+      const answer = await withLinkedAbort(signal, (own) => call(this.#client, { requestTimeout, signal: own.signal }));
       stop({ outcome: 'ok' });
       return answer;
     } catch (error) {
@@ -252,9 +252,12 @@ function outcomeOf(error: unknown): string {
   return isUnavailableError(error) ? 'trouble' : 'error';
 }
 
-export async function refresh(nodes: ClusterClient, index: string | string[], patienceMs?: number): Promise<void> {
+export async function refresh(nodes: ClusterClient, index: string | string[], retryTimeoutMs?: number): Promise<void> {
   const ask = { index, ignore_unavailable: true };
-  await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
+  await nodes.work(
+    async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)),
+    retryTimeoutMs,
+  );
 }
 
 export const changeSettings = (
@@ -303,23 +306,23 @@ const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
  * Sends operations in a bulk request. Retries those that fail because the cluster is busy or the index is blocked.
  * @param alias an alias, not the name of the index. If the index is missing, the cluster rejects operations on an
  * alias. With the name, it would create an index with default settings
- * @param patienceMs how long operations are retried (ms)
+ * @param retryTimeoutMs how long operations are retried (ms)
  * @returns results by document id
- * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
+ * @throws DomainError `unavailable` if some operations still fail after `retryTimeoutMs`
  * @throws ClusterRefusal if a retry would not help
  */
 export async function bulk(
   nodes: ClusterClient,
   alias: string,
   operations: Operation[],
-  patienceMs = importPatienceMs,
+  retryTimeoutMs = importPatienceMs,
 ): Promise<Map<string, ItemResult>> {
-  const deadline = performance.now() + patienceMs;
+  const deadline = performance.now() + retryTimeoutMs;
   const results = new Map<string, ItemResult>();
   if (operations.length === 0) return results;
   let left = operations;
   for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
-    const answers = await bulkOnce(nodes, alias, left, patienceMs);
+    const answers = await bulkOnce(nodes, alias, left, retryTimeoutMs);
     for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
     const isPutOff = answers.map((answer) => meaningOfItem(answer) === 'wait');
     const reason = answers[isPutOff.indexOf(true)];
@@ -339,7 +342,7 @@ async function bulkOnce(
   nodes: ClusterClient,
   index: string,
   operations: Operation[],
-  patienceMs: number,
+  retryTimeoutMs: number,
 ): Promise<ItemResult[]> {
   const request = {
     index,
@@ -348,7 +351,7 @@ async function bulkOnce(
     operations: Buffer.concat(operations.map(({ bytes }) => bytes)) as unknown as object[],
     filter_path: 'items.*.status,items.*.result,items.*.error.type',
   };
-  const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
+  const { items } = await nodes.work((client, options) => client.bulk(request, options), retryTimeoutMs);
   return items.map((item) => {
     const { status, result, error } = Object.values(item)[0]!;
     const answer = { status, result, type: error?.type };

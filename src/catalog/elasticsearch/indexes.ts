@@ -143,7 +143,7 @@ export interface FoundIndex {
  * The index of an alias. `missing`: no index has the alias. `foreign`: several indexes have it, or the service did not
  * create the index.
  */
-type Standing = FoundIndex | 'missing' | 'foreign';
+type IndexState = FoundIndex | 'missing' | 'foreign';
 
 export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
@@ -158,12 +158,12 @@ export function whenIndexMissing(error: unknown): never {
 
 /**
  * Returns all indexes with this alias, or a name that equals or starts with it. Includes closed and hidden ones.
- * @param patienceMs how long to retry (ms)
+ * @param retryTimeoutMs how long to retry (ms)
  */
 export async function findIndexes(
   nodes: Pick<ClusterClient, 'work'>,
   alias: string,
-  patienceMs?: number,
+  retryTimeoutMs?: number,
 ): Promise<FoundIndex[]> {
   const request = {
     index: [alias, `${alias}-*`],
@@ -178,7 +178,7 @@ export async function findIndexes(
       '*.settings.index.verified_before_close',
     ],
   } satisfies Parameters<Parameters<Parameters<ClusterClient['work']>[0]>[0]['indices']['get']>[0];
-  const found = await nodes.work((client, options) => client.indices.get(request, options), patienceMs);
+  const found = await nodes.work((client, options) => client.indices.get(request, options), retryTimeoutMs);
   return Object.entries(found).map(([name, { aliases = {}, mappings, settings }]) => {
     const { uuid, creation_date, blocks = {}, ...more } = settings!.index!;
     return {
@@ -193,7 +193,7 @@ export async function findIndexes(
   });
 }
 
-export function standingOf(found: FoundIndex[], alias: string): Standing {
+export function standingOf(found: FoundIndex[], alias: string): IndexState {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
   if (!index) return 'missing';
   return index.isOurs && others.length === 0 ? index : 'foreign';
@@ -346,7 +346,7 @@ interface Blocks {
   indices?: Record<string, object>;
 }
 
-const look = async (nodes: ClusterClient, alias: string): Promise<Standing> =>
+const look = async (nodes: ClusterClient, alias: string): Promise<IndexState> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
@@ -373,7 +373,7 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
 }
 
 interface Counted {
-  standing: Standing;
+  standing: IndexState;
   index: string;
   count: number;
   bytes: number;
@@ -398,7 +398,7 @@ async function countIn(nodes: ClusterClient, alias: string): Promise<Counted> {
   return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
 }
 
-function stateOf(standing: Standing, wasImported: boolean): string {
+function stateOf(standing: IndexState, wasImported: boolean): string {
   if (standing === 'foreign') return 'another index has its alias';
   if (standing === 'missing')
     return wasImported ? 'lost; give its alias back, or run an import to restore it' : 'not imported yet';

@@ -84,7 +84,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
     remove: deleteActivity,
     question: (_request, { title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. For 90 days this can be undone.`,
-    isTold: true,
+    showsNotice: true,
     back: recordPathOf,
     afterDeletion: (found) => `${recordPathOf(found)}?done=activity-deleted`,
   });

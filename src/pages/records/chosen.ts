@@ -6,7 +6,7 @@ import { spenderOf } from '../../access/credentials.ts';
 import { sessionOf } from '../../plugins/auth.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/crm/list-members.ts';
-import { withLastWrites } from '../../queries/records/last-writes.ts';
+import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -69,7 +69,7 @@ const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<R
     const items = rows.map(({ id }) => ({ id }));
     const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
     await db.transaction((sql) =>
-      withLastWrites(sql, caller.customerId, (last) => write(sql, caller.customerId, batch, last)),
+      withDeferredWrites(sql, caller.customerId, (deferred) => write(sql, caller.customerId, batch, deferred)),
     );
     return withUndo(request, `${path}?done=deleted&n=${rows.length}`);
   },

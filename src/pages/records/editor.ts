@@ -29,7 +29,7 @@ export interface Editable<Row> {
   remove?: DeleteRecord;
   question?: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
   /** True if the record's page shows a message about what was done (`savedNotice`). */
-  isTold?: true;
+  showsNotice?: true;
   /** Returns the path to which a record's form leads back. Default: the record's page. */
   back?: (row: Row) => string;
   /** Returns the path of the page after a deletion. Default: the list. */
@@ -53,7 +53,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const { path, noun, remove, access = forMembers } = kind;
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
-  const told = (what: string): string => (kind.isTold ? `?done=${what}` : '');
+  const told = (what: string): string => (kind.showsNotice ? `?done=${what}` : '');
   const prepare = async (sql: Transaction, request: FastifyRequest, body: object) =>
     ((await kind.prepare?.(sql, request, body)) ?? body) as never;
   const checkNew = compile(kind.schemas.create);

@@ -95,7 +95,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     question: (_request, { name, contacts_count }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
         ${counted(contacts_count, 'contact')} stay.`,
-    isTold: true,
+    showsNotice: true,
   });
 
   questionRoutes(app, '/lists/:id/verify', forAdmins, {

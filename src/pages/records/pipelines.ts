@@ -76,7 +76,7 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
     create: (sql, { customerId }, body: PipelineCreate) =>
       createPipeline(sql, customerId, { ...body, name: body.name.trim(), description: '' }),
     update: updatePipeline,
-    isTold: true,
+    showsNotice: true,
     back: () => section,
   });
 }

@@ -62,7 +62,7 @@ export async function products(app: FastifyInstance): Promise<void> {
     remove: deleteProduct,
     question: (_request, { name }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Opportunities keep it with its price.`,
-    isTold: true,
+    showsNotice: true,
     back: () => section,
   });
 }

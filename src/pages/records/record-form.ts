@@ -23,7 +23,7 @@ import type { Choice, Faults, Fields } from '../base/forms.ts';
 import { html, type Html, readNumber } from '../base/html.ts';
 import { fieldWord, countryChoices } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';
-import type { RecordKind, ShownRecord, FormField, Surroundings } from './record-kind.ts';
+import type { RecordKind, ShownRecord, FormField, FormContext } from './record-kind.ts';
 import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField } from '../../schemas/wire.ts';
 import type { Contact } from '../../schemas/contacts.ts';
@@ -48,7 +48,7 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     question: async ({ db, caller }, found) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. For 90 days this can be undone.
         ${await kind.detaches(db, caller.customerId, found)}`,
-    isTold: true,
+    showsNotice: true,
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
@@ -255,7 +255,7 @@ function likeStored(given: string, stored: CustomValue): string | number | boole
   return given;
 }
 
-interface FormState extends Surroundings {
+interface FormState extends FormContext {
   faults: Faults;
   texts: Readonly<Record<string, string>>;
   declared: readonly DeclaredField[];

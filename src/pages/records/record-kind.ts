@@ -9,7 +9,7 @@ import type {
   UpdateRecord,
   RecordPage,
 } from '../../queries/records/finders.ts';
-import type { LastWrites } from '../../queries/records/last-writes.ts';
+import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
@@ -71,7 +71,7 @@ export interface FilterControl {
   isPart?: true;
 }
 
-export interface Surroundings {
+export interface FormContext {
   users: readonly User[];
 }
 
@@ -128,7 +128,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   create: CreateRecord<never>;
   update: UpdateRecord<never>;
   remove: DeleteRecord;
-  write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
+  write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
   /** Returns paths of pages by field name. The fields on the record's page link to them. */
   links: (row: Row) => Readonly<Record<string, string>>;

@@ -27,7 +27,7 @@ import {
 } from '../records/batch-rows.ts';
 import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
 import {
-  alive,
+  pendingItems,
   endIfAtomic,
   fail,
   openItems,
@@ -38,7 +38,7 @@ import {
 } from '../records/batches.ts';
 import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
 import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
-import { type LastWrites, lockBulk } from '../records/last-writes.ts';
+import { type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 
 type ActivityColumns = Pick<Activity, (typeof activityFields)[number]>;
 type ActivityItem = Item<ActivityColumns>;
@@ -98,11 +98,11 @@ export async function writeActivityBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   const { actor } = originOf(sql);
   if (!batch.single) await lockBulk(sql, customerId);
-  return withRepeats(sql, last, async (attempt, own) => {
+  return withRepeats(sql, deferred, async (attempt, own) => {
     const bodies = await withReferredIds(attempt, customerId, batch);
     const items = openItems<ActivityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
     const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
@@ -112,7 +112,7 @@ export async function writeActivityBatch(
       await requireMatching();
       await remove(attempt, customerId, batch, items, own);
     } else {
-      for (const item of alive(items)) setColumns(activities, batch, item, patched);
+      for (const item of pendingItems(items)) setColumns(activities, batch, item, patched);
       for (const [item, unknown] of missing) if (unknown.length > 0) fail(item, missingReferences(unknown));
       await requireMatching();
       await assignExternalIds(attempt, customerId, activities, batch, items);
@@ -208,10 +208,10 @@ async function write(
   customerId: string,
   items: readonly ActivityItem[],
   actor: EventActor,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   setUnchanged(items);
-  const undated = alive(items).filter(({ columns }) => columns!.occurred_at === '');
+  const undated = pendingItems(items).filter(({ columns }) => columns!.occurred_at === '');
   if (undated.length > 0) {
     const [{ now }] = await sql<[{ now: string }]>`select statement_timestamp() as now`;
     for (const { columns } of undated) columns!.occurred_at = now;
@@ -221,7 +221,7 @@ async function write(
     created_by: actor,
     folded: foldRecord(activitySource, columns),
   }));
-  addEvents(last, 'activity', changes);
+  addEvents(deferred, 'activity', changes);
 }
 
 async function remove(
@@ -229,7 +229,7 @@ async function remove(
   customerId: string,
   batch: Batch,
   items: readonly ActivityItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   endIfAtomic(batch, items);
   const ids = setDeleted(items);
@@ -239,7 +239,7 @@ async function remove(
       and id = any(${ids}::uuid[])
     returning id, ${sql(activityFields)}, created_by`;
   for (const { id, ...values } of inOrderOf(ids, removed))
-    last.deleted('activity', { id, external_id: values.external_id }, values);
+    deferred.deleted('activity', { id, external_id: values.external_id }, values);
 }
 
 /**

@@ -5,7 +5,7 @@ import { Company, companyFields, type CompanyCreate, type CompanyPatch } from '.
 import type { CompanyReference } from '../../schemas/contacts.ts';
 import { fold, normalise } from '../../text/fold.ts';
 import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
-import { type LastWrites, lockNames, withLastWrites, type Removal } from '../records/last-writes.ts';
+import { type DeferredWrites, lockNames, withDeferredWrites, type Removal } from '../records/deferred-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
@@ -48,7 +48,7 @@ export async function findOrCreateCompany(
   sql: Transaction,
   customerId: string,
   company: NamedCompany,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<string | null> {
   const key = companyKey(company);
   // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock the names.
@@ -57,7 +57,7 @@ export async function findOrCreateCompany(
   const found = byKey.get(key);
   if (found !== undefined) return found;
   const locked = await lockCompanies(sql, customerId, { keys: [key] });
-  return (await findOrCreateNamed(sql, customerId, locked, [company], last)).get(key)!;
+  return (await findOrCreateNamed(sql, customerId, locked, [company], deferred)).get(key)!;
 }
 
 /**
@@ -188,7 +188,7 @@ export async function findOrCreateNamed(
   customerId: string,
   { byKey }: LockedCompanies,
   wanted: readonly NamedCompany[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<LockedCompanies['byKey']> {
   const missing = new Map<string, NamedCompany>();
   for (const company of wanted) {
@@ -196,7 +196,7 @@ export async function findOrCreateNamed(
     if (byKey.has(keys[0]!) || missing.has(keys[0]!)) continue;
     for (const key of keys) if (!byKey.has(key) && !missing.has(key)) missing.set(key, company);
   }
-  const ids = await insertCompanies(sql, customerId, [...new Set(missing.values())], last);
+  const ids = await insertCompanies(sql, customerId, [...new Set(missing.values())], deferred);
   return new Map([...byKey, ...[...missing].map(([key, company]) => [key, ids.get(companyKey(company))!] as const)]);
 }
 
@@ -204,7 +204,7 @@ async function insertCompanies(
   sql: Transaction,
   customerId: string,
   given: readonly NamedCompany[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Map<string, string>> {
   if (given.length === 0) return new Map();
   const companies = given
@@ -215,8 +215,8 @@ async function insertCompanies(
     select ${customerId}, company_name, domain, industry, folded, terms
     from jsonb_to_recordset(${sql.json(companies)}) as given (company_name text, domain text, industry text, folded jsonb, terms integer[])
     returning company_name, domain, industry, id`;
-  last.count('companies', rows.length);
-  for (const { id } of rows) last.created('company', { id, external_id: null });
+  deferred.count('companies', rows.length);
+  for (const { id } of rows) deferred.created('company', { id, external_id: null });
   return new Map(rows.map(({ id, ...company }) => [companyKey(company), id]));
 }
 
@@ -263,9 +263,9 @@ export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId
     insert into companies ${sql({ customer_id: customerId, ...encodedCompany(sql, customerId, columns) })}
     returning id`;
   const { id } = company!;
-  await withLastWrites(sql, customerId, async (last) => {
-    last.count('companies', 1);
-    last.created('company', { id, external_id: columns.external_id });
+  await withDeferredWrites(sql, customerId, async (deferred) => {
+    deferred.count('companies', 1);
+    deferred.created('company', { id, external_id: columns.external_id });
   });
   return id;
 };
@@ -303,8 +303,8 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
     set ${sql(encodedCompany(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  await withLastWrites(sql, customerId, async (last) =>
-    last.updated('company', { id, external_id: columns.external_id }, current, columns),
+  await withDeferredWrites(sql, customerId, async (deferred) =>
+    deferred.updated('company', { id, external_id: columns.external_id }, current, columns),
   );
 };
 
@@ -316,7 +316,7 @@ export async function removeCompanies(
   sql: Transaction,
   customerId: string,
   ids: readonly LockedId[],
-  last: LastWrites,
+  deferred: DeferredWrites,
   { merged_into, moved, isPurged = false }: Removal = {},
 ): Promise<void> {
   if (ids.length === 0) return;
@@ -329,9 +329,9 @@ export async function removeCompanies(
     returning id, ${constant(sql, [...companyFields, ...serviceColumns].join(', '))}`;
   for (const { id, ...values } of inOrderOf(ids, removed)) {
     const kept = isPurged ? undefined : { ...values, ...moved?.get(id) };
-    last.deleted('company', { id, external_id: values.external_id }, kept, { merged_into });
+    deferred.deleted('company', { id, external_id: values.external_id }, kept, { merged_into });
   }
-  last.count('companies', -ids.length);
+  deferred.count('companies', -ids.length);
 }
 
 export function patchedCompany(

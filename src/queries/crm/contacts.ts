@@ -18,7 +18,7 @@ import { profileKey } from '../../text/domains.ts';
 import { type WrittenTable, companyTable, findByExternalIds } from '../records/batch-rows.ts';
 import { lockCompanyForContact, findOrCreateCompany, namedCompanyOf } from './companies.ts';
 import { findByIds, inOrderOf, type CreateRecord, type FindRecords, type UpdateRecord } from '../records/finders.ts';
-import { withLastWrites, type LastWrites, type Removal } from '../records/last-writes.ts';
+import { withDeferredWrites, type DeferredWrites, type Removal } from '../records/deferred-writes.ts';
 import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { detachActivities, lastActivityAt, removeFromOpportunities } from './links.ts';
 import { countRecords, recordReads } from './record-pages.ts';
@@ -136,10 +136,10 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
   );
 
 export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body) =>
-  withLastWrites(sql, customerId, async (last) => {
+  withDeferredWrites(sql, customerId, async (deferred) => {
     const { company, list_ids } = body;
-    last.count('contacts', 1);
-    const company_id = await resolveCompany(sql, customerId, company ?? null, last);
+    deferred.count('contacts', 1);
+    const company_id = await resolveCompany(sql, customerId, company ?? null, deferred);
     const declared = await requireKnown(sql, customerId, body);
     const columns = patchedContact(blank, body, company_id, declared);
     if (!hasIdentity(columns)) throw withoutIdentity();
@@ -148,15 +148,15 @@ export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body
       returning id`;
     const { id } = contact!;
     if (list_ids?.length) await setManualLists(sql, customerId, new Map([[id, list_ids]]));
-    last.created('contact', { id, external_id: columns.external_id });
+    deferred.created('contact', { id, external_id: columns.external_id });
     return id;
   });
 
 export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
-  withLastWrites(sql, customerId, async (last) => {
+  withDeferredWrites(sql, customerId, async (deferred) => {
     const { company, list_ids } = patch;
-    // The company is locked before the contact: see the order of locks in last-writes.ts.
-    const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
+    // The company is locked before the contact: see the order of locks in deferred-writes.ts.
+    const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, deferred);
     const declared = await requireKnown(sql, customerId, patch);
     const { id: locked, ...current } = await lockContact(sql, customerId, id, ifMatch);
     if (Object.keys(patch).length === 0) return;
@@ -164,7 +164,7 @@ export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, p
     const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id: locked }, columns }]);
     await updateContactRow(sql, customerId, locked, columns);
     if (list_ids) await setManualLists(sql, customerId, new Map([[locked, list_ids]]));
-    last.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
+    deferred.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
   });
 
 /**
@@ -265,7 +265,7 @@ export async function removeContacts(
   sql: Transaction,
   customerId: string,
   ids: readonly LockedId[],
-  last: LastWrites,
+  deferred: DeferredWrites,
   { merged_into, moved, isPurged = false }: Removal = {},
 ): Promise<void> {
   if (ids.length === 0) return;
@@ -280,9 +280,9 @@ export async function removeContacts(
   for (const { id, ...values } of inOrderOf(ids, removed)) {
     const links = { list_ids: lists.get(id) ?? [], opportunities: opportunities.get(id) ?? [] };
     const kept = isPurged ? undefined : { ...values, ...links, ...moved?.get(id) };
-    last.deleted('contact', { id, external_id: values.external_id }, kept, { merged_into });
+    deferred.deleted('contact', { id, external_id: values.external_id }, kept, { merged_into });
   }
-  last.count('contacts', -ids.length);
+  deferred.count('contacts', -ids.length);
 }
 
 /**
@@ -329,11 +329,11 @@ async function resolveCompany(
   sql: Transaction,
   customerId: string,
   company: CompanyReference | null,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<string | null> {
   const { id, external_id: externalId } = company ?? {};
   const named = namedCompanyOf(company ?? {});
-  if (named) return findOrCreateCompany(sql, customerId, named, last);
+  if (named) return findOrCreateCompany(sql, customerId, named, deferred);
   if (id !== undefined) return lockCompanyForContact(sql, customerId, id, '/company/id');
   if (externalId === undefined) return null;
   const found = (await findByExternalIds(sql, customerId, companyTable, [externalId])).get(externalId);

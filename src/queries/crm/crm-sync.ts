@@ -10,7 +10,7 @@ import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
 import { findOrCreateNamed, lockCompanies, type NamedCompany } from './companies.ts';
 import type { LockedCompanies } from '../records/batches.ts';
-import { lockContacts, withLastWrites, type LastWrites, lockBulk } from '../records/last-writes.ts';
+import { lockContacts, withDeferredWrites, type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { findByMergedProspect } from '../records/merged-records.ts';
 import { addToLists } from './list-members.ts';
 
@@ -153,7 +153,7 @@ export async function syncProspects(
   prospects: readonly Prospect[],
   listIds: readonly string[] = [],
 ): Promise<Map<string, string>> {
-  // Locks are taken in the order that all writers use (last-writes.ts).
+  // Locks are taken in the order that all writers use (deferred-writes.ts).
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
   const inCatalog = prospects.map((prospect) => toContact(prospect, codeOf));
@@ -161,9 +161,9 @@ export async function syncProspects(
   const locked = await lockForSync(sql, customerId, prospects);
   const batch = new SyncBatch(await lockStored(sql, customerId, inCatalog));
   const rows = inCatalog.map((contact) => batch.add(contact));
-  await withLastWrites(sql, customerId, async (last) => {
-    await fillCompanies(sql, customerId, { prospects, rows, locked }, last);
-    await write(sql, customerId, [...new Set(rows)], last);
+  await withDeferredWrites(sql, customerId, async (deferred) => {
+    await fillCompanies(sql, customerId, { prospects, rows, locked }, deferred);
+    await write(sql, customerId, [...new Set(rows)], deferred);
     const ids = [...new Set(rows.map(({ id }) => id!))];
     if (listIds.length > 0) await addToLists(sql, customerId, { list_ids: listIds, contact_ids: ids });
   });
@@ -293,14 +293,14 @@ async function fillCompanies(
   sql: Transaction,
   customerId: string,
   { prospects, rows, locked }: { prospects: readonly Prospect[]; rows: readonly SyncedRow[]; locked: LockedCompanies },
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   const wanted = new Map<SyncedRow, NamedCompany>();
   for (const [i, row] of rows.entries()) {
     const company = companyOf(prospects[i]!);
     if (company && row.contact.company_id === null && !wanted.has(row)) wanted.set(row, company);
   }
-  const ids = await findOrCreateNamed(sql, customerId, locked, [...wanted.values()], last);
+  const ids = await findOrCreateNamed(sql, customerId, locked, [...wanted.values()], deferred);
   for (const [synced, { company_name }] of wanted)
     synced.contact = { ...synced.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
@@ -317,14 +317,14 @@ async function write(
   sql: Transaction,
   customerId: string,
   rows: readonly SyncedRow[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   const [stored, fresh] = [rows.filter(({ id }) => id !== undefined), rows.filter(({ id }) => id === undefined)];
-  await updateSynced(sql, customerId, stored, last);
+  await updateSynced(sql, customerId, stored, deferred);
   const inserted = await insertContacts(sql, customerId, fresh);
   for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
-  last.count('contacts', fresh.length);
-  for (const row of fresh) last.created('contact', toldOf(row));
+  deferred.count('contacts', fresh.length);
+  for (const row of fresh) deferred.created('contact', toldOf(row));
 }
 
 const toldOf = ({ id, contact }: Pick<SyncedRow, 'id' | 'contact'>) => ({ id: id!, external_id: contact.external_id });
@@ -333,7 +333,7 @@ export async function updateSynced(
   sql: Transaction,
   customerId: string,
   stored: readonly SyncedRow[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   if (stored.length === 0) return;
   const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
@@ -351,7 +351,7 @@ export async function updateSynced(
     returning c.id, c.last_verified, c.crm_synced_at`;
   const times = new Map(written.map(({ id, ...columns }) => [id, columns]));
   for (const row of stored)
-    last.updated('contact', toldOf(row), row.stored!, { ...row.contact, ...times.get(row.id!) });
+    deferred.updated('contact', toldOf(row), row.stored!, { ...row.contact, ...times.get(row.id!) });
 }
 
 async function insertContacts(

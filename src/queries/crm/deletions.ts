@@ -5,7 +5,7 @@ import { clearValues, findDeletedIds } from '../records/journal.ts';
 import { setDeleted } from '../records/batch-rows.ts';
 import { endIfAtomic, RecordsChanged, type Batch, type Item } from '../records/batches.ts';
 import type { DeleteRecord, FindRecords } from '../records/finders.ts';
-import { withLastWrites, type LastWrites, lockedInOrder, lockBulk } from '../records/last-writes.ts';
+import { withDeferredWrites, type DeferredWrites, lockedInOrder, lockBulk } from '../records/deferred-writes.ts';
 import { purgeActivitiesOf } from './links.ts';
 import { purgeMerged, findByMergedProspect } from '../records/merged-records.ts';
 import { blankCompany, encodedCompany, findCompanies, lockCompanyRows, removeCompanies } from './companies.ts';
@@ -19,7 +19,7 @@ interface Kind {
     sql: Transaction,
     customerId: string,
     ids: readonly LockedId[],
-    last: LastWrites,
+    deferred: DeferredWrites,
     more: { isPurged: boolean },
   ) => Promise<void>;
 }
@@ -27,15 +27,15 @@ interface Kind {
 const deleteRecord =
   (kind: Kind): DeleteRecord =>
   (sql, customerId, id, ifMatch, isPurged = false) =>
-    withLastWrites(sql, customerId, async (last) => {
+    withDeferredWrites(sql, customerId, async (deferred) => {
       const { noun, lock, find, remove } = kind;
       const [record] = await lock(sql, customerId, [id]);
       const isPresent =
         record ?? (isPurged && ifMatch === undefined && (await findDeletedIds(sql, customerId, noun, [id])).has(id));
       if (!isPresent) throw notFound(noun);
       if (record && ifMatch !== undefined) requireMatch(ifMatch, (await find(sql, customerId, [id]))[0]!);
-      if (record) await remove(sql, customerId, [record.id], last, { isPurged });
-      if (isPurged) await purge(sql, customerId, kind, [id], last);
+      if (record) await remove(sql, customerId, [record.id], deferred, { isPurged });
+      if (isPurged) await purge(sql, customerId, kind, [id], deferred);
     });
 
 const contacts: Kind = { noun: 'contact', lock: lockContactRows, find: findContacts, remove: removeContacts };
@@ -59,7 +59,7 @@ const deleteItems =
     customerId: string,
     batch: Batch,
     items: readonly Item<object>[],
-    last: LastWrites,
+    deferred: DeferredWrites,
   ): Promise<void> => {
     const { match, isPurged = false } = batch;
     if (isPurged && match === 'id') {
@@ -74,9 +74,9 @@ const deleteItems =
         if (deleted.has(item.value!)) item.outcome = { status: 'deleted', id: item.value as LockedId };
     }
     endIfAtomic(batch, items);
-    await kind.remove(sql, customerId, setDeleted(items), last, { isPurged });
+    await kind.remove(sql, customerId, setDeleted(items), deferred, { isPurged });
     const ids = items.flatMap(({ outcome }) => (outcome?.status === 'deleted' ? outcome.id : []));
-    if (isPurged) await purge(sql, customerId, kind, ids, last);
+    if (isPurged) await purge(sql, customerId, kind, ids, deferred);
   };
 
 export const deleteContactItems = deleteItems(contacts);
@@ -92,12 +92,12 @@ async function purge(
   customerId: string,
   { noun, find }: Kind,
   ids: readonly string[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   await clearValues(sql, customerId, ids);
   await purgeMerged(sql, customerId, ids);
   if (noun === 'company') await blankRows(sql, customerId, ids);
-  else await purgeActivitiesOf(sql, customerId, ids, last);
+  else await purgeActivitiesOf(sql, customerId, ids, deferred);
   if ((await find(sql, customerId, ids)).length > 0) throw new RecordsChanged();
 }
 
@@ -235,7 +235,7 @@ export async function markRemovalRequested(
   sql: Transaction,
   customerId: string,
   prospectIds: readonly string[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<LockedId[]> {
   // Without this lock, a merge could give the prospect to a contact that is not found here.
   await lockBulk(sql, customerId);
@@ -258,6 +258,7 @@ export async function markRemovalRequested(
     set removal_requested_at = ${now}, updated_at = ${now}
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])`;
-  for (const row of rows) last.updated('contact', row, { removal_requested_at: null }, { removal_requested_at: now });
+  for (const row of rows)
+    deferred.updated('contact', row, { removal_requested_at: null }, { removal_requested_at: now });
   return ids;
 }

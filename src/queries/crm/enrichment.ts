@@ -2,7 +2,7 @@ import type { Queryable, Transaction, Locked } from '../../database/db.ts';
 import { type Fragment, type FragmentMaker, constant } from '../../filters/sql.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey, fold } from '../../text/fold.ts';
-import { lockBulk, lockedInOrder, withLastWrites, lockContacts } from '../records/last-writes.ts';
+import { lockBulk, lockedInOrder, withDeferredWrites, lockContacts } from '../records/deferred-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import type { CountryCodes } from '../../files/phones.ts';
 import { lookUpCompany } from '../../filters/columns.ts';
@@ -131,10 +131,10 @@ export async function saveVerifications(
     where c.customer_id = ${customerId}
       and c.id = v.id
     returning c.id, c.verification_status, c.last_verified, c.crm_synced_at`;
-  await withLastWrites(sql, customerId, async (last) => {
+  await withDeferredWrites(sql, customerId, async (deferred) => {
     for (const { id, ...verified } of written) {
       const contact = stored.get(id)!;
-      last.updated('contact', { id, external_id: contact.external_id }, contact, verified);
+      deferred.updated('contact', { id, external_id: contact.external_id }, contact, verified);
     }
   });
 }
@@ -321,14 +321,14 @@ export async function writeEnrichments(
   chosen: readonly Enrichment<Locked<EnrichedContact>>[],
 ): Promise<void> {
   if (chosen.length === 0) return;
-  await withLastWrites(sql, customerId, async (last) => {
+  await withDeferredWrites(sql, customerId, async (deferred) => {
     const wanted = chosen.flatMap(({ company }) => company ?? []);
-    const ids = await findOrCreateNamed(sql, customerId, companies, wanted, last);
+    const ids = await findOrCreateNamed(sql, customerId, companies, wanted, deferred);
     const rows = chosen.map(({ contact, filled, company }) => ({
       id: contact.id,
       stored: contact,
       contact: company ? { ...filled, company_id: ids.get(fold(company.company_name)) ?? null } : filled,
     }));
-    await updateSynced(sql, customerId, rows, last);
+    await updateSynced(sql, customerId, rows, deferred);
   });
 }

@@ -3,7 +3,7 @@ import { constant, type Fragment } from '../../filters/sql.ts';
 import { maxMovedRecords } from '../../schemas/clean-data.ts';
 import { clearValues } from '../records/journal.ts';
 import { countUpTo } from '../records/finders.ts';
-import type { LastWrites } from '../records/last-writes.ts';
+import type { DeferredWrites } from '../records/deferred-writes.ts';
 
 const columns = { contact: 'contact_id', company: 'company_id', opportunity: 'opportunity_id' } as const;
 type ActivityHolder = keyof typeof columns;
@@ -110,7 +110,7 @@ export async function moveActivities(
   customerId: string,
   noun: ActivityHolder,
   { to, from }: { to: LockedId; from: readonly LockedId[] },
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   const column = columns[noun];
   const moved = await sql<{ id: string; external_id: string | null; holder: string }[]>`
@@ -122,7 +122,7 @@ export async function moveActivities(
       and a.id = held.id
     returning a.id, a.external_id, held.holder`;
   for (const { holder, ...activity } of moved.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
-    last.updated('activity', activity, { [column]: holder }, { [column]: to });
+    deferred.updated('activity', activity, { [column]: holder }, { [column]: to });
 }
 
 /**
@@ -133,7 +133,7 @@ export async function purgeActivitiesOf(
   sql: Transaction,
   customerId: string,
   contactIds: readonly string[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   const purged = await sql<{ id: string; external_id: string | null; is_shown: boolean }[]>`
     delete from activities
@@ -151,7 +151,7 @@ export async function purgeActivitiesOf(
     customerId,
     [...purged, ...deleted].map(({ id }) => id),
   );
-  for (const { is_shown, ...activity } of purged) if (is_shown) last.deleted('activity', activity, undefined);
+  for (const { is_shown, ...activity } of purged) if (is_shown) deferred.deleted('activity', activity, undefined);
 }
 
 /**

@@ -5,13 +5,13 @@ import { liveLists, record, recorder, type Fragment, type FragmentMaker, run, jo
 import { rulesFilter } from '../../filters/rules.ts';
 import { toSql } from '../../filters/to-sql.ts';
 import { type Rule, ruleLimits } from '../../schemas/lists.ts';
-import { lockContacts } from '../records/last-writes.ts';
+import { lockContacts } from '../records/deferred-writes.ts';
 import { countUpTo } from '../records/finders.ts';
 import type { RecordQuery } from '../../filters/parse.ts';
 
 /*
  * The table `list_members` has the contacts that were added to a list by hand. The rules of a list are evaluated on read:
- * see list-members.ts. All locks are taken in the order that last-writes.ts describes.
+ * see list-members.ts. All locks are taken in the order that deferred-writes.ts describes.
  */
 
 const membersAtOnce = 10_000;

@@ -1,5 +1,5 @@
 import type { Database, Queryable, Transaction } from '../../database/db.ts';
-import { isStatementTimeout } from '../../database/lanes.ts';
+import { isStatementTimeout } from '../../database/pools.ts';
 import { contactSource, lookUp, all } from '../../filters/columns.ts';
 import { liveLists, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { parseRecordQuery, type RecordQuery } from '../../filters/parse.ts';
@@ -15,7 +15,7 @@ import { etagOf, requireMatch } from '../../text/ids.ts';
 import { encodeCursor, readPosition, scopeOf } from '../../filters/cursor.ts';
 import { completeRules } from '../../filters/rules.ts';
 import { defaultLimit } from '../../schemas/wire.ts';
-import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
+import { withDeferredWrites, type DeferredWrites } from '../records/deferred-writes.ts';
 
 interface CountedList extends ListedRules {
   contacts_count: number;
@@ -308,10 +308,10 @@ export const createList = (
   { name, description = '', rules: given = [] }: ListCreate,
   source: 'MANUAL' | 'PROSPECT' = 'MANUAL',
 ): Promise<{ id: string; name: string }> =>
-  withLastWrites(sql, customerId, async (last) => {
+  withDeferredWrites(sql, customerId, async (deferred) => {
     const rules = completeRules(given);
     if (rules.length > 0) await requireRoomForRules(sql, customerId, '/rules');
-    return insertList(sql, customerId, ownerId, { name, description, rules, source }, last);
+    return insertList(sql, customerId, ownerId, { name, description, rules, source }, deferred);
   });
 
 async function requireRoomForRules(sql: Transaction, customerId: string, path: string): Promise<void> {
@@ -338,13 +338,13 @@ async function insertList(
   customerId: string,
   ownerId: string,
   { name, description, rules, source = 'MANUAL' }: ListColumns & { source?: string },
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<{ id: string; name: string }> {
   const [list] = await sql<{ id: string; name: string }[]>`
     insert into lists (customer_id, name, description, owner_id, rules, source)
     values (${customerId}, ${name.trim()}, ${description}, ${ownerId}, ${sql.json(rules)}, ${source})
     returning id, name`;
-  last.created('list', { id: list!.id });
+  deferred.created('list', { id: list!.id });
   return list!;
 }
 
@@ -354,7 +354,7 @@ async function insertList(
  *   `conflict` if the customer would then have too many lists with rules
  */
 export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, ifMatch) =>
-  withLastWrites(sql, customerId, async (last) => {
+  withDeferredWrites(sql, customerId, async (deferred) => {
     const current = await lockList(sql, customerId, id, 'no key update', ifMatch);
     if (Object.keys(patch).length === 0) return;
     const rules = patch.rules ? completeRules(patch.rules) : current.rules;
@@ -374,7 +374,7 @@ export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, 
         updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    last.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
+    deferred.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
   });
 
 const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
@@ -425,14 +425,14 @@ async function lockList(
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
 export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
-  withLastWrites(sql, customerId, async (last) => {
+  withDeferredWrites(sql, customerId, async (deferred) => {
     const { name, description, rules, source } = await lockList(sql, customerId, id, 'update', ifMatch);
     await sql`
       update lists
       set deleted_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    last.deleted('list', { id }, toldOf({ name, description, rules }, source));
+    deferred.deleted('list', { id }, toldOf({ name, description, rules }, source));
   });
 
 /**
@@ -448,13 +448,13 @@ export const duplicateList = (
   ownerId: string,
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<string> =>
-  withLastWrites(sql, customerId, async (last) => {
+  withDeferredWrites(sql, customerId, async (deferred) => {
     const [original] = await lockLists(sql, customerId, [list_id]);
     if (!original) throw notFound('list', ['/list_id']);
     const { description } = original;
     const rules = completeRules(original.rules);
     if (rules.length > 0) await requireRoomForRules(sql, customerId, '/list_id');
-    const copy = await insertList(sql, customerId, ownerId, { name: new_name, description, rules }, last);
+    const copy = await insertList(sql, customerId, ownerId, { name: new_name, description, rules }, deferred);
     await copyMembers(sql, customerId, { from: list_id, to: copy.id });
     return copy.id;
   });

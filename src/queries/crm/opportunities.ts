@@ -35,7 +35,7 @@ import {
 } from '../records/batch-rows.ts';
 import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
 import {
-  alive,
+  pendingItems,
   endIfAtomic,
   fail,
   openItems,
@@ -45,7 +45,7 @@ import {
   withRepeats,
 } from '../records/batches.ts';
 import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
-import { lockBulk, type LastWrites } from '../records/last-writes.ts';
+import { lockBulk, type DeferredWrites } from '../records/deferred-writes.ts';
 import { findByIds, type FindRecords } from '../records/finders.ts';
 import { detachActivities } from './links.ts';
 import { findProducts } from './products.ts';
@@ -294,10 +294,10 @@ export async function writeOpportunityBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   if (!batch.single) await lockBulk(sql, customerId);
-  return withRepeats(sql, last, async (attempt, own) => {
+  return withRepeats(sql, deferred, async (attempt, own) => {
     const bodies = await withReferredIds(attempt, customerId, batch);
     const items = openItems<OpportunityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
     const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
@@ -306,7 +306,7 @@ export async function writeOpportunityBatch(
     await requireSingleMatch(batch, items, (ids) => findOpportunities(attempt, customerId, ids));
     if (batch.operation === 'delete') await remove(attempt, customerId, batch, items, own);
     else {
-      for (const item of alive(items)) setColumns(opportunities, batch, item, patched);
+      for (const item of pendingItems(items)) setColumns(opportunities, batch, item, patched);
       await assignExternalIds(attempt, customerId, opportunities, batch, items);
       endIfAtomic(batch, items);
       await write(attempt, customerId, items, own);
@@ -373,7 +373,7 @@ async function write(
   sql: Transaction,
   customerId: string,
   items: readonly OpportunityItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   setUnchanged(items);
   const { created, changed } = await writeItems(
@@ -391,7 +391,7 @@ async function write(
   );
   await setParts(sql, customerId, parts);
   await setNames(sql, customerId, changed);
-  addEvents(last, 'opportunity', { created, changed });
+  addEvents(deferred, 'opportunity', { created, changed });
 }
 
 const hasSameParts = (stored: OpportunityColumns, columns: OpportunityColumns): boolean =>
@@ -413,10 +413,10 @@ async function remove(
   customerId: string,
   batch: Batch,
   items: readonly OpportunityItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   endIfAtomic(batch, items);
-  const removed = alive(items).map(({ stored }) => stored!);
+  const removed = pendingItems(items).map(({ stored }) => stored!);
   const ids = setDeleted(items);
   if (ids.length === 0) return;
   await detachActivities(sql, customerId, 'opportunity', ids);
@@ -425,7 +425,8 @@ async function remove(
     delete from opportunities
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])`;
-  for (const { id, ...values } of removed) last.deleted('opportunity', { id, external_id: values.external_id }, values);
+  for (const { id, ...values } of removed)
+    deferred.deleted('opportunity', { id, external_id: values.external_id }, values);
 }
 
 export function referencesOf(body: OpportunityPatch): Reference[] {

@@ -20,7 +20,7 @@ import {
 } from '../records/batch-rows.ts';
 import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
 import {
-  alive,
+  pendingItems,
   endIfAtomic,
   openItems,
   outcomesOf,
@@ -29,7 +29,7 @@ import {
   withRepeats,
 } from '../records/batches.ts';
 import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
-import { lockBulk, type LastWrites } from '../records/last-writes.ts';
+import { lockBulk, type DeferredWrites } from '../records/deferred-writes.ts';
 import { findByIds, type FindRecords } from '../records/finders.ts';
 
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
@@ -102,17 +102,17 @@ export async function writeProductBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   if (!batch.single) await lockBulk(sql, customerId);
-  return withRepeats(sql, last, async (attempt, own) => {
+  return withRepeats(sql, deferred, async (attempt, own) => {
     const items = openItems<ProductColumns>(batch, canonicalOf(batch.match));
     await lockMatching(attempt, customerId, products, batch, items);
     await requireSingleMatch(batch, items, (ids) => findProducts(attempt, customerId, ids));
     if (batch.operation === 'delete') await remove(attempt, customerId, batch, items, own);
     else {
-      const blank = await blankProduct(attempt, customerId, alive(items));
-      for (const item of alive(items))
+      const blank = await blankProduct(attempt, customerId, pendingItems(items));
+      for (const item of pendingItems(items))
         setColumns(products, batch, item, (body, stored = blank) => ({ ...stored, ...normalise(body) }));
       await assignExternalIds(attempt, customerId, products, batch, items);
       endIfAtomic(batch, items);
@@ -149,11 +149,11 @@ async function write(
   sql: Transaction,
   customerId: string,
   items: readonly ProductItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   setUnchanged(items);
   const changes = await writeItems(sql, customerId, written, items, (columns) => ({ ...columns }));
-  addEvents(last, 'product', changes);
+  addEvents(deferred, 'product', changes);
 }
 
 /** Deletes products. A product in use is only marked as deleted, because opportunities still show its name. */
@@ -162,10 +162,10 @@ async function remove(
   customerId: string,
   batch: Batch,
   items: readonly ProductItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   endIfAtomic(batch, items);
-  const removed = alive(items).map(({ stored }) => stored!);
+  const removed = pendingItems(items).map(({ stored }) => stored!);
   const ids = setDeleted(items);
   await sql`
     update products p
@@ -182,5 +182,5 @@ async function remove(
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])
       and deleted_at is null`;
-  for (const { id, ...values } of removed) last.deleted('product', { id, external_id: values.external_id }, values);
+  for (const { id, ...values } of removed) deferred.deleted('product', { id, external_id: values.external_id }, values);
 }

@@ -16,7 +16,7 @@ import {
   isUnchanged,
   toldOf,
 } from '../records/batch-rows.ts';
-import { alive, endIfAtomic, openItems, outcomesOf, withRepeats, fail } from '../records/batches.ts';
+import { pendingItems, endIfAtomic, openItems, outcomesOf, withRepeats, fail } from '../records/batches.ts';
 import type { Batch, Item, Outcome, ReadOutcome, LockedCompanies } from '../records/batches.ts';
 import {
   blankCompany,
@@ -32,7 +32,7 @@ import {
   namedCompanyOf,
 } from './companies.ts';
 import { deleteCompanyItems, deleteContactItems } from './deletions.ts';
-import { type LastWrites, lockBulk, lockNames } from '../records/last-writes.ts';
+import { type DeferredWrites, lockBulk, lockNames } from '../records/deferred-writes.ts';
 import { findDeclared, type Declared } from '../records/custom-fields.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
@@ -70,19 +70,19 @@ export async function writeCompanyBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   await lockBulk(sql, customerId);
-  return withRepeats(sql, last, async (attempt, own) => {
+  return withRepeats(sql, deferred, async (attempt, own) => {
     const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
     // Contacts create companies by their domain, too.
     if (batch.operation === 'upsert' && batch.match === 'domain') await lockNames(attempt, customerId);
     await lockMatching(attempt, customerId, companies, batch, items);
     if (batch.operation === 'delete') await deleteCompanyItems(attempt, customerId, batch, items, own);
     else {
-      const bodies = alive(items).map(({ body }) => body);
+      const bodies = pendingItems(items).map(({ body }) => body);
       const declared = await findDeclared(attempt, customerId, 'companies', bodies);
-      for (const item of alive(items))
+      for (const item of pendingItems(items))
         setColumns(companies, batch, item, (body, stored) =>
           withName(patchedCompany(stored ?? blankCompany, body, declared)),
         );
@@ -101,14 +101,14 @@ async function writeCompanies(
   sql: Transaction,
   customerId: string,
   items: readonly CompanyItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   setUnchanged(items);
   const { created, changed } = await writeItems(sql, customerId, companiesWritten, items, (columns) =>
     companyRow(customerId, columns),
   );
-  last.count('companies', created.length);
-  addEvents(last, 'company', { created, changed });
+  deferred.count('companies', created.length);
+  addEvents(deferred, 'company', { created, changed });
 }
 
 export const readCompanyBatch = (
@@ -138,35 +138,45 @@ export async function writeContactBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   const write = batch.operation === 'delete' ? deleteAll : writeAll;
   await lockBulk(sql, customerId);
-  return withRepeats(sql, last, (attempt, own) => write(attempt, customerId, batch, own));
+  return withRepeats(sql, deferred, (attempt, own) => write(attempt, customerId, batch, own));
 }
 
-async function deleteAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
+async function deleteAll(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  deferred: DeferredWrites,
+): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   await lockMatching(sql, customerId, contacts, batch, items);
-  await deleteContactItems(sql, customerId, batch, items, last);
+  await deleteContactItems(sql, customerId, batch, items, deferred);
   return outcomesOf(items);
 }
 
 // The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
-async function writeAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
+async function writeAll(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  deferred: DeferredWrites,
+): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  const bodies = alive(items).map(({ body }) => body);
+  const bodies = pendingItems(items).map(({ body }) => body);
   const [companies, declared] = await Promise.all([
     lockCompaniesOf(sql, customerId, bodies),
     findDeclared(sql, customerId, 'contacts', bodies),
   ]);
   await lockMatching(sql, customerId, contacts, batch, items);
-  for (const item of alive(items)) setColumnsOf(batch, item, companies, declared);
+  for (const item of pendingItems(items)) setColumnsOf(batch, item, companies, declared);
   await failUnknownReferences(sql, customerId, items);
   await assignExternalIds(sql, customerId, contacts, batch, items);
   endIfAtomic(batch, items);
-  await setNewCompanies(sql, customerId, items, companies, last);
-  await writeContacts(sql, customerId, items, last);
+  await setNewCompanies(sql, customerId, items, companies, deferred);
+  await writeContacts(sql, customerId, items, deferred);
   return outcomesOf(items);
 }
 
@@ -217,7 +227,7 @@ async function failUnknownReferences(
   customerId: string,
   items: readonly ContactItem[],
 ): Promise<void> {
-  const open = alive(items);
+  const open = pendingItems(items);
   const bodies = open.map(({ body }) => body);
   const errors = await findUnknownReferences(sql, customerId, bodies);
   for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
@@ -228,14 +238,14 @@ async function setNewCompanies(
   customerId: string,
   items: readonly ContactItem[],
   companies: LockedCompanies,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
-  const missing = alive(items).flatMap((item) => {
+  const missing = pendingItems(items).flatMap((item) => {
     const company = namedCompanyOf(companyOf(item) ?? {});
     return !company || companies.byKey.has(companyKey(company)) ? [] : [{ item, company }];
   });
   const wanted = missing.map(({ company }) => company);
-  const ids = await findOrCreateNamed(sql, customerId, companies, wanted, last);
+  const ids = await findOrCreateNamed(sql, customerId, companies, wanted, deferred);
   for (const { item, company } of missing) item.columns!.company_id = ids.get(companyKey(company))!;
 }
 
@@ -243,7 +253,7 @@ async function writeContacts(
   sql: Transaction,
   customerId: string,
   items: readonly ContactItem[],
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   await setUnchangedContacts(sql, customerId, items);
   const states = await statesOf(sql, customerId, changesOf(items));
@@ -256,14 +266,14 @@ async function writeContacts(
     return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
   });
   await setManualLists(sql, customerId, new Map(lists));
-  last.count('contacts', created.length);
-  for (const item of created) last.created('contact', toldOf(item));
+  deferred.count('contacts', created.length);
+  for (const item of created) deferred.created('contact', toldOf(item));
   for (const [i, item] of changed.entries())
-    last.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
+    deferred.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
 }
 
 const changesOf = (items: readonly ContactItem[]) =>
-  alive(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
+  pendingItems(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 
 const idOf = ({ outcome }: ContactItem): LockedId => (outcome as { id: LockedId }).id;
 
@@ -272,7 +282,7 @@ async function setUnchangedContacts(
   customerId: string,
   items: readonly ContactItem[],
 ): Promise<void> {
-  const same = alive(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
+  const same = pendingItems(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
   const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);
   const manual = await findManualLists(sql, customerId, listed);
   for (const item of same) {

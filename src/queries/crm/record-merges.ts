@@ -3,7 +3,12 @@ import { liveCompanies, constant } from '../../filters/sql.ts';
 import { companyFields, type Company } from '../../schemas/companies.ts';
 import type { Merge } from '../../schemas/clean-data.ts';
 import { withRepeats, RecordsChanged } from '../records/batches.ts';
-import { lockContactsOfCompanies, withLastWrites, type LastWrites, lockBulk } from '../records/last-writes.ts';
+import {
+  lockContactsOfCompanies,
+  withDeferredWrites,
+  type DeferredWrites,
+  lockBulk,
+} from '../records/deferred-writes.ts';
 import { rememberMerge } from '../records/merged-records.ts';
 import {
   countActivitiesOf,
@@ -50,9 +55,9 @@ type StoredCompany = CompanyColumns &
  */
 export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
-  return withLastWrites(sql, customerId, async (last) => {
+  return withDeferredWrites(sql, customerId, async (deferred) => {
     await lockBulk(sql, customerId);
-    return withRepeats(sql, last, (attempt, own) => mergeAllCompanies(attempt, customerId, merge, own));
+    return withRepeats(sql, deferred, (attempt, own) => mergeAllCompanies(attempt, customerId, merge, own));
   });
 }
 
@@ -60,7 +65,7 @@ async function mergeAllCompanies(
   sql: Transaction,
   customerId: string,
   merge: SafeMerge,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   const records = await lockMergedCompanies(sql, customerId, merge);
   requireEqual(merge, records);
@@ -75,8 +80,8 @@ async function mergeAllCompanies(
   const contacts = await moveContacts(sql, customerId, { to: kept.id, from: gone });
   const opportunities = await moveOpportunities(sql, customerId, gone, kept.id);
   // Told before the records: an undo takes these back together, and first. Locked after contacts and opportunities.
-  await moveActivities(sql, customerId, 'company', { to: kept.id, from: gone }, last);
-  const isTold = last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  await moveActivities(sql, customerId, 'company', { to: kept.id, from: gone }, deferred);
+  const isJournaled = deferred.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
   const earlier = await rememberMerge(
     sql,
     customerId,
@@ -90,8 +95,8 @@ async function mergeAllCompanies(
       { moved: { contacts: contacts.get(id), opportunities: opportunities.get(id), merged: earlier.get(id) } },
     ]),
   );
-  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id, moved });
-  await updateMergedCompany(sql, customerId, kept.id, merged, isTold);
+  await removeCompanies(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
+  await updateMergedCompany(sql, customerId, kept.id, merged, isJournaled);
 }
 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
@@ -147,13 +152,13 @@ async function moveContacts(
   return byCompany(moved);
 }
 
-/** @param isTold true if the journal gets a row for the record; false keeps its `updated_at` */
+/** @param isJournaled true if the journal gets a row for the record; false keeps its `updated_at` */
 async function updateMergedCompany(
   sql: Transaction,
   customerId: string,
   id: string,
   { id: _id, score, verification_status, last_verified, ...columns }: StoredCompany,
-  isTold: boolean,
+  isJournaled: boolean,
 ): Promise<void> {
   await sql`
     update companies
@@ -162,7 +167,7 @@ async function updateMergedCompany(
       score = ${score},
       verification_status = ${verification_status},
       last_verified = ${last_verified},
-      updated_at = ${isTold ? sql`(select clock_timestamp())` : sql`updated_at`}
+      updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`updated_at`}
     where customer_id = ${customerId}
       and id = ${id}`;
 }
@@ -184,9 +189,9 @@ type StoredContact = ContactColumns & OwnColumns & { id: string };
  */
 export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
-  return withLastWrites(sql, customerId, async (last) => {
+  return withDeferredWrites(sql, customerId, async (deferred) => {
     await lockBulk(sql, customerId);
-    return withRepeats(sql, last, (attempt, own) => mergeAllContacts(attempt, customerId, merge, own));
+    return withRepeats(sql, deferred, (attempt, own) => mergeAllContacts(attempt, customerId, merge, own));
   });
 }
 
@@ -196,7 +201,7 @@ async function mergeAllContacts(
   sql: Transaction,
   customerId: string,
   merge: SafeMerge,
-  last: LastWrites,
+  deferred: DeferredWrites,
 ): Promise<void> {
   const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
   const { byId: companies } = await lockCompanies(sql, customerId, {
@@ -215,8 +220,8 @@ async function mergeAllContacts(
   const lists = await moveManualLists(sql, customerId, { to: kept.id, from: gone });
   const places = await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
   // Told before the records: an undo takes these back together, and first. Locked after the opportunities.
-  await moveActivities(sql, customerId, 'contact', { to: kept.id, from: gone }, last);
-  const isTold = last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  await moveActivities(sql, customerId, 'contact', { to: kept.id, from: gone }, deferred);
+  const isJournaled = deferred.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
   const ownMerges = await findMergesInto(sql, customerId, kept.id);
   const earlier = await rememberMerge(
     sql,
@@ -226,8 +231,8 @@ async function mergeAllContacts(
     others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
   );
   const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
-  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id, moved });
-  await updateMergedContact(sql, customerId, kept.id, merged, isTold);
+  await removeContacts(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
+  await updateMergedContact(sql, customerId, kept.id, merged, isJournaled);
 }
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
@@ -372,7 +377,7 @@ async function updateMergedContact(
     removal_requested_at,
     ...columns
   }: StoredContact,
-  isTold: boolean,
+  isJournaled: boolean,
 ): Promise<void> {
   const { company_id, ...encoded } = encodedContact(sql, customerId, columns);
   await sql`
@@ -386,7 +391,7 @@ async function updateMergedContact(
       last_verified = ${last_verified},
       crm_synced_at = ${crm_synced_at},
       removal_requested_at = ${removal_requested_at},
-      updated_at = ${isTold ? sql`(select clock_timestamp())` : sql`r.updated_at`}
+      updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`r.updated_at`}
     where customer_id = ${customerId}
       and id = ${id}`;
 }

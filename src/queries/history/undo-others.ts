@@ -8,7 +8,7 @@ import { productFields } from '../../schemas/products.ts';
 import { deleteActivity, lockActivity, restoreActivity, updateActivity } from '../crm/activities.ts';
 import { deleteList, hasRoomForRules, updateList } from '../crm/lists.ts';
 import { lockDeletedValues } from '../records/journal.ts';
-import { withLastWrites } from '../records/last-writes.ts';
+import { withDeferredWrites } from '../records/deferred-writes.ts';
 import { isExternalIdTaken, lockReferences } from '../records/references.ts';
 import { opportunityTable, productTable, type RecordTable } from '../records/batch-rows.ts';
 import { reattachActivities } from '../crm/links.ts';
@@ -65,7 +65,7 @@ export async function undoOther(sql: Transaction, customerId: string, effect: Ef
     const external_id = isLeftOut ? null : ((before['external_id'] as string | undefined) ?? null);
     const told = noun === 'list' ? { id } : { id, external_id };
     if (outcome.status === 'succeeded')
-      await withLastWrites(sql, customerId, async (last) => last.created(noun, told, { restored: true }));
+      await withDeferredWrites(sql, customerId, async (deferred) => deferred.created(noun, told, { restored: true }));
     return outcome;
   }
   if (!current) return { status: kind === 'updated' ? 'failed' : 'skipped', reason: 'gone' };

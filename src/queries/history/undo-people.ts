@@ -23,7 +23,7 @@ import {
 } from '../crm/contacts.ts';
 import { isSame, lockDeletedValues } from '../records/journal.ts';
 import { insertRows, updateRows } from '../records/batch-rows.ts';
-import { type LastWrites, lockBulk } from '../records/last-writes.ts';
+import { type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { findMergedSince, forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
 import { reattachActivities } from '../crm/links.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
@@ -36,7 +36,7 @@ interface Undoing {
   customerId: string;
   changeId: string;
   effects: readonly Effect[];
-  last: LastWrites;
+  deferred: DeferredWrites;
 }
 
 interface People {
@@ -60,7 +60,7 @@ export const undoCompanies = (undoing: Undoing): Promise<Map<string, Outcome>> =
 // What was created goes first and what was deleted comes last, so that an external id is free when its record gets it
 // back: a merge gives that of a merged record to the one that stays.
 async function undoPeople(undoing: Undoing, people: People): Promise<Map<string, Outcome>> {
-  const { sql, customerId, effects, last } = undoing;
+  const { sql, customerId, effects, deferred } = undoing;
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   const externalIds = valuesOf('external_id');
@@ -124,7 +124,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   );
   for (const { row, reverted } of changes) {
     const columns: Values = { ...row, ...reverted.columns };
-    last.updated(people.noun, { id: row.id, external_id: columns['external_id'] as string | null }, row, columns);
+    deferred.updated(people.noun, { id: row.id, external_id: columns['external_id'] as string | null }, row, columns);
   }
 
   const rows = deleted.map(({ id, before }) => {
@@ -138,10 +138,10 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     if (!restored.has(id)) outcomes.set(id, { status: 'failed', reason: 'gone' });
     else {
       if (!outcomes.has(id)) outcomes.set(id, { status: 'succeeded' });
-      last.created(people.noun, { id, external_id: external_id as string | null }, { restored: true });
+      deferred.created(people.noun, { id, external_id: external_id as string | null }, { restored: true });
     }
   }
-  last.count(people.table, restored.size);
+  deferred.count(people.table, restored.size);
   await forgetMerged(sql, customerId, [...restored, ...changes.flatMap(regainedOf)]);
   for (const effect of deleted)
     if (restored.has(effect.id) && effect.merged_into !== null)
@@ -254,7 +254,7 @@ const contacts: People = {
   serviceColumns: contactServiceColumns,
   blank: { ...blank, score: 0, verification_status: 'unverified' },
   lock: lockContactRows,
-  remove: ({ sql, customerId, last }, ids) => removeContacts(sql, customerId, ids, last),
+  remove: ({ sql, customerId, deferred }, ids) => removeContacts(sql, customerId, ids, deferred),
   findInUse: async () => new Set(),
   update: async ({ sql, customerId }, rows) => {
     await updateRows(sql, customerId, contactsWritten, rows, (row) => ({
@@ -292,7 +292,7 @@ const companies: People = {
   serviceColumns: companyServiceColumns,
   blank: { ...blankCompany, score: 0, verification_status: 'unverified' },
   lock: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'update'),
-  remove: ({ sql, customerId, last }, ids) => removeCompanies(sql, customerId, ids, last),
+  remove: ({ sql, customerId, deferred }, ids) => removeCompanies(sql, customerId, ids, deferred),
   findInUse: async ({ sql, customerId, changeId, effects }, ids) => {
     const made = effects.filter(({ id }) => (ids as readonly string[]).includes(id));
     const restored = made.flatMap(({ id, is_restored }) => (is_restored ? [id] : []));

@@ -5,7 +5,7 @@ import type { Fragment } from '../../filters/sql.ts';
 import { addToJournal } from '../records/journal.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { EventActor } from '../../schemas/events.ts';
-import type { LastWrites } from '../records/last-writes.ts';
+import type { DeferredWrites } from '../records/deferred-writes.ts';
 import { finishedJobs } from '../../process/metrics.ts';
 import type { MatchField } from '../../schemas/batches.ts';
 import {
@@ -353,7 +353,7 @@ export async function endImport(
   customerId: string,
   id: LockedId,
   { status, error = null as never, keepsRows = false }: ImportEnding & { keepsRows?: boolean },
-  last?: LastWrites,
+  deferred?: DeferredWrites,
 ): Promise<void> {
   const [{ actor, ...ended }] = await sql<[{ actor: EventActor | null }]>`
     update imports
@@ -367,7 +367,7 @@ export async function endImport(
     returning id, status, dry_run, created, updated, failed, warnings, actor`;
   const origin = { source: 'import' as const, changeId: id, ...(actor && { actor }) };
   const event = { type: 'import.ended', data: ended, origin } as const;
-  if (last) last.event(event);
+  if (deferred) deferred.event(event);
   else addToJournal(sql, customerId, [event]);
   await deleteFile(sql, customerId, id);
   if (!keepsRows) await dropRows(sql, customerId, id);

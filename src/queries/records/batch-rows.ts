@@ -10,7 +10,7 @@ import type { BatchKind, MatchField } from '../../schemas/batches.ts';
 import { isLive, constant, type Fragment } from '../../filters/sql.ts';
 import { fold } from '../../text/fold.ts';
 import {
-  alive,
+  pendingItems,
   fail,
   noRecord,
   openItems,
@@ -26,7 +26,7 @@ import { findByMergedExternalId } from './merged-records.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { DomainError } from '../../errors.ts';
 import { isSame } from './journal.ts';
-import type { LastWrites } from './last-writes.ts';
+import type { DeferredWrites } from './deferred-writes.ts';
 
 /**
  * How values of a match field are compared. A match field is the field that identifies the records in a batch: `id`,
@@ -155,7 +155,7 @@ async function matchAll(
   { match, creates }: { match: MatchField; creates: boolean },
   items: readonly Item<unknown>[],
 ): Promise<Matched> {
-  const named = alive(items).filter(({ value }) => value !== undefined);
+  const named = pendingItems(items).filter(({ value }) => value !== undefined);
   if (named.length === 0) return { ids: new Map(), merged: new Set() };
   const values = named.map(({ value }) => value!);
   const found = await findIds(sql, customerId, records, match, values);
@@ -194,7 +194,7 @@ export async function lockMatching<Row extends object>(
   const locked = await records.lock(sql, customerId, [...ids.values()], operation);
   const rows = new Map<string, Locked<Row>>(locked.map((row) => [row.id, row]));
   const { canonical } = comparisons[match];
-  for (const item of alive(items)) {
+  for (const item of pendingItems(items)) {
     const id = item.value === undefined ? undefined : ids.get(item.value);
     if (id === undefined) continue;
     const row = rows.get(id);
@@ -375,7 +375,9 @@ export async function writeItems<R, W extends object>(
   items: readonly Item<R>[],
   rowOf: (columns: R) => W,
 ): Promise<{ created: Item<R>[]; changed: Item<R>[] }> {
-  const { created = [], changed = [] } = Object.groupBy(alive(items), ({ stored }) => (stored ? 'changed' : 'created'));
+  const { created = [], changed = [] } = Object.groupBy(pendingItems(items), ({ stored }) =>
+    stored ? 'changed' : 'created',
+  );
   const newIds = await insertRows(sql, customerId, table, created, ({ columns }) => rowOf(columns!));
   await updateRows(sql, customerId, table, changed, ({ stored, columns }) => ({ id: stored!.id, ...rowOf(columns!) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
@@ -384,22 +386,22 @@ export async function writeItems<R, W extends object>(
 }
 
 export function setUnchanged<R extends object>(items: readonly Item<R>[]): void {
-  for (const item of alive(items))
+  for (const item of pendingItems(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
       item.outcome = { status: 'unchanged', id: item.stored.id };
 }
 
 export function addEvents(
-  last: LastWrites,
+  deferred: DeferredWrites,
   noun: 'company' | 'product' | 'opportunity' | 'activity',
   { created, changed }: Record<'created' | 'changed', readonly Item<{ external_id: string | null }>[]>,
 ): void {
-  for (const item of created) last.created(noun, toldOf(item));
-  for (const item of changed) last.updated(noun, toldOf(item), item.stored!, item.columns!);
+  for (const item of created) deferred.created(noun, toldOf(item));
+  for (const item of changed) deferred.updated(noun, toldOf(item), item.stored!, item.columns!);
 }
 
 export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
-  alive(items).map((item) => {
+  pendingItems(items).map((item) => {
     const { id } = item.stored!;
     item.outcome = { status: 'deleted', id };
     return id;

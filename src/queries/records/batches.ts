@@ -4,7 +4,7 @@ import type { Fault } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
 import { profileKey } from '../../text/domains.ts';
 import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
-import { withLastWrites, type LastWrites } from './last-writes.ts';
+import { withDeferredWrites, type DeferredWrites } from './deferred-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
 /** Companies to which contacts will refer. They are locked until the transaction ends. */
@@ -39,7 +39,12 @@ export interface Batch {
   single?: { ifMatch: string | undefined };
 }
 
-export type WriteBatch = (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
+export type WriteBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  deferred: DeferredWrites,
+) => Promise<Outcome[]>;
 
 /**
  * Returns functions that write a single record as a batch of one.
@@ -57,7 +62,7 @@ export function singleWrites<Create extends object, Patch extends object>(
     ifMatch?: string,
   ): Promise<string> => {
     const batch: Batch = { operation, match: 'id', isAtomic: false, items: [item], single: { ifMatch } };
-    const [outcome] = await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last));
+    const [outcome] = await withDeferredWrites(sql, customerId, (deferred) => write(sql, customerId, batch, deferred));
     if (outcome!.status !== 'failed') return outcome!.id;
     const { error } = outcome!;
     throw error.faults[0]?.path === '/id' ? notFound(noun) : error;
@@ -94,7 +99,7 @@ export interface Item<Row> {
 }
 
 /** Returns the items that do not have a result yet. A failed item has a result. */
-export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
+export const pendingItems = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
 
 export const bodyOf = <Row extends object>(
   { fit }: Pick<Batch, 'fit'>,
@@ -111,7 +116,7 @@ export async function requireSingleMatch<Row>(
   items: readonly Item<Row>[],
   find: (ids: string[]) => Promise<object[]>,
 ): Promise<void> {
-  const [item] = alive(items);
+  const [item] = pendingItems(items);
   if (single?.ifMatch !== undefined && item) requireMatch(single.ifMatch, (await find([item.stored!.id]))[0]!);
 }
 
@@ -166,12 +171,12 @@ const maxAttempts = 5;
  */
 export async function withRepeats<T>(
   sql: Transaction,
-  last: LastWrites,
-  attempt: (sql: Transaction, last: LastWrites) => Promise<T>,
+  deferred: DeferredWrites,
+  attempt: (sql: Transaction, deferred: DeferredWrites) => Promise<T>,
 ): Promise<T> {
   for (let attempts = 1; ; attempts += 1) {
     try {
-      return await last.attempt(async (own) => (await sql.savepoint((nested) => attempt(nested, own))) as T);
+      return await deferred.attempt(async (own) => (await sql.savepoint((nested) => attempt(nested, own))) as T);
     } catch (error) {
       if (!(error instanceof RecordsChanged) && !isUniqueViolation(error)) throw error;
       if (attempts === maxAttempts) throw unavailable('Other requests keep changing these records', 1, error);

@@ -14,9 +14,9 @@ export interface FeedPosition {
 }
 
 /** A position in a feed. Without an id, it is before the oldest stored event after this number. */
-export type Place = FeedPosition | { position: number };
+export type ReadPosition = FeedPosition | { position: number };
 
-export const oldest: Place = { position: 0 };
+export const oldest: ReadPosition = { position: 0 };
 
 export interface FeedEvent {
   position: number;
@@ -37,7 +37,7 @@ export interface FeedPage {
 }
 
 export interface FeedRequest {
-  after: Place;
+  after: ReadPosition;
   types?: readonly EventType[] | undefined;
   limit: number;
 }
@@ -97,7 +97,7 @@ async function readPage(
     types = null,
     limit,
     span,
-  }: { after: Place; types?: readonly EventType[] | null | undefined; limit: number; span: number },
+  }: { after: ReadPosition; types?: readonly EventType[] | null | undefined; limit: number; span: number },
 ): Promise<{ bounds: Bounds; rows: EventRow[] }> {
   const found = await sql<(Bounds & { [Name in keyof EventRow]: EventRow[Name] | null })[]>`
     with kept as materialized (
@@ -199,7 +199,7 @@ export async function findPlaceAt(
   customerId: string,
   instant: string,
   side: 'before' | 'behind' = 'before',
-): Promise<Place> {
+): Promise<ReadPosition> {
   const wanted = Date.parse(instant) + (side === 'before' ? -slackMs : slackMs);
   // Searches by halves: the journal has no index of times.
   let [low, high] = [0, (await findEnd(db, customerId)).position];
@@ -271,7 +271,7 @@ export async function openCursors(db: Database): Promise<FeedCursors> {
  * Returns the customers that have events after these positions.
  * @param waiting positions by customer
  */
-export async function findNews(
+export async function findCustomersWithNewEvents(
   db: Pick<SharedDatabase, 'for'>,
   waiting: ReadonlyMap<string, number>,
 ): Promise<string[]> {

@@ -92,7 +92,7 @@ const pending = new WeakMap<object, Map<string, Pending>>();
 
 /**
  * Adds rows to a customer's journal, and changes the customer's totals. Both are written at the commit. Writers of
- * contacts, companies, lists, products, opportunities and activities must call it through `withLastWrites`.
+ * contacts, companies, lists, products, opportunities and activities must call it through `withDeferredWrites`.
  * @param sql the transaction itself, not a savepoint of it
  * @param changes numbers to add to the totals
  */

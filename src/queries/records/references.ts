@@ -4,7 +4,7 @@ import { referringMembers } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import { companyTable, contactTable, findByExternalIds, opportunityTable, productTable } from './batch-rows.ts';
 import type { RecordTable } from './batch-rows.ts';
-import { alive, type Batch, type Item, fail } from './batches.ts';
+import { pendingItems, type Batch, type Item, fail } from './batches.ts';
 import { constant } from '../../filters/sql.ts';
 
 /**
@@ -52,7 +52,7 @@ export async function lockReferences(
 
 /**
  * Locks the records to which the items of a batch refer. Call it before the records of the items are locked: see
- * last-writes.ts.
+ * deferred-writes.ts.
  * @returns for each item its references to records that do not exist
  */
 export async function lockReferencesOf<Row>(
@@ -61,7 +61,7 @@ export async function lockReferencesOf<Row>(
   items: readonly Item<Row>[],
   referencesOf: (body: Item<Row>['body']) => Reference[],
 ): Promise<Map<Item<Row>, Reference[]>> {
-  const all = alive(items).map((item) => [item, referencesOf(item.body)] as const);
+  const all = pendingItems(items).map((item) => [item, referencesOf(item.body)] as const);
   const missing = new Set(
     await lockReferences(
       sql,
@@ -231,10 +231,10 @@ export async function assignExternalIds<T extends Row>(
   { isTrial = false }: Pick<Batch, 'isTrial'>,
   items: readonly Item<T>[],
 ): Promise<void> {
-  const taken = await findTaken(sql, customerId, records, alive(items).flatMap(newExternalId));
+  const taken = await findTaken(sql, customerId, records, pendingItems(items).flatMap(newExternalId));
   const givenUp = new Map<string, string>();
   const passedOn: string[] = [];
-  for (const item of alive(items)) {
+  for (const item of pendingItems(items)) {
     const [wanted] = newExternalId(item);
     if (wanted !== undefined && taken.has(wanted)) {
       fail(item, duplicateExternalId(records.kind.noun));

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
 import { findEnd, findPlaceAt, oldest, readEvents } from '../../../src/queries/records/feed.ts';
-import type { FeedEvent, FeedPosition, Place } from '../../../src/queries/records/feed.ts';
+import type { FeedEvent, FeedPosition, ReadPosition } from '../../../src/queries/records/feed.ts';
 import { addToJournal, partSeconds, parts, readTotals, truncateJournal } from '../../../src/queries/records/journal.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
@@ -33,12 +33,12 @@ const recordIn = (sql: Transaction, names: string[]) =>
     { contacts: names.length, companies: 0 },
   );
 
-const read = (after: Place, limit = 1_000) => readEvents(app.db, customer.id, { after, limit });
+const read = (after: ReadPosition, limit = 1_000) => readEvents(app.db, customer.id, { after, limit });
 
 const idsOf = (events: FeedEvent[]) => events.map(({ data }) => data['name']);
 
 /** Reads from a place to the end of the feed. */
-async function readAll(after: Place, limit = 1_000): Promise<{ ids: unknown[]; next: FeedPosition }> {
+async function readAll(after: ReadPosition, limit = 1_000): Promise<{ ids: unknown[]; next: FeedPosition }> {
   const events: FeedEvent[] = [];
   for (;;) {
     const { next, isMore, ...page } = await read(after, limit);

@@ -157,7 +157,7 @@ class Writes {
    * Runs a part of the transaction. If `work` throws, drops the part's last writes, because the caller rolls the part
    * back.
    */
-  async attempt<T>(work: (last: LastWrites) => Promise<T>): Promise<T> {
+  async attempt<T>(work: (deferred: DeferredWrites) => Promise<T>): Promise<T> {
     const own = new Writes();
     const result = await work(own);
     this.count('contacts', own.changes.contacts);
@@ -183,25 +183,26 @@ export interface Removal {
 }
 
 /**
- * Collects the events of a transaction of one customer, and the changes of the customer's totals. Only `withLastWrites`
+ * Collects the events of a transaction of one customer, and the changes of the customer's totals. Only `withDeferredWrites`
  * creates this object and writes its contents.
  */
-export type LastWrites = Writes;
+export type DeferredWrites = Writes;
 
 /**
  * Runs the part of a transaction that changes records. Writes the collected events and totals at the commit. From then
  * on, other transactions of the customer wait.
  * @param sql the transaction itself, not a savepoint of it
  */
-export async function withLastWrites<T>(
+export async function withDeferredWrites<T>(
   sql: Transaction,
   customerId: string,
-  work: (last: LastWrites) => Promise<T>,
+  work: (deferred: DeferredWrites) => Promise<T>,
 ): Promise<T> {
-  const last = new Writes();
-  const result = await work(last);
-  addToJournal(sql, customerId, last.events, last.changes);
+  const deferred = new Writes();
+  const result = await work(deferred);
+  addToJournal(sql, customerId, deferred.events, deferred.changes);
   return result;
 }
 
-export const withoutLastWrites = <T>(work: (last: LastWrites) => Promise<T>): Promise<T> => work(new Writes());
+export const withoutDeferredWrites = <T>(work: (deferred: DeferredWrites) => Promise<T>): Promise<T> =>
+  work(new Writes());

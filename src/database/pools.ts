@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError, unavailable } from '../errors.ts';
 import { Gate, type GateLimits } from '../access/gate.ts';
 import type { Requester } from '../access/credentials.ts';
-import { inLane } from '../process/tracing.ts';
+import { inPool } from '../process/tracing.ts';
 import type { Config } from '../process/config.ts';
 import type { ConnectionOptions, QueryPlans, Sql } from './connection.ts';
 
@@ -15,10 +15,10 @@ const closeTimeout = 10;
 const cutTimeout = 15;
 
 /**
- * A lane with shared connections. Never cancels a running statement, because the cancel request could hit the statement
+ * A pool with shared connections. Never cancels a running statement, because the cancel request could hit the statement
  * of another operation.
  */
-class SharedLane<Sql extends Connections> {
+class SharedPool<Sql extends Connections> {
   readonly #gate: Gate;
   readonly #sql: Sql;
 
@@ -45,7 +45,7 @@ class SharedLane<Sql extends Connections> {
   }
 
   #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return inLane(this.#gate.name, () => work(this.#sql));
+    return inPool(this.#gate.name, () => work(this.#sql));
   }
 }
 
@@ -55,11 +55,11 @@ interface Line<Sql> {
 }
 
 /**
- * A lane in which each operation has its own connection. Each connection is a driver instance, because the driver's
+ * A pool in which each operation has its own connection. Each connection is a driver instance, because the driver's
  * pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
-export class ExclusiveLane<Sql extends Connections> {
+export class ExclusivePool<Sql extends Connections> {
   readonly #gate: Gate;
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
@@ -106,7 +106,7 @@ export class ExclusiveLane<Sql extends Connections> {
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
     try {
-      return await inLane(this.#gate.name, () => work(line.sql));
+      return await inPool(this.#gate.name, () => work(line.sql));
     } finally {
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);
@@ -208,14 +208,14 @@ function codeOf(error: unknown): string {
 
 const pipelineDepth = 64;
 
-export interface LaneSource {
+export interface PoolSource {
   config: Config;
   plans: QueryPlans;
   connect: (options: ConnectionOptions) => Sql;
 }
 
-export function openSharedLane({ config, plans, connect }: LaneSource, name: string, max: number): SharedLane<Sql> {
-  return new SharedLane(connect({ max, ...plans.plannedOnce }), {
+export function openSharedPool({ config, plans, connect }: PoolSource, name: string, max: number): SharedPool<Sql> {
+  return new SharedPool(connect({ max, ...plans.plannedOnce }), {
     name,
     limit: max * pipelineDepth,
     maxWaiting: config.DATABASE_QUEUE_LENGTH,
@@ -223,13 +223,13 @@ export function openSharedLane({ config, plans, connect }: LaneSource, name: str
   });
 }
 
-export function openExclusiveLane(
-  { config, connect }: LaneSource,
+export function openExclusivePool(
+  { config, connect }: PoolSource,
   name: string,
   limit: number,
   options: Omit<ConnectionOptions, 'max'>,
-): ExclusiveLane<Sql> {
-  return new ExclusiveLane((onclose) => connect({ max: 1, onclose, ...options }), {
+): ExclusivePool<Sql> {
+  return new ExclusivePool((onclose) => connect({ max: 1, onclose, ...options }), {
     name,
     limit,
     maxWaiting: config.DATABASE_QUEUE_LENGTH,
@@ -237,16 +237,16 @@ export function openExclusiveLane(
   });
 }
 
-export class LaneSet {
-  readonly lookup: SharedLane<Sql>;
-  readonly search: ExclusiveLane<Sql>;
-  readonly transaction: ExclusiveLane<Sql>;
+export class PoolSet {
+  readonly lookup: SharedPool<Sql>;
+  readonly search: ExclusivePool<Sql>;
+  readonly transaction: ExclusivePool<Sql>;
 
-  constructor(source: LaneSource) {
+  constructor(source: PoolSource) {
     const { config, plans } = source;
-    this.lookup = openSharedLane(source, 'lookup', config.DATABASE_LOOKUP_CONNECTIONS);
-    this.search = openExclusiveLane(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
-    this.transaction = openExclusiveLane(
+    this.lookup = openSharedPool(source, 'lookup', config.DATABASE_LOOKUP_CONNECTIONS);
+    this.search = openExclusivePool(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
+    this.transaction = openExclusivePool(
       source,
       'transaction',
       config.DATABASE_TRANSACTION_CONNECTIONS,
@@ -254,11 +254,11 @@ export class LaneSet {
     );
   }
 
-  get lanes(): readonly (SharedLane<Sql> | ExclusiveLane<Sql>)[] {
+  get pools(): readonly (SharedPool<Sql> | ExclusivePool<Sql>)[] {
     return [this.lookup, this.search, this.transaction];
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.lanes.map((lane) => lane.close()));
+    await Promise.all(this.pools.map((pool) => pool.close()));
   }
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
 import { connect, type Sql } from '../../src/database/connection.ts';
-import { ExclusiveLane } from '../../src/database/lanes.ts';
+import { ExclusivePool } from '../../src/database/pools.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 
 let database: TestDatabase;
@@ -27,13 +27,13 @@ test.each([
   ['XX000', 'cache lookup failed for type 1', 'XX000'],
   ['58030', 'could not write to file "base/1": Input/output error', '58030'],
 ] as const)('an error %s of the server, "%s", is %s', async (state, message, code) => {
-  const lane = new ExclusiveLane<Sql>(() => connect(parseConfig({}), database.url, { max: 1, planner: {} }), {
+  const pool = new ExclusivePool<Sql>(() => connect(parseConfig({}), database.url, { max: 1, planner: {} }), {
     name: 'test',
     limit: 1,
     maxWaiting: 1,
     maxWaitMs: 1_000,
   });
   const raise = `do $$ begin raise exception using errcode = '${state}', message = '${message.replaceAll("'", "''")}'; end $$`;
-  await expect(lane.run({ customerId: 'one' }, (sql) => sql.unsafe(raise))).rejects.toMatchObject({ code });
-  await lane.close();
+  await expect(pool.run({ customerId: 'one' }, (sql) => sql.unsafe(raise))).rejects.toMatchObject({ code });
+  await pool.close();
 });
