@@ -111,7 +111,8 @@ def main() -> None:
         head
         + "from __future__ import annotations\n\nfrom collections.abc import Iterator\nfrom typing import Any, Literal\n\n"
         + "from .._transport import Transport, Upload\nfrom .schema import *\n\n"
-        + f"OPERATIONS: dict[str, dict[str, Any]] = {operations!r}\n\n\n"
+        + f"OPERATIONS: dict[str, dict[str, Any]] = {operations!r}\n\n"
+        + f"Batch = Literal[{', '.join(repr(name) for name in operations if name.endswith('_batch'))}]\n\n\n"
         + "class Calls(Transport):\n    \"\"\"A method for each operation.\"\"\"\n\n"
         + "\n".join(methods),
         "utf8",

@@ -6,35 +6,17 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from ._errors import SalesDataError, TimedOutError
 from ._events import Feed
-from ._generated.calls import OPERATIONS, Calls
-from ._generated.schema import Import, ImportSettings, ServiceJob
-from ._imports import ImportResult, import_file
+from ._generated.calls import OPERATIONS, Batch, Calls
+from ._generated.schema import Import, ServiceJob
+from ._imports import ImportOptions, ImportResult, import_file
 from ._transport import UNEXPECTED, Upload
 
 #: Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB).
 MOST_ITEMS, MOST_BYTES = 1_000, int(4.5 * 2**20)
-
-Batch = Literal[
-    "create_contact_batch",
-    "update_contact_batch",
-    "upsert_contact_batch",
-    "delete_contact_batch",
-    "read_contact_batch",
-    "create_company_batch",
-    "update_company_batch",
-    "upsert_company_batch",
-    "delete_company_batch",
-    "read_company_batch",
-    "create_activity_batch",
-    "update_activity_batch",
-    "upsert_activity_batch",
-    "delete_activity_batch",
-    "read_activity_batch",
-]
 
 
 class SalesData(Calls):
@@ -103,97 +85,25 @@ class SalesData(Calls):
         state: Import = self._wait_for("get_import", id, timeout, on_progress)
         return state
 
-    def import_contacts(
-        self,
-        file: Upload,
-        *,
-        timeout: float | None = None,
-        on_progress: Callable[[Import], None] | None = None,
-        idempotency_key: str | None = None,
-        content_encoding: str | None = None,
-        **settings: Unpack[ImportSettings],
-    ) -> ImportResult:
+    def import_contacts(self, file: Upload, **options: Unpack[ImportOptions]) -> ImportResult:
         """
         Imports contacts from a file (CSV, NDJSON or XLSX): sends it, waits until the import has ended, and returns its
         numbers (`state`). Failed records do not stop the others: `failures()` reads them. Raises ImportFailedError if the import as a whole has
         failed or was cancelled, and TimedOutError after `timeout` seconds; the import goes on then.
         """
-        return import_file(
-            self,
-            "contacts",
-            file,
-            settings,
-            timeout=timeout,
-            on_progress=on_progress,
-            idempotency_key=idempotency_key,
-            content_encoding=content_encoding,
-        )
+        return import_file(self, "contacts", file, options)
 
-    def import_companies(
-        self,
-        file: Upload,
-        *,
-        timeout: float | None = None,
-        on_progress: Callable[[Import], None] | None = None,
-        idempotency_key: str | None = None,
-        content_encoding: str | None = None,
-        **settings: Unpack[ImportSettings],
-    ) -> ImportResult:
+    def import_companies(self, file: Upload, **options: Unpack[ImportOptions]) -> ImportResult:
         """Imports companies from a file, as `import_contacts` does contacts."""
-        return import_file(
-            self,
-            "companies",
-            file,
-            settings,
-            timeout=timeout,
-            on_progress=on_progress,
-            idempotency_key=idempotency_key,
-            content_encoding=content_encoding,
-        )
+        return import_file(self, "companies", file, options)
 
-    def import_products(
-        self,
-        file: Upload,
-        *,
-        timeout: float | None = None,
-        on_progress: Callable[[Import], None] | None = None,
-        idempotency_key: str | None = None,
-        content_encoding: str | None = None,
-        **settings: Unpack[ImportSettings],
-    ) -> ImportResult:
+    def import_products(self, file: Upload, **options: Unpack[ImportOptions]) -> ImportResult:
         """Imports products from a file, as `import_contacts` does contacts."""
-        return import_file(
-            self,
-            "products",
-            file,
-            settings,
-            timeout=timeout,
-            on_progress=on_progress,
-            idempotency_key=idempotency_key,
-            content_encoding=content_encoding,
-        )
+        return import_file(self, "products", file, options)
 
-    def import_opportunities(
-        self,
-        file: Upload,
-        *,
-        timeout: float | None = None,
-        on_progress: Callable[[Import], None] | None = None,
-        idempotency_key: str | None = None,
-        content_encoding: str | None = None,
-        **settings: Unpack[ImportSettings],
-    ) -> ImportResult:
+    def import_opportunities(self, file: Upload, **options: Unpack[ImportOptions]) -> ImportResult:
         """Imports opportunities from a file, as `import_contacts` does contacts."""
-        return import_file(
-            self,
-            "opportunities",
-            file,
-            settings,
-            timeout=timeout,
-            on_progress=on_progress,
-            idempotency_key=idempotency_key,
-            content_encoding=content_encoding,
-        )
+        return import_file(self, "opportunities", file, options)
 
     def _wait_for(
         self, name: str, id: str, timeout: float | None, on_progress: Callable[[Any], None] | None

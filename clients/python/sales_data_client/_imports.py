@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 from ._errors import ConflictError, ImportFailedError, SalesDataError
-from ._generated.schema import Import, ImportFailure
+from ._generated.schema import Import, ImportFailure, ImportSettings
 from ._transport import Upload
 
 if TYPE_CHECKING:
     from ._client import SalesData
+
+
+class ImportOptions(ImportSettings):
+    """What is imported and how, and how the caller waits for it."""
+
+    timeout: NotRequired[float | None]
+    on_progress: NotRequired[Callable[[Import], None] | None]
+    idempotency_key: NotRequired[str | None]
+    content_encoding: NotRequired[str | None]
 
 
 @dataclass(frozen=True)
@@ -31,14 +40,12 @@ def import_file(
     api: SalesData,
     kind: Literal["contacts", "companies", "products", "opportunities"],
     file: Upload,
-    settings: Any,
-    *,
-    timeout: float | None,
-    on_progress: Callable[[Import], None] | None,
-    idempotency_key: str | None,
-    content_encoding: str | None,
+    options: ImportOptions,
 ) -> ImportResult:
     """Sends a file to be imported, and waits until the import is COMPLETED."""
+    settings: dict[str, Any] = dict(options)
+    given = [settings.pop(name, None) for name in ("timeout", "on_progress", "idempotency_key", "content_encoding")]
+    timeout, on_progress, idempotency_key, content_encoding = given
     body: Any = {**settings, "object": kind}
     begun = api.create_import(body, idempotency_key=idempotency_key)["data"]["id"]
     try:
