@@ -207,18 +207,6 @@ describe.each(resources.map((resource) => [resource.path, resource] as const))('
     for (const body of [{}, undefined]) expect((await customer.patch(`${resource.path}/${id}`, body)).status).toBe(200);
     expect(await read(resource, id)).toEqual(before);
   });
-
-  test('is changed and deleted with If-Match only while it is as its reader saw it, by one of many writers', async () => {
-    const { id } = await create(resource, 0);
-    const path = `${resource.path}/${id}`;
-    const tag = async () => ({ 'if-match': (await customer.get(path)).headers['etag'] as string });
-    const [first, { products: _lines, ...body }] = [await tag(), bodyOf(resource.patch, 1)];
-    const answers = await Promise.all(Array.from({ length: 5 }, () => customer.patch(path, body, first)));
-    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 412, 412, 412, 412]);
-    expect(await customer.delete(path, first)).toMatchObject({ status: 412, body: { code: 'precondition_failed' } });
-    expect(await customer.delete(path, await tag())).toMatchObject({ status: 200, body: { data: { id } } });
-    expect((await customer.delete(path, { 'if-match': '*' })).status).toBe(404);
-  });
 });
 
 const pick = (values: Values, names: string[]): Values => Object.fromEntries(names.map((name) => [name, values[name]]));
