@@ -27,7 +27,7 @@ export class NothingToRead extends FileRefused {
   }
 }
 
-/** Bytes. Limits how long decoding a block occupies the event loop. */
+/** Size of the blocks that are decoded (bytes). A larger block would occupy the event loop for longer. */
 const blockBytes = 64 * 1024;
 
 /** Matches the lone surrogate that replaces an invalid byte. Valid text has no lone surrogates. */

@@ -205,7 +205,7 @@ type Settings = ImportSettings & { customer_id: string };
 
 /**
  * Runs the statements of records in order.
- * @param last collects the last writes; those of a trial are rolled back
+ * @param deferred collects the last writes; those of a trial are rolled back
  */
 async function writeInOrder(
   sql: Transaction,

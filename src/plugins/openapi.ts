@@ -16,7 +16,7 @@ const tags = [
   },
   {
     name: 'imports',
-    description: 'Contacts and companies from files: CSV or NDJSON of up to 1,000,000 records. Workers write them.',
+    description: 'Records from files: CSV, NDJSON or XLSX with up to 1,000,000 records. Workers write them.',
   },
   { name: 'products', description: 'What you sell, with its list price.' },
   { name: 'opportunities', description: 'Possible sales: who may buy which products, and how far it has come.' },

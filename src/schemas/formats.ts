@@ -57,8 +57,9 @@ const documentedInstant =
   '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
 
 /**
- * Replacement for each format in the OpenAPI document, because clients know only standard formats. A pattern accepts
- * all valid strings, and a few invalid ones, such as February 30. With a title, it becomes a component.
+ * The schemas that stand in the OpenAPI document for the formats of this program, because clients know only standard
+ * formats. A pattern accepts all valid strings, and a few invalid ones, such as February 30. A schema with a title
+ * becomes a component.
  */
 export const documentedFormats: Record<
   string,

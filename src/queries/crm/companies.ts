@@ -40,7 +40,7 @@ export const companyKey = ({ company_name, domain }: NamedCompany): string =>
  * Finds the customer's oldest company with a given name or domain, or creates a company. Case and accents in the name
  * are ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so
  * other transactions cannot change or delete it.
- * @param last collects what the transaction writes last
+ * @param deferred collects what the transaction writes last
  * @returns the company's id. If the company was merged meanwhile, the id of the company that replaces it, which is
  *   locked too. Null if another transaction deleted the company while this transaction waited for the lock
  */
@@ -181,7 +181,7 @@ const lockStatement = `
  * Returns the ids of companies by key. Creates a company for each key that has none.
  * @param wanted companies for whose keys `lockCompanies` was called. If several have one key, the first of them may be
  *   created. A company that is created by its domain is then found by its name, too
- * @param last collects what the transaction writes last
+ * @param deferred collects what the transaction writes last
  */
 export async function findOrCreateNamed(
   sql: Transaction,

@@ -62,7 +62,7 @@ type CompanyItem = Item<CompanyColumns>;
  * Writes a batch of companies. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same company, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
- * @param last collects what the transaction writes last
+ * @param deferred collects what the transaction writes last
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same companies
  */
@@ -129,7 +129,7 @@ const contacts: BatchRecords<ContactColumns, ContactDetail> = {
  * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
- * @param last collects what the transaction writes last
+ * @param deferred collects what the transaction writes last
  * @returns the result of each item, in the order of the items
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same contacts

@@ -346,7 +346,7 @@ type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | {
 /**
  * Ends an import and records the event. Also deletes the file, and the records without an error or a warning.
  * @param ending `keepsRows`: the caller keeps the records
- * @param last given if the transaction also writes records: the event then comes after their events
+ * @param deferred given if the transaction also writes records: the event then comes after their events
  */
 export async function endImport(
   sql: Transaction,
