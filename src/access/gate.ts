@@ -6,7 +6,7 @@ import { unlessAborted, type Requester } from './credentials.ts';
  * The holder of slots: the id of a customer, or the address of a caller without a credential. A unique symbol for an
  * operation without an owner.
  */
-export type SlotHolder = string | symbol;
+type SlotHolder = string | symbol;
 
 /**
  * A number of permits ("slots") to use a resource, such as connections, running requests or bytes of memory. Shares the

@@ -19,7 +19,7 @@ export interface Tool {
   input: TObject;
 }
 
-export const toolPage = 50;
+const toolPage = 50;
 
 const limit = Type.Optional(Type.Integer({ minimum: 1, maximum: toolPage, default: 10 }));
 const cursor = Type.Optional(Type.String({ maxLength: 4096 }));

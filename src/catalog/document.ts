@@ -50,7 +50,7 @@ export function memoize<T extends string | object>(make: (text: string) => T): (
  * e-mail address. Both engines store them: catalogs contain keys of earlier releases until `catalog reindex`.
  */
 
-export function keyOfProfile(url: string): string | undefined {
+function keyOfProfile(url: string): string | undefined {
   const profile = profileKey(url);
   return profile && key('u', profile);
 }

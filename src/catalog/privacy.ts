@@ -38,7 +38,7 @@ import type { KeyedDigests } from '../text/ids.ts';
 import { PersonIds } from './parse-records.ts';
 
 /** Stores of people that belong to the service. Contacts belong to customers, so they are not listed. */
-export type FoundIn = 'catalog' | 'former catalog' | 'held' | 'job results';
+type FoundIn = 'catalog' | 'former catalog' | 'held' | 'job results';
 
 export interface Copy {
   place: FoundIn;

@@ -13,7 +13,7 @@ export interface Migrated {
   version: string;
 }
 
-export class MigrationError extends Error {
+class MigrationError extends Error {
   constructor(message: string) {
     super(message);
     this.name = 'MigrationError';
@@ -78,7 +78,7 @@ export async function asMigrator<T>(
   }
 }
 
-export async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
+async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
   const { pending, newest } = compare(await readMigrations(ourMigrations), await appliedBy(sql));
   if (pending.length > 0)
     throw new MigrationError('The database does not have the current schema: run `migrate` first');
@@ -217,7 +217,7 @@ async function applyStatement(sql: postgres.Sql, statement: string): Promise<voi
 const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: number) =>
   sql`select set_config('lock_timeout', ${String(limit)}, false)`;
 
-export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
+async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   const end = performance.now() + lockPatienceMs;
   for (;;) {
     try {
@@ -236,7 +236,7 @@ export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
 const isLockTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
 
-export async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
+async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
   const [row] = await tx<{ id: number }[]>`select pg_backend_pid() as id`;
   if (row!.id !== session) throw new MigrationError('The connection was lost; run the command again');
 }

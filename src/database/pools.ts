@@ -143,7 +143,7 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-export const databaseUnavailable = (cause?: unknown): DomainError =>
+const databaseUnavailable = (cause?: unknown): DomainError =>
   unavailable('The database does not answer at the moment', 1, cause);
 
 const connectionCodes = new Set(

@@ -6,7 +6,7 @@ import { withSessionSettings } from './connection.ts';
 
 export const queueSchema = 'pgboss';
 
-export const heartbeatSeconds = 5;
+const heartbeatSeconds = 5;
 
 /**
  * Messages are retried with growing delays until they succeed. If a worker stops sending heartbeats, its message is

@@ -143,7 +143,7 @@ export const invalidBytes = (encoding: string, line: number, advice = nameEncodi
 
 const nameEncoding = 'save it in one encoding, or name the encoding that it has, such as windows-1252';
 
-export type Encode = (text: string) => Buffer;
+type Encode = (text: string) => Buffer;
 
 /**
  * Returns the encoder for an encoding. Replaces characters that the encoding lacks by `?`. Uses UTF-8 with a byte order

@@ -145,7 +145,7 @@ const rivalsOf = (field: string): string[] =>
  */
 const withoutNote = (header: string): string => (isOfOthers(header) ? '' : header.replaceAll(/\([^()]*\)/g, ' '));
 
-export interface GuessInput {
+interface GuessInput {
   object: ImportObject;
   headers: readonly string[];
   sample: readonly (readonly Cell[])[];

@@ -29,7 +29,7 @@ export const firstColumns = (headers: readonly string[]): ReadonlyMap<string, nu
   new Map(headers.map((header, i) => [header, i] as const).toReversed());
 
 /** A header whose meaning depends on the other columns. */
-export interface OpenName {
+interface OpenName {
   keys: readonly string[];
   field: string;
   /** All of these fields have a column. */
@@ -61,7 +61,7 @@ export const isIberian = (headers: readonly string[]): boolean =>
   headers.slice(0, 200).some((header) => words(header.slice(0, 200)).some((word) => iberian.has(word)));
 
 /** A header that means a field. `rank` is 0 for the preferred name. */
-export interface KnownName {
+interface KnownName {
   field: string;
   rank: number;
 }

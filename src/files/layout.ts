@@ -181,7 +181,7 @@ export interface CsvLayout extends CsvHeader {
   omitted?: number[];
 }
 
-export type RememberedMapping = (headers: readonly string[]) => Promise<Mapping | undefined>;
+type RememberedMapping = (headers: readonly string[]) => Promise<Mapping | undefined>;
 
 const nothingRemembered: RememberedMapping = () => Promise.resolve(undefined);
 

@@ -185,13 +185,13 @@ const degrees = new Set(
   ),
 );
 
-export interface FullName {
+interface FullName {
   first_name?: string;
   last_name?: string;
 }
 
 /** `leftOut`: the titles and degrees that are removed from the name, as written. */
-export interface ReadName {
+interface ReadName {
   name: FullName;
   leftOut: string[];
 }

@@ -32,7 +32,7 @@ export const choicesBy = (choices: readonly string[]): Choices =>
   ]);
 
 /** Returns the choice that a text means. Returns the text if it means none, and undefined if it is empty. */
-export function readChoice(text: string, choices: Choices): string | undefined {
+function readChoice(text: string, choices: Choices): string | undefined {
   const trimmed = trimText(text);
   const meant = choices.get(text) ?? choices.get(trimmed) ?? choices.get(fold(trimmed));
   return meant ?? (trimmed === '' || isNothing(trimmed) ? undefined : trimmed);
@@ -44,7 +44,7 @@ export function readChoice(text: string, choices: Choices): string | undefined {
  * @returns undefined for an empty value
  * @throws InvalidCell if the text is not of the type
  */
-export function readCustom(text: string, type: ReadType, mark?: DecimalMark): CustomValue | undefined {
+function readCustom(text: string, type: ReadType, mark?: DecimalMark): CustomValue | undefined {
   const trimmed = trimText(text);
   if (trimmed === '' || (type !== 'text' && isNothing(trimmed))) return undefined;
   return readers[type](trimmed, mark);

@@ -133,7 +133,7 @@ export const longestCell = 32_767;
 const special = /[&<>\ufffe\uffff]|(?![\t\n])\p{Cc}|_(?=x[0-9a-fA-F]{4}_)/gu;
 
 /** Escapes a text for XML. Cuts a text that is too long for a cell, and appends `…`. */
-export function xmlText(text: string): string {
+function xmlText(text: string): string {
   const whole = text.length > longestCell ? `${text.slice(0, longestCell - 1)}…` : text;
   return whole.toWellFormed().replace(special, (character) => escapes[character] ?? codeOf(character));
 }
@@ -200,7 +200,7 @@ const styles =
   '<xf numFmtId="164" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"/></cellXfs>' +
   '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>';
 
-export interface RecordWriter {
+interface RecordWriter {
   readonly head: string;
   write(records: readonly object[]): string;
 }
@@ -220,7 +220,7 @@ const fileOf = (
 /** Number of records in a piece of text. Few, so that a piece stays small even with large records. */
 const pieceRecords = 50;
 
-export async function* fileText(
+async function* fileText(
   writer: RecordWriter,
   pages: AsyncIterable<object[]>,
   onPage?: OnPage,

@@ -191,7 +191,7 @@ async function readSharedStrings(zip: Zip, part: string | undefined): Promise<Sh
   return strings;
 }
 
-export interface XlsxFile {
+interface XlsxFile {
   sheets: string[];
   /**
    * Yields the rows of a sheet, without blank rows and rows above the header. The line of a record is its row number.

@@ -108,7 +108,7 @@ async function* errorLines(
 const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>): Message =>
   error === null ? { warning: warning! } : { error };
 
-export interface FailurePage {
+interface FailurePage {
   failures: Failure[];
   nextCursor: string | undefined;
 }

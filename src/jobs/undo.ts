@@ -26,7 +26,7 @@ interface Undo {
 }
 
 /** The caller who undoes a change. Without scopes, everything is allowed. */
-export type Undoer = Spender & { scopes?: readonly Scope[] };
+type Undoer = Spender & { scopes?: readonly Scope[] };
 
 export const undoerOf = (caller: Caller): Undoer => ({
   ...spenderOf(caller),

@@ -234,6 +234,7 @@ async function writeInOrder(
 const isRepeated = (outcome: Outcome): boolean =>
   outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
+/** Number of parts into which rejected records are divided. */
 const parts = 10;
 
 /**

@@ -281,7 +281,7 @@ const left = 44;
 const top = 10;
 const ground = height - 20;
 
-export function barChart(label: string, bars: readonly Bar[]): Html {
+function barChart(label: string, bars: readonly Bar[]): Html {
   const most = topOf(Math.max(...bars.map(({ value }) => value)));
   const step = (width - left) / bars.length;
   const y = (value: number): number => round(ground - (value / most) * (ground - top));

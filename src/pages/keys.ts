@@ -406,7 +406,7 @@ const doneTexts: Record<string, string> = {
 };
 
 /** Returns the list of keys, with active keys first. Only admins get buttons to change keys. */
-export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
+function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const isAdmin = sessionOf(request).role === 'admin';
   const add = linkButton('New key', `${section}/new`);
   const isActive = ({ status }: ApiKey): boolean => status === 'active';

@@ -344,7 +344,7 @@ export const fieldLabel = (object: ImportObject, field: string): string =>
  * Returns the fields to which a column can be mapped, without custom fields. The order is that in which people look for
  * them.
  */
-export function fieldsToChoose(object: ImportObject): string[] {
+function fieldsToChoose(object: ImportObject): string[] {
   const names = importableNames(importedFields[object]);
   if (object === 'opportunities')
     return [...names.filter((name) => name !== 'stage_id'), ...Object.keys(opportunityFileFields.references!)];
@@ -372,7 +372,7 @@ export function inWords(object: ImportObject, message: string): string {
   return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
 }
 
-export const originLabels: Record<MappingOrigin, string> = {
+const originLabels: Record<MappingOrigin, string> = {
   given: 'as chosen',
   name: 'by its name',
   remembered: 'as in your last import',

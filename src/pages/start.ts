@@ -290,7 +290,7 @@ export function dismiss(request: FastifyRequest, reply: FastifyReply): void {
 }
 
 /** Returns all concerns that were not dismissed, most urgent first. Each has its name in the form. */
-export async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
+async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
   const dismissed = new Set(dismissedBy(request));
   const found = (await Promise.all(sources.map((find) => find(request)))).flat();
   return found

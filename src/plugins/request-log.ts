@@ -7,7 +7,7 @@ import { canonicalId } from '../text/ids.ts';
 import type { RequestSpan } from '../process/spans.ts';
 import { isTracing, startRequestSpan } from '../process/tracing.ts';
 
-export interface LoggedRefusal {
+interface LoggedRefusal {
   code: string;
   at?: string[];
 }

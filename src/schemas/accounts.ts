@@ -27,7 +27,7 @@ export const UserCreate = Strict({
 });
 export type UserCreate = Static<typeof UserCreate>;
 
-export const NewPassword = () =>
+const NewPassword = () =>
   Type.String({
     minLength: 12,
     maxLength: 128,

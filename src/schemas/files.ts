@@ -47,7 +47,7 @@ export interface FileFields {
   readonly references?: Readonly<Record<string, ReferenceColumn>>;
 }
 
-export interface ReferenceColumn {
+interface ReferenceColumn {
   type: 'text' | 'exact' | 'own ids';
   item: readonly [field: string, part?: string];
 }

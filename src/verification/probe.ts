@@ -223,7 +223,7 @@ export type SmtpCheck = VerificationChecks['smtp'];
  * Asks the mail servers of a domain whether a mailbox exists, one server after the other. Stops at the first definite
  * reply. Sends no mail. Returns `unknown` if the signal aborts.
  */
-export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
+type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
 const maxServers = 6;
 const maxCachedDomains = 10_000;

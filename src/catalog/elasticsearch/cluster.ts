@@ -85,7 +85,7 @@ export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T
   });
 }
 
-export const isNoAnswer = (error: unknown): boolean =>
+const isNoAnswer = (error: unknown): boolean =>
   error instanceof elasticsearch().errors.TimeoutError ||
   error instanceof elasticsearch().errors.ConnectionError ||
   error instanceof elasticsearch().errors.NoLivingConnectionsError;

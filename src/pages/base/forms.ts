@@ -238,7 +238,7 @@ export function doneNotice(request: FastifyRequest, texts: Readonly<Record<strin
   return Object.hasOwn(texts, done) ? notice(texts[done]!) : '';
 }
 
-export interface FieldOptions {
+interface FieldOptions {
   name: string;
   label: string;
   hint?: string;

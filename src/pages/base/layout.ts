@@ -47,7 +47,7 @@ function versionOf(path: string): string {
 }
 
 /** The URL changes when the file changes, so browsers can cache the file forever. */
-export const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
+const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
 
 export async function assets(app: FastifyInstance): Promise<void> {
   for (const name of names) {
@@ -179,7 +179,7 @@ export interface Confirmation {
   warning?: string | undefined;
 }
 
-export function sendConfirmation(
+function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,
   { title, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, warning, ...page }: Confirmation,
@@ -396,7 +396,7 @@ export function ownPath(path: string): string {
   return isOwn ? pathOf(url) : '/app';
 }
 
-export interface ShownSecret {
+interface ShownSecret {
   title: string;
   lead: Html;
   label: string;

@@ -90,7 +90,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
   });
 }
 
-export const recordPathOf = ({ contact_id, company_id, opportunity_id }: Activity): string =>
+const recordPathOf = ({ contact_id, company_id, opportunity_id }: Activity): string =>
   opportunity_id !== null
     ? `/app/opportunities/${opportunity_id}`
     : contact_id !== null
@@ -111,7 +111,7 @@ export const draftOf = (stored: Activity): Fields => ({
   assigned_to: stored.assigned_to ?? '',
 });
 
-export const differingFrom = (stored: Activity, sent: Fields): Record<string, string> =>
+const differingFrom = (stored: Activity, sent: Fields): Record<string, string> =>
   Object.fromEntries(
     Object.entries(draftOf(stored) as Record<string, string>).filter(
       ([name, value]) => linesIn(sent, name) !== asSentBack(value),
@@ -122,7 +122,7 @@ export const differingFrom = (stored: Activity, sent: Fields): Record<string, st
  * Reads a submitted form. A task is due at the end of its day.
  * @param stored undefined for a new activity
  */
-export async function activityOf(
+async function activityOf(
   request: FastifyRequest,
   stored: Activity | undefined,
 ): Promise<{ body: object; faults: Fault[] }> {

@@ -374,7 +374,7 @@ const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
 /** Returns the name of a custom field's control. It is not the key, because browsers change line breaks in names. */
 export const ownName = (index: number): string => `own_${index}`;
 
-export const openKeys = (rows: readonly ShownRecord[]): string[] =>
+const openKeys = (rows: readonly ShownRecord[]): string[] =>
   ownKeys(rows).filter((key) => differ(rows.map((row) => ownText(row, key))));
 
 const radio = (name: string, value: string, chosen: string, label: Html): Html =>

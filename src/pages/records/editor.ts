@@ -10,7 +10,7 @@ import { conflictOf, doneNotice, fieldsOf, hidden, idOf, notSent, once, requireV
 import type { Fields, Refused } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
 
-export interface Editable<Row> {
+interface Editable<Row> {
   path: string;
   noun: string;
   schemas: { create: object; patch: object };

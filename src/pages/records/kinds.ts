@@ -228,7 +228,7 @@ export const companyKind: RecordKind<Company> = {
 
 const maxShown = 10;
 
-export async function opportunitiesOf(
+async function opportunitiesOf(
   { db, caller }: FastifyRequest,
   of: { contact: string } | { company: string },
 ): Promise<Html> {

@@ -127,7 +127,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
 /** Maximum number of members whose companies are used to search for other people. Newest members are used first. */
 const maxMembers = 1_000;
 
-export async function requireList(request: FastifyRequest): Promise<List> {
+async function requireList(request: FastifyRequest): Promise<List> {
   const list = await findList(request.db, request.caller.customerId, idOf(request, 'list'));
   if (!list) throw notFound('list');
   return list;

@@ -202,7 +202,7 @@ function contactsOf(fields: Fields, stored: readonly string[], added: readonly s
  * Reads a submitted form. It gives companies by name, and further contacts by e-mail address.
  * @param stored undefined for a new opportunity
  */
-export async function opportunityOf(
+async function opportunityOf(
   request: FastifyRequest,
   stored: Opportunity | undefined,
 ): Promise<{ body: object; faults: Fault[] }> {
@@ -290,7 +290,7 @@ async function contactsAt({ db, caller }: FastifyRequest, given: string, faults:
 }
 
 /** Returns the controls of the form. Products of a stored opportunity can be deleted meanwhile. */
-export async function opportunityControls(
+async function opportunityControls(
   request: FastifyRequest,
   { stored, sent, refused: { faults } }: EditForm<Opportunity>,
 ): Promise<Html> {

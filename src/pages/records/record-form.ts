@@ -269,7 +269,7 @@ interface FormState extends FormContext {
  * Returns the controls of a record's form, in groups.
  * @param isWhole true to include custom fields
  */
-export function recordForm(formFields: readonly FormField[], state: FormState, isWhole: boolean): Html {
+function recordForm(formFields: readonly FormField[], state: FormState, isWhole: boolean): Html {
   const groups = Object.entries(Object.groupBy(formFields, ({ group }) => group));
   return html`!${groups.map(
     ([group, members]) =>
@@ -367,10 +367,7 @@ function customInput(
 export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>
   Object.fromEntries(formFields.map(({ name }) => [name, linesIn(fields, name)]));
 
-export const textsOfRecord = async (
-  formFields: readonly FormField[],
-  record: ShownRecord,
-): Promise<Record<string, string>> =>
+const textsOfRecord = async (formFields: readonly FormField[], record: ShownRecord): Promise<Record<string, string>> =>
   Object.fromEntries(
     await Promise.all(formFields.map(async (one) => [one.name, await formText(one, record)] as const)),
   );

@@ -163,7 +163,7 @@ type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
 
 const longestTrail = 20;
 
-export const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
+const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
   columns.flatMap(({ sort }) => (sort === undefined ? [] : [sort, `-${sort}`]));
 
 /**

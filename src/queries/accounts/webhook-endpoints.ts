@@ -15,7 +15,7 @@ import { newestPlace, type FeedPosition } from '../records/feed.ts';
 import { highestId } from '../../database/connection.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
-export const settingsColumns = (sql: Queryable) => sql`
+const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
 
 /** SQL condition: the endpoint `e` wants the journal row `j`, and the row has no delivery yet. */
@@ -24,7 +24,7 @@ export const isAhead = (sql: Queryable) => sql`
   and j.type = any(e.types)
   and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
 
-export interface EndpointState extends Omit<Endpoint, 'waiting'> {
+interface EndpointState extends Omit<Endpoint, 'waiting'> {
   pending: number;
   /** First feed position for which deliveries must still be created. Null: there is none. */
   begins_at: number | null;
@@ -75,7 +75,7 @@ export async function requireEndpoint(sql: Queryable, customerId: string, id: st
   return endpoint;
 }
 
-export interface NewEndpoint {
+interface NewEndpoint {
   url: string;
   types: string[];
   bulk: boolean;

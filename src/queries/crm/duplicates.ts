@@ -394,7 +394,7 @@ const tables: Record<DuplicateKey, Pick<IndexedValue, 'table' | 'counts'>> = {
   external_name: { table: 'companies', counts: indexedValues.name.counts },
 };
 
-export function listDuplicates(
+function listDuplicates(
   sql: Sql,
   customerId: string,
   by: keyof typeof indexedValues,

@@ -41,7 +41,7 @@ export const listStages = (
       db.search((sql) => selectStages(sql, customerId, pipeline_id, paginate, after?.values[0] as number | undefined)),
   );
 
-export async function selectStages(
+async function selectStages(
   sql: Sql,
   customerId: string,
   pipeline_id: string,

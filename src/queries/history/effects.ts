@@ -123,7 +123,7 @@ function withValues(values: Values, more: Values | null, others: Values | null):
   return { ...values, ...more, custom_fields: { ...Object.fromEntries(kept), ...fields } };
 }
 
-export interface ChangeSize {
+interface ChangeSize {
   records: number;
   until: number;
   has_merges: boolean;
@@ -195,7 +195,7 @@ const lineOf = ({ product_id, price, quantity }: Detail): Line => ({ id: product
 const isMember = (values: Values, name: string | null): boolean =>
   name !== null && (name in values || name.startsWith('custom_fields.'));
 
-export interface FieldWriter {
+interface FieldWriter {
   record_id: string;
   field: string;
   actor: EventActor | null;

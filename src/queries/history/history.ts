@@ -16,7 +16,7 @@ import { productFields } from '../../schemas/products.ts';
 import { untold } from '../records/journal.ts';
 import { findPlaceAt, newestPlace } from '../records/feed.ts';
 
-export interface UndoState {
+interface UndoState {
   refusal: string | undefined;
   undo_of: string | undefined;
 }
@@ -112,7 +112,7 @@ interface Row {
   after: Values | null;
 }
 
-export interface ChangePage {
+interface ChangePage {
   changes: Change[];
   next: number | undefined;
 }

@@ -135,7 +135,7 @@ export async function dropStaleImports(sql: Queryable, path: string, source: str
     where starts_with(source, ${`${path}:`}) and source <> ${source}`;
 }
 
-export interface CatalogState {
+interface CatalogState {
   /** Incarnation of the table or search index that imports write to. `''` means that none was saved. */
   incarnation: string;
   is_searched: boolean;

@@ -191,7 +191,7 @@ export const readRows = (
   order by line`;
 
 /** Error or warning of a record. `match` is, in a dry run, the value that identifies the stored record. */
-export interface RowNotes {
+interface RowNotes {
   line: number;
   error?: string | undefined;
   warning?: string | undefined;

@@ -184,7 +184,7 @@ export interface Suppression {
   received_at: string;
 }
 
-export type SuppressionKey = Pick<Suppression, 'kind' | 'digest'>;
+type SuppressionKey = Pick<Suppression, 'kind' | 'digest'>;
 
 export const openDigests = async (sql: Queryable): Promise<KeyedDigests> =>
   new KeyedDigests(await findPersonIdSecret(sql));

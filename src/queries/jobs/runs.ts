@@ -2,7 +2,7 @@ import { setOrigin } from '../../database/db.ts';
 import type { Queryable, Transaction, Locked, Sql, LockedId } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { earlierVerification, sinceOfJob } from '../crm/enrichment.ts';
-import { typesOf, type JobQueue, type RunQueue, type RunType } from '../../database/queues.ts';
+import { typesOf, type RunQueue, type RunType } from '../../database/queues.ts';
 import { findCustomersWith, type FindCustomers } from '../records/finders.ts';
 import { importColumns, type ImportRow } from './imports.ts';
 import { jobColumns, type JobRow } from './jobs.ts';
@@ -137,7 +137,6 @@ export type Taken<Q extends RunQueue = RunQueue> = Run<Q> & {
   attempt: number;
 };
 
-export type TakenJob = Taken<JobQueue>;
 export type TakenImport = Taken<'import'>;
 
 type Fragment = ReturnType<typeof jobColumns>;

@@ -36,7 +36,7 @@ export interface FeedPage {
   isMore: boolean;
 }
 
-export interface FeedRequest {
+interface FeedRequest {
   after: ReadPosition;
   types?: readonly EventType[] | undefined;
   limit: number;

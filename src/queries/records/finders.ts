@@ -174,14 +174,14 @@ export async function readPage<Row>(
 }
 
 /** Digest of a bucket of records: their number, and a hash of their ids and `updated_at`. */
-export interface DigestBucket {
+interface DigestBucket {
   bucket: number;
   count: number;
   hash: string;
   records?: DigestRecord[];
 }
 
-export interface DigestRecord {
+interface DigestRecord {
   id: string;
   updated_at: string;
 }
