@@ -269,11 +269,11 @@ export const distribute = (ownerUrl: string): Promise<Distributed> =>
     const tables = (await isDistributed(sql)) ? [] : await distributeTables(sql, session);
     await removeLocalCopies(sql);
     // Citus does not copy statistics to the shards.
-    await sql.unsafe(await readFile(join(ourMigrations, plannerAssumptions), 'utf8'));
+    for (const file of plannerAssumptions) await sql.unsafe(await readFile(join(ourMigrations, file), 'utf8'));
     return { tables };
   });
 
-const plannerAssumptions = '0041_customers_of_one_size.sql';
+const plannerAssumptions = ['0041_customers_of_one_size.sql', '0071_deals_of_one_size.sql'];
 
 async function requireCluster(sql: postgres.Sql): Promise<void> {
   if (!(await hasCitus(sql)))

@@ -42,7 +42,7 @@ beforeAll(async () => {
     select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`)
     await testApp.owner`alter table ${testApp.owner(relname)} set (autovacuum_enabled = off)`;
   // Else imports analyse what they have changed.
-  await testApp.owner`revoke maintain on contacts, companies from sales_data_api`;
+  await testApp.owner`revoke maintain on contacts, companies, products, opportunities from sales_data_api`;
   watch = await watchPlans(testApp.url);
   const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', RATE_LIMITS: 'off', DATABASE_URL: watch.url });
   db = openDatabase(config, watch.url);
@@ -132,8 +132,15 @@ const cases = shapes.flatMap((people, i) =>
 
 let customer: TestCustomer;
 
+const lines = (line: (i: number) => string): string => Array.from({ length: 2_500 }, (_, i) => line(i)).join('\n');
+const productsFile = `external_id,name,price,unit\n${lines((i) => `e${i},Engine,1,piece`)}`;
+const dealsFile = (userId: string): string =>
+  `external_id,name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date\n` +
+  lines((i) => `d${i},Deal,Sales,Won,${userId},2026-12-01,2026-12-31`);
+
 /**
- * Imports the records of a new customer, then changes all of them by a second import. Returns the wasteful statements.
+ * Imports the records of a new customer, then changes all of them by a second import. Imports deals of their own ids.
+ * Returns the wasteful statements.
  */
 async function load(people: People, once: number): Promise<object[]> {
   const { id, adminId } = await testApp.customer();
@@ -141,9 +148,12 @@ async function load(people: People, once: number): Promise<object[]> {
   const context = { db, log: logger(testApp.config), stopping: new AbortController().signal };
   const file = fileOf(people);
   const found: object[] = [];
+  const upsert = { ...newContacts, mode: 'upsert', match: 'external_id' };
   for (const [settings, content] of [
     [newContacts, file],
-    [{ ...newContacts, mode: 'upsert', match: 'work_email' }, file.replaceAll(',Berlin,', ',Bremen,')],
+    [{ ...upsert, match: 'work_email' }, file.replaceAll(',Berlin,', ',Bremen,')],
+    [{ ...upsert, object: 'products' }, productsFile],
+    [{ ...upsert, object: 'opportunities' }, dealsFile(adminId)],
   ] as const) {
     const { body } = await customer.post('/imports', settings);
     await customer.call('PUT', `/imports/${body.data.id}/file`, content, { 'content-type': 'text/csv' });

@@ -113,13 +113,15 @@ describe.skipIf(!hasCitusProgram)(`migrate --distribute ${needCitus}`, () => {
     expect(await readForeignKeys(owner)).toEqual(keys);
     const placements = await readPlacements(owner);
     expect(placements).toEqual(Object.fromEntries(Object.keys(placements).map((name) => [name, placementOf(name)])));
-    const customersExpected = await owner`
-      select distinct result
-      from run_command_on_shards(
-        'contacts',
-        $$select n_distinct from pg_stats where tablename = '%s' and attname = 'customer_id'$$
-      )`;
-    expect(customersExpected).toEqual([{ result: '20' }]);
+    for (const table of ['contacts', 'companies', 'products', 'opportunities', 'activities']) {
+      const customersExpected = await owner`
+        select distinct result
+        from run_command_on_shards(
+          ${table}::text::regclass,
+          $$select n_distinct from pg_stats where tablename = '%s' and attname = 'customer_id'$$
+        )`;
+      expect(customersExpected, table).toEqual([{ result: '20' }]);
+    }
     expect(await distributeByCommand(ownerUrl)).toMatchObject({
       code: 0,
       stdout: 'Nothing to do: the database is distributed\n',
