@@ -158,6 +158,8 @@ const onlyCode: Record<string, RegExp[]> = {
     /^must be (an e-mail address$|a domain such as)/,
     // The document tells the size of custom fields in words.
     /^must not be longer than 16384 bytes of JSON$/,
+    // Which records have an own id is data.
+    /^no [a-z]+ has the external_id /,
   ],
   // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
   '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be a string/],
