@@ -174,7 +174,7 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
       if (source !== undefined && isValidationFailure(error)) await db.transaction((sql) => endImport(sql, source));
       throw error;
     });
-    await stillHeld();
+    stillHeld();
     const people = await catalog.finish();
     await db.transaction(async (sql) => {
       if (source !== undefined) await endImport(sql, source);
@@ -218,7 +218,7 @@ async function writeAll(
   const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
   const format = load.format === 'csv' ? csvFormat(',', Infinity) : lineFormat;
   for await (const records of scanRecords(textBlocks(load.chunks), format)) {
-    await stillHeld();
+    stillHeld();
     const read = readNew(reader, records, state.position);
     const people = read.flatMap(({ result }) => (typeof result === 'string' ? [] : [result]));
     const kept = await findKeptIds(db, catalog, people);

@@ -191,7 +191,7 @@ const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Ef
     effects = sumOf(effects, await sweepHeld(services, suppressed));
     if (withUnlocks) effects = sumOf(effects, await sweepUnlocks(services, suppressed, stillHeld));
     for (const store of storesOf(services)) {
-      await stillHeld();
+      stillHeld();
       await store.finish();
       await store.purge();
     }
@@ -207,7 +207,7 @@ async function sweepStores(
   let effects: Effects = noEffects;
   for (const store of storesOf(services))
     for await (const people of store.people()) {
-      await stillHeld();
+      stillHeld();
       const found = people.filter((person) => suppressed.has(person));
       const [erased, others] = split(found, suppressed);
       effects = sumOf(effects, await erasePeople(services, idsOf(erased)));
@@ -232,7 +232,7 @@ async function sweepUnlocks(
 ): Promise<Effects> {
   let effects: Effects = noEffects;
   for (let after = lowestId; ;) {
-    await stillHeld();
+    stillHeld();
     const ids = await ofAll(services).search((sql) => listUnlockedIds(sql, after, batchSize));
     const erased = ids.filter((id) => suppressed.isErased({ _id: id, work_email: '', emails: [], profnet_url: null }));
     effects = sumOf(effects, await erasePeople(services, erased));

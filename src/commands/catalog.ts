@@ -7,7 +7,7 @@ import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import-people.ts';
 import type { Format } from '../catalog/parse-records.ts';
-import { type Database, retryingDatabase } from '../database/db.ts';
+import type { Database } from '../database/db.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { gunzipIfPacked } from '../files/encodings.ts';
 import {
@@ -81,10 +81,7 @@ async function importFile(file: string, options: ImportOptions): Promise<ImportR
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);
   try {
-    return await withCatalog(
-      ({ db, catalog }) => runImport(db, catalog, { input, progress, format, options }),
-      retryingDatabase,
-    );
+    return await withCatalog(({ db, catalog }) => runImport(db, catalog, { input, progress, format, options }));
   } finally {
     progress.end();
     await input.close();
@@ -222,14 +219,14 @@ const reindex = (): Promise<{ people: number }> =>
       const people = await withImportLock(db, (stillHeld) =>
         catalog.reindex((done, total) => {
           progress.show(done, `${done} of ${total} people`, done, total);
-          return stillHeld();
+          stillHeld();
         }),
       );
       return { people };
     } finally {
       progress.end();
     }
-  }, retryingDatabase);
+  });
 
 const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
   withCatalog(({ db, catalog }) =>

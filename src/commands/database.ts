@@ -33,15 +33,11 @@ export interface OpenServices {
 /**
  * Opens the database and the catalog. Without `DATABASE_URL`, uses the embedded PostgreSQL in `DATA_DIR`, and starts it
  * if necessary.
- * @param overrides may replace the opened database, e.g. by a wrapper that retries
  */
-export async function openServices(
-  given: Config = readConfig(),
-  overrides: (db: SharedDatabase) => SharedDatabase = (db) => db,
-): Promise<OpenServices> {
+export async function openServices(given: Config = readConfig()): Promise<OpenServices> {
   const server = await openServer(given);
   const config = await withWebhookKey(given);
-  const db = await openPlanned(config, server.url, overrides);
+  const db = await openPlanned(config, server.url);
   const catalog = openCatalog(config, db);
   const close = async () => {
     await catalog.close();
@@ -69,12 +65,8 @@ async function withWebhookKey(config: Config): Promise<Config> {
   return { ...config, WEBHOOK_SECRET_KEY: await keyFromFile(config.DATA_DIR) };
 }
 
-async function openPlanned(
-  config: Config,
-  url: string,
-  overrides: (db: SharedDatabase) => SharedDatabase,
-): Promise<SharedDatabase> {
-  const db = overrides(openDatabase(config, url));
+async function openPlanned(config: Config, url: string): Promise<SharedDatabase> {
+  const db = openDatabase(config, url);
   try {
     if (!(await db.lookup(isDistributed))) return db;
   } catch (error) {
@@ -82,7 +74,7 @@ async function openPlanned(
     throw error;
   }
   await db.close();
-  return overrides(openDatabase(config, url, { distributed: true }));
+  return openDatabase(config, url, { distributed: true });
 }
 
 async function openServer(config: Config): Promise<Server> {
@@ -145,7 +137,5 @@ export const forCustomer = <T>(
  */
 const maxStatementMs = 3_600_000;
 
-export const withCatalog = <T>(
-  work: (services: OpenServices) => Promise<T>,
-  overrides?: (db: SharedDatabase) => SharedDatabase,
-): Promise<T> => withServices(work, { ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs }, overrides);
+export const withCatalog = <T>(work: (services: OpenServices) => Promise<T>): Promise<T> =>
+  withServices(work, { ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs });

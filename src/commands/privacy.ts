@@ -4,7 +4,6 @@ import { InvalidArgumentError, type Command } from 'commander';
 import { report, type Report } from '../catalog/privacy-report.ts';
 import { apply, erase, lift, list, suppress, type Noted, type SavedList, type Effects } from '../catalog/privacy.ts';
 import type { RightsServices } from '../catalog/postgres.ts';
-import { retryingDatabase } from '../database/db.ts';
 import { toIdentifier, type Identifier, type IdentifierKind } from '../queries/jobs/catalog-imports.ts';
 import { isInstant } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
@@ -92,7 +91,7 @@ const run = <T>(work: (services: RightsServices, noted: Noted) => Promise<T>, op
     const notify = (text: string) => process.stderr.write(`${text}\n`);
     const noted = { operator: userInfo().username, case_ref: options.case, reason: options.reason };
     return work({ db, catalog, notify }, noted);
-  }, retryingDatabase);
+  });
 
 /** The report without the data of the person. */
 type Shown = Omit<Report, 'people'> & {

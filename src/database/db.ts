@@ -10,7 +10,6 @@ import type { Sql, Transaction, ConnectionOptions } from './connection.ts';
 import type { Config } from '../process/config.ts';
 import type { Gate } from '../access/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
-import { isUnavailable } from '../errors.ts';
 
 export interface Origin {
   /** Null: the transaction must not record events. If it records one, it is rolled back. */
@@ -279,42 +278,6 @@ const originFor = ({ actor, changeId, requestId }: Requester, source: EventSourc
 
 /** Returns true if an abort must cancel the transaction. A closed HTTP connection does not cancel it. */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
-
-const defaultPatienceMs = 300_000;
-
-/**
- * Retries each operation while the database is unavailable. Operations must be safe to repeat: a transaction may have
- * been committed although the connection was lost.
- * @param retryTimeoutMs maximum time for retries before the error is thrown (ms)
- */
-export function retryingDatabase(db: SharedDatabase, retryTimeoutMs = defaultPatienceMs): SharedDatabase {
-  const patient = (wrapped: Database): Database => ({
-    lookup: (work) => retryWhileUnavailable(() => wrapped.lookup(work), retryTimeoutMs),
-    search: (work) => retryWhileUnavailable(() => wrapped.search(work), retryTimeoutMs),
-    transaction: (work) => retryWhileUnavailable(() => wrapped.transaction(work), retryTimeoutMs),
-  });
-  return {
-    ...db,
-    ...patient(db),
-    for: (requester, source) => patient(db.for(requester, source)),
-    credentials: (work) => retryWhileUnavailable(() => db.credentials(work), retryTimeoutMs),
-    get isDiskFull() {
-      return db.isDiskFull;
-    },
-  };
-}
-
-async function retryWhileUnavailable<T>(run: () => Promise<T>, retryTimeoutMs: number): Promise<T> {
-  const deadline = performance.now() + retryTimeoutMs;
-  for (let pause = 50; ; pause = Math.min(2 * pause, 5_000)) {
-    try {
-      return await run();
-    } catch (error) {
-      if (!isUnavailable(error) || performance.now() + pause > deadline) throw error;
-      await sleep(pause * (0.5 + Math.random()));
-    }
-  }
-}
 
 /**
  * Returns a function that loads one record by its key, or returns undefined. Calls in the same round of the event loop

@@ -26,31 +26,22 @@ export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
   created_at: string;
 };
 
-/**
- * Runs `work` in a transaction, and records the action with the result of `work`. It is safe to retry after a commit
- * whose confirmation was lost: nothing is done or recorded twice.
- */
-export async function notePrivacyAction(
+/** Runs `work` in a transaction, and records the action with the result of `work`. */
+export const notePrivacyAction = (
   db: Database,
   { action, operator, key, case_ref, reason }: PrivacyAction,
   work: (sql: Transaction) => Promise<PrivacyDetails>,
-): Promise<PrivacyDetails> {
-  const [{ id }] = await db.lookup((sql) => sql<[{ id: string }]>`select uuidv7() as id`);
-  return db.transaction(async (sql) => {
-    // Waits for a commit whose answer was lost, and which is still under way.
-    await sql`select pg_advisory_xact_lock(hashtextextended(${id}, 0))`;
-    const [noted] = await sql<{ details: PrivacyDetails }[]>`select details from privacy_log where id = ${id}`;
-    if (noted) return noted.details;
+): Promise<PrivacyDetails> =>
+  db.transaction(async (sql) => {
     const details = await work(sql);
     await sql`
-      insert into privacy_log (id, action, operator, kind, digest, case_ref, reason, details)
+      insert into privacy_log (action, operator, kind, digest, case_ref, reason, details)
       values (
-        ${id}, ${action}, ${operator}, ${key?.kind ?? null}, ${key?.digest ?? null}, ${case_ref ?? null},
-        ${reason ?? null}, ${sql.json(details)}
+        ${action}, ${operator}, ${key?.kind ?? null}, ${key?.digest ?? null}, ${case_ref ?? null}, ${reason ?? null},
+        ${sql.json(details)}
       )`;
     return details;
   });
-}
 
 export const listPrivacyActions = (
   sql: Queryable,

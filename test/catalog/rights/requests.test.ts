@@ -4,8 +4,7 @@ import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { PersonIds } from '../../../src/catalog/parse-records.ts';
 import { report } from '../../../src/catalog/privacy-report.ts';
 import { apply, erase, lift, list } from '../../../src/catalog/privacy.ts';
-import { type Database, type SharedDatabase, type Transaction, retryingDatabase } from '../../../src/database/db.ts';
-import { unavailable } from '../../../src/errors.ts';
+import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { jobBatches } from '../../../src/jobs/workers.ts';
 import { takeTurn } from '../../../src/jobs/turns.ts';
 import { SuppressedPeople } from '../../../src/catalog/suppressed-people.ts';
@@ -18,7 +17,6 @@ import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { customerWith, verify } from '../../jobs/calls.ts';
 import { contextOf } from '../../jobs/working.ts';
 import { startApp } from '../../setup/app.ts';
-import { somebodyWaitsFor } from '../../setup/locks.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { person, writePeople } from '../people.ts';
 import { suppress } from '../suppress.ts';
@@ -257,51 +255,6 @@ test.each(['büro.example', 'xn--bro-hoa.example'])(
     expect(await leftOf(one)).toMatchObject({ told: 1 });
   },
 );
-
-test('an action whose commit is answered by nobody stands once in the log, with what it changed', async () => {
-  const identifier = { kind: 'email', value: `${randomUUID()}@work.example` } as const;
-  const noted = { operator: 'tests', case_ref: randomUUID() };
-  // Every transaction is committed, and its first answer is lost.
-  const answered = new Set<unknown>();
-  const lossy = {
-    ...app.db,
-    transaction: async <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => {
-      const result = await app.db.transaction(work);
-      if (answered.has(work)) return result;
-      answered.add(work);
-      throw unavailable('the connection was lost');
-    },
-  };
-  const services = { ...app, db: retryingDatabase(lossy), notify: () => undefined };
-  expect(await erase(services, identifier, noted)).toMatchObject({ suppressed: 1 });
-  await report(services, identifier, noted, 'find');
-  await list(services, noted);
-  expect(await app.owner`select action from privacy_log where case_ref = ${noted.case_ref} order by id`).toEqual(
-    ['erase', 'find', 'list'].map((action) => ({ action })),
-  );
-});
-
-test('an action that is repeated while its first commit is under way tells what the first changed', async () => {
-  const identifier = { kind: 'email', value: `${randomUUID()}@work.example` } as const;
-  let first: Promise<void> | undefined;
-  const lossy = {
-    ...app.db,
-    transaction: async <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => {
-      if (first) return app.db.transaction(work);
-      const done = Promise.withResolvers<void>();
-      first = app.db.transaction(async (sql) => {
-        await work(sql);
-        done.resolve();
-        await somebodyWaitsFor(sql, app.owner);
-      });
-      await done.promise;
-      throw unavailable('the connection was lost');
-    },
-  };
-  const services = { ...app, db: retryingDatabase(lossy), notify: () => undefined };
-  expect(await erase(services, identifier, { operator: 'tests' })).toMatchObject({ suppressed: 1 });
-  await first;
-});
 
 test('a job that runs keeps the values of the last person who is not suppressed, if there is one', async () => {
   const customer = await customerWith(app, { subscription: 10 });
