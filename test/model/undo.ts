@@ -306,7 +306,9 @@ export class Changes {
     });
     // A company that went since counts as a change only if something has written the field in between.
     const isDetached = 'company' in now && now['company'] === null && then['company'] !== null;
-    const isUsed = [...model.contacts, ...model.opportunities].some((one) => one.company === record && !made.has(one));
+    // What the change has made with a company, and the undo keeps, may hold the company, too.
+    const users = [...model.contacts, ...model.opportunities].filter((one) => one.company === record);
+    const isUsed = users.some((one) => !made.has(one));
     const isKnown = !this.#blurred.has(record);
     if (row.status === 'succeeded') {
       if (isKnown && isWritten) fail('it was written since');
@@ -315,7 +317,7 @@ export class Changes {
     } else if (
       row.reason === 'changed_since'
         ? isKnown && !isWritten && !isDetached
-        : row.reason !== 'in_use' || (isKnown && !isUsed)
+        : row.reason !== 'in_use' || (isKnown && users.length === 0)
     )
       fail('there is no reason to keep it');
   }
@@ -340,6 +342,8 @@ export class Changes {
     if (row.status !== 'succeeded') fail('it can be restored');
     const noun = nounOf(record);
     Object.assign(record, before);
+    // Its company may have been deleted before it, and restored since.
+    if ('company' in record) record.company ??= this.#former.get(record) ?? null;
     if ('company' in record && record.company && !isThere(model, record.company)) {
       this.#former.set(record, record.company);
       record.company = null;
