@@ -30,11 +30,11 @@ check: node_modules ## type check, lint and format check alone
 chaos: node_modules ## kill and freeze everything under jobs that spend credits, then go through the books (CHAOS_SECONDS=600)
 	@CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) npx vitest run test/chaos
 
-model: node_modules ## random operations by six callers, compared with a model in memory (MODEL_SECONDS=600, MODEL_SEED=1)
-	@MODEL_SECONDS=$(or $(MODEL_SECONDS),600) npx vitest run test/model
+model: node_modules ## random operations by six callers, compared with a model in memory (MODEL_SECONDS=600, SEED=1)
+	@SEED=$(or $(SEED),random) MODEL_SECONDS=$(or $(MODEL_SECONDS),600) npx vitest run test/model
 
-fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, FUZZ_SEED=1)
-	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npx vitest run test/contract/fuzz.test.ts
+fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, SEED=1)
+	@SEED=$(or $(SEED),random) FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npx vitest run test/contract/fuzz.test.ts
 
 clients: node_modules ## pack the clients for TypeScript and Python into clients/dist
 	@mkdir -p clients/dist && cd clients/typescript && npm pack --silent --pack-destination ../dist

@@ -8,9 +8,9 @@ import { startServerProcess, type ServerProcess } from '../setup/server-process.
 import { declaredRoutes, type DeclaredRoute } from './declared.ts';
 import { attacksOn, maxFaults, type Attack } from './hostile-bodies.ts';
 import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
+import { seed } from '../setup/seed.ts';
 
-/** Seed of the random choice of bodies. `HOSTILE_SEED` repeats a run; `HOSTILE_BODIES` sets the number of bodies. */
-const seed = Number(process.env['HOSTILE_SEED'] ?? Date.now() % 1_000_000);
+/** `HOSTILE_BODIES` sets the number of bodies. */
 const bodies = Number(process.env['HOSTILE_BODIES'] ?? 100);
 
 /**
@@ -107,7 +107,7 @@ function spentMs(): number {
 
 test('every route rejects hostile bodies quickly, with a short response and within its memory', async () => {
   for (const attempt of chosen()) {
-    const what = `${attempt.route.name}: ${attempt.kind} at "${attempt.pointer}" (HOSTILE_SEED=${seed})`;
+    const what = `${attempt.route.name}: ${attempt.kind} at "${attempt.pointer}" (SEED=${seed})`;
     const text = attempt.text(knownOf(records, attempt.route));
     expect(Buffer.byteLength(text), what).toBeLessThanOrEqual(1024 * 1024);
     const before = spentMs();

@@ -3,9 +3,9 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy } from '../setup/faulty-proxy.ts';
+import { seed } from '../setup/seed.ts';
 
 /** Seed of the random order in which statements are sent. */
-const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
 let database: TestDatabase;
 const opened: postgres.Sql[] = [];

@@ -12,8 +12,7 @@ import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from './arbitraries.ts';
 import { comparator, passes, type WireRecord, type World } from './evaluator.ts';
 import { makeContacts, makeWorld, type RandomWorld } from './world.ts';
-
-const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+import { seed } from '../setup/seed.ts';
 
 let database: TestDatabase;
 let db: SharedDatabase;

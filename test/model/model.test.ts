@@ -13,6 +13,7 @@ import type { Journal } from './client.ts';
 import { compare, compareStored } from './compare.ts';
 import { operations, startLarge } from './operations.ts';
 import { killSometimes, stopSometimes } from './stops.ts';
+import { seed } from '../setup/seed.ts';
 
 runAlone();
 
@@ -20,7 +21,6 @@ runAlone();
 // a model of them in memory; rules, counters, locks and imports are the customer's. Then everything that can be read is
 // compared with the models. `make model` runs it for longer.
 const seconds = Number(process.env['MODEL_SECONDS'] ?? 60);
-const seed = Number(process.env['MODEL_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
 /** Number of operations after which a run ends earlier, and number that a run has in any case. */
 const enough = { most: seconds * 50, least: 200 };
@@ -28,7 +28,7 @@ const enough = { most: seconds * 50, least: 200 };
 /** Number of times that everything is compared. */
 const rounds = Math.max(2, Math.round(seconds / 60));
 
-describe(`random operations (MODEL_SEED=${seed})`, () => {
+describe(`random operations (SEED=${seed})`, () => {
   let app: TestApp;
   let servers: Tenacious[] = [];
   let worker: Tenacious;

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { readTotalsOf } from '../setup/journal.ts';
+import { seed } from '../setup/seed.ts';
 
 // A batch leaves what the same items leave that are sent one by one. Two customers start alike; one gets batches, the other
 // single calls; ids differ, so records are compared by the order in which they were created.
@@ -11,8 +12,6 @@ type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read
 
 const app = await startApp();
 
-/** Seed of all random choices. `BATCH_SEED` repeats a run. */
-const seed = Number(process.env['BATCH_SEED'] ?? Date.now() % 1_000_000);
 let state = seed;
 const random = (): number => {
   state = (state + 0x6d2b79f5) | 0;
@@ -248,7 +247,7 @@ test('a batch leaves what its items leave that are sent one by one, and says the
     };
     const length = 1 + whole(operation === 'delete' ? 4 : 20);
     const items = Array.from({ length }, () => newItem(noun, operation, match, count));
-    const what = `BATCH_SEED=${seed}, round ${round}: ${noun} ${operation} by ${match}`;
+    const what = `SEED=${seed}, round ${round}: ${noun} ${operation} by ${match}`;
 
     const body = { items: withIds(items, count), ...(operation === 'create' ? {} : { match }) };
     const answer = await batched.customer.post(`${paths[noun]}/batch/${operation}`, body);

@@ -14,11 +14,10 @@ import { createDatabase, type TestDatabase } from '../../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from '../arbitraries.ts';
 import { comparator, passes, type WireRecord, type World } from '../evaluator.ts';
 import { makeWorld, type RandomWorld } from '../world.ts';
+import { seed } from '../../setup/seed.ts';
 
 // A page that is read by search terms has the same records as the model, for any filter and order. Every fourth record
 // has outdated terms.
-
-const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
 let database: TestDatabase;
 let db: SharedDatabase;
