@@ -3,7 +3,7 @@ import type { TSchema } from '@sinclair/typebox';
 import { parseJson } from '../text/json.ts';
 import { trimText } from '../text/fold.ts';
 import type { PhoneNumber } from './phones.ts';
-import { InvalidCell, isNothing, type ValueKind } from './read-value.ts';
+import { InvalidCell, isNothing, quoted, type ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
 import {
   companyKeys,
@@ -20,8 +20,9 @@ import type { ExportFormat, FileFields, GivenFields } from '../schemas/files.ts'
 import { formats, type Format } from '../schemas/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import { listNames } from '../schemas/contacts.ts';
+import { priorities } from '../schemas/opportunities.ts';
 import { maxAddressLength } from '../text/domains.ts';
-import type { Choices, DecimalMark, ReadType } from './values.ts';
+import { choicesBy, unambiguous, type Choices, type DecimalMark, type ReadType } from './values.ts';
 
 /**
  * Parses JSON from a file with the same checks as JSON in requests. Allows fewer values, because more would block the
@@ -93,7 +94,8 @@ const rules: Record<CellType, Rules> = {
     read: ({ text }) => (/^\d{4}-\d{2}-\d{2}$/.test(trimText(text)) ? `${trimText(text)}T00:00:00Z` : text),
   },
   number: {
-    write: (number: number) => JSON.stringify(number),
+    // People write `1.249` for two numbers, so an import asks which one it is.
+    write: (number: number) => unambiguous(JSON.stringify(number), '.'),
     // Text that is not a number stays text, so that the schema of the field rejects it.
     read: ({ text }) => (isNumber(trimText(text)) ? toNumber(text) : text),
   },
@@ -148,7 +150,7 @@ function toNumber(text: string): number {
 function readJson(text: string): unknown {
   // Spreadsheets write booleans in capitals.
   const { value, fault } = parseCell(trimText(text).replace(/^(?:true|false)$/i, (word) => word.toLowerCase()));
-  if (fault !== undefined) throw new InvalidCell(fault);
+  if (fault !== undefined) throw new InvalidCell(fault.startsWith('is not valid') ? `${quoted(text)} ${fault}` : fault);
   return value;
 }
 
@@ -347,6 +349,8 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     header: name,
     type: name === externalId ? 'exact' : cellTypeOf(name, shown.properties[name]!),
     kind: kindOf(name, written),
+    customType: readTypeOf(name, written),
+    choices: choices[name],
     maxLength: written['format'] === 'name' ? 255 : (written['maxLength'] as number | undefined),
     shown: [name],
     item: [name],
@@ -380,6 +384,7 @@ const kinds: Record<string, ValueKind> = {
   middle_name: 'name',
   last_name: 'name',
   company_name: 'name',
+  currency: 'currency',
   birth_year: 'year',
   other_emails: 'emails',
   mobile_phone: 'phone',
@@ -393,6 +398,19 @@ function kindOf(name: string, schema: TSchema): ValueKind | undefined {
   if (['email', 'country', 'domain'].includes(schema['format'] as string)) return schema['format'] as ValueKind;
   return typesOf(schema)[0] === 'string' ? 'text' : undefined;
 }
+
+/** Returns the type of a field's values that people write in several ways. */
+function readTypeOf(name: string, schema: TSchema): ReadType | undefined {
+  if (Object.hasOwn(kinds, name)) return undefined;
+  const [type] = typesOf(schema);
+  if (type === 'number' || type === 'boolean') return type;
+  return schema['format'] === 'date-time' ? 'instant' : undefined;
+}
+
+// The contract spells one of them without an E.
+const choices: Record<string, Choices> = {
+  priority: new Map([...choicesBy(priorities), ['high', 'HIGHT']]),
+};
 
 function refusesEmptyText(schema: TSchema): boolean {
   const format = schema['format'] as string | undefined;

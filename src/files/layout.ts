@@ -159,11 +159,14 @@ export interface CsvLayout extends CsvHeader {
   origins?: (MappingOrigin | null)[];
   /** By column: the mapped field, even if this import ignores it. Only during the first reading. */
   meant?: (string | null)[];
-  /** By column: the type of a custom field. It is declared, given, or found by the first reading. */
+  /**
+   * By column: the type of a custom field (declared, given, or found by the first reading), or of a built-in field that
+   * people write in several ways.
+   */
   types?: (ReadType | null)[];
-  /** By column: true if the field is declared. Its declaration decides the type. Only during the first reading. */
+  /** By column: true if the field decides the type: it is declared or built in. Only during the first reading. */
   isDeclared?: boolean[];
-  /** By column: the decimal mark of a custom field's numbers, found by the first reading. Null: unknown. */
+  /** By column: the decimal mark of its numbers, found by the first reading. Null: unknown. */
   decimalMarks?: (DecimalMark | null)[];
   /** By column: bits for the kinds of cells so far (see settle-layout.ts). Only during the first reading. */
   seen?: number[];
@@ -354,9 +357,9 @@ export function layoutOf(
     meant: decisions.map((decision) => (decision && isMapped(decision.origin) ? decision.field : null)),
     origins: decisions.map((decision) => decision?.origin ?? null),
     types: columns.map((field, i) =>
-      isCustom(field) ? (readTypeOf(declared[i]) ?? decisions[i]?.type ?? null) : null,
+      isCustom(field) ? (readTypeOf(declared[i]) ?? decisions[i]?.type ?? null) : builtInType(file, field),
     ),
-    isDeclared: declared.map((field) => field !== undefined),
+    isDeclared: columns.map((field, i) => declared[i] !== undefined || builtInType(file, field) !== null),
     ...(file.isWindowsByDefault && { misread: misreadWord(textsOf(beginning)) }),
   };
   return { layout, faults };
@@ -379,6 +382,9 @@ export function mappedFieldOf({ columns, meant, types, isDeclared }: CsvLayout, 
 
 const readTypeOf = (field: DeclaredField | undefined): ReadType | undefined =>
   field && (field.type === 'long_text' || field.type === 'choice' ? 'text' : field.type);
+
+const builtInType = ({ object }: ImportFile, field: string | null): ReadType | null =>
+  (field === null ? undefined : importColumn(object, field)?.customType) ?? null;
 
 const isKnown = ({ object }: ImportFile, field: string): boolean =>
   field === recordHeader || importColumn(object, field) !== undefined;

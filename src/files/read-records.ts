@@ -142,6 +142,12 @@ export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: Ra
   if (fault === 'open quote') throw new FileRefused(faultTexts[fault], faultLine);
 }
 
+/**
+ * Returns true for a value without which the others of its record would mean something else: the currency of a price,
+ * the lines of an opportunity.
+ */
+export const isDecisive = ({ path }: Fault): boolean => /^\/(?:currency|products)(?:\/|$)/.test(path);
+
 interface ReadItem {
   item: Record<string, unknown>;
   faults: Fault[];
@@ -159,7 +165,7 @@ function readRecord(row: StoredRow, read: ReadItemOf, skipsInvalid: boolean): Fi
   } = fault === undefined || fault === 'too many cells' ? read(row) : recordFault(faultTexts[fault]);
   const unstorable = row.mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : [];
   const all = [...invalid, ...unstorable];
-  if (!skipsInvalid || unstorable.some(({ path }) => path === '')) faults.push(...all);
+  if (!skipsInvalid || unstorable.some(({ path }) => path === '') || all.some(isDecisive)) faults.push(...all);
   else for (const { path } of unstorable) removeValue(item, tokensOf(path));
   const warnings = skipsInvalid ? all : [];
   return { item: faults.length === 0 ? item : errorOf(faults), shown: item, warnings, line };
@@ -185,11 +191,11 @@ function cellReader(
   const columns = places.map((i) => {
     const column = importColumn(file.object, fields[i]!)!;
     if (column === fullNameColumn) return { ...column, hasTwoFamilyNames: isIberian(headers) };
-    if (column.type !== 'custom') return column;
-    const customType = types?.[i] ?? 'text';
+    const customType = column.type === 'custom' ? (types?.[i] ?? 'text') : column.customType;
+    if (customType === undefined) return column;
     const type = file.format === 'xlsx' && customType === 'number' ? 'sheet number' : 'custom';
     // Layouts without marks are of earlier versions, which read `1.200` with a decimal point.
-    const choices = declaredColumn(file, fields[i]!)?.choices ?? [];
+    const choices = declaredColumn(file, fields[i]!)?.choices ?? []; // of a built-in field, its column has them
     return {
       ...column,
       type,

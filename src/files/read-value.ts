@@ -14,12 +14,24 @@ export class InvalidCell extends Error {}
  * - `year`: a year, or a date with it.
  * - `email`, `emails`: addresses, also as `Ada <ada@example.com>` or `mailto:ada@example.com`.
  * - `domain`: a host name, or a web address with it.
+ * - `currency`: a currency code, or a sign such as `€`.
  * - `url`: a web address, also without `https://`.
  * - `phone`, `phones`: phone numbers in any usual form.
  * - `full name`: the name of a person. It is split into a first and a last name.
  */
 export type ValueKind =
-  'text' | 'name' | 'full name' | 'country' | 'year' | 'email' | 'emails' | 'domain' | 'url' | 'phone' | 'phones';
+  | 'text'
+  | 'name'
+  | 'full name'
+  | 'country'
+  | 'year'
+  | 'email'
+  | 'emails'
+  | 'domain'
+  | 'currency'
+  | 'url'
+  | 'phone'
+  | 'phones';
 
 export class ValueReader {
   readonly #codeOf: CountryCodes;

@@ -68,14 +68,14 @@ const longestName = 600;
 const watched = new WeakMap<CsvLayout, number[]>();
 
 /**
- * Returns the columns that the first reading must observe: custom fields whose type is `number` or not given, and
- * columns without a header.
+ * Returns the columns that the first reading must observe: numbers, custom fields without a given type, and columns
+ * without a header.
  */
 function watchedColumns(layout: CsvLayout): number[] {
   const known = watched.get(layout);
   if (known) return known;
   const { headers, columns, types } = layout;
-  const isOpen = (i: number): boolean => isCustom(columns[i]!) && (types?.[i] ?? 'number') === 'number';
+  const isOpen = (i: number): boolean => (types?.[i] ?? (isCustom(columns[i]!) ? 'number' : null)) === 'number';
   const found = [...headers.keys()].filter((i) => isOpen(i) || isUnnamed(layout, i));
   watched.set(layout, found);
   return found;
@@ -100,7 +100,7 @@ export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
     );
   return {
     ...rest,
-    types: columns.map((field, i) => (isCustom(field) ? (types[i] ?? typeSeen(seen[i] ?? 0)) : null)),
+    types: columns.map((field, i) => types[i] ?? (isCustom(field) ? typeSeen(seen[i] ?? 0) : null)),
     // Where no type is given, only JSON numbers are numbers.
     decimalMarks: places.map((i) => (types[i] === 'number' ? markSeen(seen[i] ?? 0) : '.')),
     isTypeGiven: types.map((type) => type !== null),

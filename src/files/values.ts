@@ -20,8 +20,8 @@ import type { PhoneNumber } from './phones.ts';
 
 type CustomValue = string | number | boolean;
 
-/** The type of a custom field's cells, given by the import or by the declaration of the field. */
-export type ReadType = CustomType | 'url';
+/** The type of a column's cells: of a custom field as the import or its declaration says, or that of a built-in field. */
+export type ReadType = CustomType | 'url' | 'instant';
 
 export type Choices = ReadonlyMap<string, string>;
 
@@ -56,6 +56,7 @@ const readers: Record<ReadType, (text: string, mark?: DecimalMark) => CustomValu
   boolean: readBoolean,
   date: readDate,
   url: readUrl,
+  instant: (text) => (/^\d{4}-\d\d-\d\dT/i.test(text) ? text : `${readDate(text)}T00:00:00Z`),
 };
 
 export type DecimalMark = '.' | ',';
@@ -261,6 +262,7 @@ const readTexts: Record<
   country: (text, { reader }) => reader.country(text),
   year: readYear,
   domain: readDomain,
+  currency: (text) => currencySigns[fold(text)] ?? text,
   url: readUrl,
   phone: readPhoneText,
   email: (text, context) => {
@@ -268,6 +270,17 @@ const readTexts: Record<
     context.furtherEmails.push(...others);
     return first;
   },
+};
+
+const currencySigns: Record<string, string> = {
+  '€': 'EUR',
+  euro: 'EUR',
+  euros: 'EUR',
+  '£': 'GBP',
+  us$: 'USD',
+  'us-dollar': 'USD',
+  chf: 'CHF',
+  'sfr.': 'CHF',
 };
 
 function readPhoneText(text: string, { reader, country }: Context): string {
@@ -312,12 +325,14 @@ function readOr(column: Column, value: unknown, context: Context): unknown {
 const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
   'full name': 600,
   country: 100,
+  currency: 20,
   year: 40,
   email: 10_000,
   emails: 10_000,
   number: 100,
   boolean: 20,
   date: 40,
+  instant: 40,
 };
 
 /** Maximum length of a text in a field without its own maximum, such as `custom_fields` (characters). */

@@ -5,7 +5,7 @@ import { customFieldsLimits } from '../schemas/wire.ts';
 import { lengthOf } from '../text/fold.ts';
 import { tokensOf } from '../text/json.ts';
 import { invalidValuesOf } from '../files/encodings.ts';
-import { type FileRecord, removeValue } from '../files/read-records.ts';
+import { isDecisive, type FileRecord, removeValue } from '../files/read-records.ts';
 import type { ImportSettings } from '../queries/jobs/imports.ts';
 import { declaredFaults, type Declared } from '../queries/records/custom-fields.ts';
 import { lacksRequired, type Outcome } from '../queries/records/batches.ts';
@@ -43,7 +43,9 @@ const valueAt = (item: object, tokens: readonly string[]): unknown =>
   );
 
 const schemaAt = (schema: TSchema, tokens: readonly string[]): TSchema =>
-  tokens.reduce<TSchema>((at, token) => {
+  tokens.reduce<TSchema>((whole, token) => {
+    const forms = (whole['anyOf'] ?? [whole]) as TSchema[];
+    const at = forms.find(({ items, properties }) => items ?? Object.hasOwn(properties ?? {}, token)) ?? whole;
     const properties = (at['properties'] ?? {}) as Record<string, TSchema>;
     const next = Object.hasOwn(properties, token) ? properties[token] : (at['items'] ?? at['additionalProperties']);
     return typeof next === 'object' && next !== null ? (next as TSchema) : ({} as TSchema);
@@ -54,7 +56,7 @@ const typesOf = (schema: TSchema): readonly string[] => [schema['type'] ?? []].f
 function messageFor(schema: TSchema, value: unknown): string {
   const types = typesOf(schema);
   if (value === undefined) return 'is missing';
-  if (value === null) return String.raw`cannot be emptied (\N)`;
+  if (value === null) return 'cannot be emptied';
   if (types.includes('array')) return arrayMessage(schema, value);
   if (types.includes('object')) return objectMessage(value);
   const isNumber = types.includes('integer') || types.includes('number');
@@ -75,28 +77,34 @@ function objectMessage(value: unknown): string {
   return 'has a name that is empty or longer than 64 characters';
 }
 
-const numberMessage = ({ minimum, maximum }: TSchema, value: unknown): string =>
-  typeof value === 'number' && minimum !== undefined && maximum !== undefined
-    ? `${valueInWords(value)} is not a whole number from ${minimum} to ${maximum}`
-    : `${valueInWords(value)} is not a number`;
+function numberMessage({ type, minimum, maximum, 'x-max-decimals': decimals }: TSchema, value: unknown): string {
+  const what = type === 'integer' ? 'a whole number' : 'a number';
+  if (typeof value !== 'number' || minimum === undefined || maximum === undefined)
+    return `${valueInWords(value)} is not ${what}`;
+  const most = decimals === undefined ? '' : ` with at most ${decimals} decimals`;
+  return `${valueInWords(value)} is not ${what} from ${minimum} to ${maximum}${most}`;
+}
 
 function textMessage(schema: TSchema, value: string): string {
-  const most = schema['format'] === 'name' ? 255 : (schema['maxLength'] as number | undefined);
+  const { format, maxLength } = schema as { format?: string; maxLength?: number };
+  const most = format === 'name' ? 255 : format === 'currency' ? undefined : maxLength;
   if (value.trim() === '') return 'is empty';
   if (most !== undefined && lengthOf(value.trim()) > most) return `${quoted(value)} is longer than ${most} characters`;
-  switch (schema['format']) {
+  switch (format) {
     case 'email':
       return noEmail(value);
     case 'domain':
       return noDomain(value);
     case 'country':
       return `${quoted(value)} is not a country code (such as DE)`;
+    case 'currency':
+      return `${quoted(value)} is not a currency code (such as EUR)`;
     case 'uuid':
       return `${quoted(value)} is not an id (a UUID)`;
     case 'date-time':
       return `${quoted(value)} is not a time (such as 2024-12-31T12:00:00Z)`;
     default:
-      return `${quoted(value)} is not allowed here`;
+      return `${quoted(value)} is not ${schema['enum'] ? `one of ${(schema['enum'] as string[]).join(', ')}` : 'allowed here'}`;
   }
 }
 
@@ -172,7 +180,7 @@ function leaveOut(item: object, faults: readonly Fault[], { operation, match }: 
   const places = faults.map(({ path }) => tokensOf(path));
   const isNeeded = ([field]: string[]): boolean =>
     field === undefined || !Object.hasOwn(item, field) || (operation !== 'create' && field === match);
-  if (faults.length === 0 || places.some(isNeeded)) return false;
+  if (faults.length === 0 || places.some(isNeeded) || faults.some(isDecisive)) return false;
   for (const place of places) removeValue(item as Record<string, unknown>, place);
   return true;
 }

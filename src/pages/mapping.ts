@@ -157,6 +157,7 @@ function choicesFor(object: Import['object'], header: string, field: string): st
 }
 
 const typeLabels: Record<ReadType, string> = {
+  instant: 'a date',
   text: 'text',
   number: 'number',
   boolean: 'yes or no',

@@ -140,7 +140,7 @@ describe('records of a CSV file', () => {
         custom_fields: { a: '05', b: 'true' },
         company: { name: 'Engines' },
       },
-      '/phone_numbers is not valid JSON: it breaks off at character 3',
+      '/phone_numbers "[{]" is not valid JSON: it breaks off at character 3',
     ]);
   });
 

@@ -16,8 +16,9 @@ beforeEach(async () => {
   for (const external_id of ['p-1', 'p-2']) await make(customer, '/contacts', contactBody({ external_id }));
 });
 
+// One price has two meanings to people.
 const products =
-  'external_id,name,price,unit,currency,active\na,Ärm,0.1,piece,eur,FALSE\nb,"B, ""b""",999999.9999,hour,,\n';
+  'external_id,name,price,unit,currency,active\na,Ärm,1.2490,piece,eur,FALSE\nb,"B, ""b""",999999.9999,hour,,\n';
 
 const deals = () =>
   'external_id,name,pipeline,stage,company.external_id,contacts.external_id,products,user_id_assigned,estimated_closing_date,close_date,priority,description\n' +
@@ -38,7 +39,7 @@ test('a file of deals names other records by own ids, and stages by their names'
   await importAll();
   expect(await listOf('/products')).toMatchObject([
     { external_id: 'b', name: 'B, "b"', price: 999_999.9999, currency: 'USD', active: true },
-    { external_id: 'a', price: 0.1, currency: 'EUR', active: false },
+    { external_id: 'a', price: 1.249, currency: 'EUR', active: false },
   ]);
   const [two, one] = await listOf('/opportunities');
   expect(two).toMatchObject({ name: 'Two', company_id: null, contacts_ids: [], details: [], priority: 'NONE' });
@@ -111,4 +112,47 @@ test('the failed records of a file of deals say what would be right', async () =
   ]);
   const clash = await importFile(app, customer, settings('opportunities'), 'external_id,stage_id,stage\nx,y,z\n');
   expect(clash.error).toContain('the columns "stage_id" and "stage" are both for the field "stage_id"');
+});
+
+test('prices, choices and dates of a file of deals are read as people write them', async () => {
+  const priced = [
+    'external_id;name;price;unit;active;currency',
+    'r1;A;1.500,00;Stk;nein;€',
+    'r2;B;2.500;Stk;no;Euro',
+    'r3;C;12,50;Stk;ja;CHF',
+    'r4;D;1;Stk;maybe;dubloons',
+    'r5;E;viel;Stk;;EUR',
+  ].join('\n');
+  const made = await importFile(app, customer, settings('products'), priced);
+  expect(countsOf(made), (await errorsOf(customer, made.id)).join('\n')).toMatchObject({ created: 3, failed: 2 });
+  expect(await listOf('/products')).toMatchObject([
+    { external_id: 'r3', price: 12.5, active: true, currency: 'CHF' },
+    { external_id: 'r2', price: 2500, active: false, currency: 'EUR' },
+    { external_id: 'r1', price: 1500, active: false, currency: 'EUR' },
+  ]);
+  expect(await errorsOf(customer, made.id)).toEqual([
+    expect.stringContaining('active: ""maybe"" is neither true nor false; currency: ""dubloons"" is not'),
+    expect.stringContaining('price: ""viel"" is not a number (such as 1234.5)'),
+  ]);
+  const doubtful = await importFile(app, customer, settings('products'), 'external_id,price\nr3,1.249\n');
+  expect(countsOf(doubtful), (await errorsOf(customer, doubtful.id)).join()).toMatchObject({ unchanged: 1 });
+  expect(await errorsOf(customer, doubtful.id)).toEqual([expect.stringContaining('can be two numbers')]);
+
+  const header =
+    'external_id,name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date,priority,products\n';
+  const deal = (id: string, date: string, priority: string, lines: string): string =>
+    `${id},N,Sales,Lead,${userId},${date},31.12.2026,${priority},"${lines.replaceAll('"', '""')}"\n`;
+  const line = '{"id":{"external_id":"r1"},"price":2.5,"quantity":1.5}';
+  const file = header + deal('1', '31.3.2026', 'high', '') + deal('2', '2026-03-14', 'low', `[${line}]`);
+  const done = await importFile(app, customer, settings('opportunities'), file);
+  expect(await errorsOf(customer, done.id)).toEqual([
+    expect.stringContaining('products.0.quantity: 1.5 is not a whole number from 1 to 1000000'),
+  ]);
+  expect(await listOf('/opportunities')).toMatchObject([
+    {
+      priority: 'HIGHT',
+      estimated_closing_date: '2026-03-31T00:00:00.000Z',
+      close_date: '2026-12-31T00:00:00.000Z',
+    },
+  ]);
 });

@@ -60,7 +60,7 @@ describe('a value that cannot be read', () => {
           'a new record needs one of work_email, external_id, profnet_url, phone_numbers, mobile_phone',
         null,
       ],
-      [5, null, String.raw`job_title: cannot be emptied (\N)`],
+      [5, null, 'job_title: cannot be emptied'],
     ]);
   });
 
