@@ -175,7 +175,7 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 /**
  * Stores an uploaded file, with one transaction for each chunk. Then starts the import if its settings say so. If too
  * many imports have started during the upload, keeps the file.
- * @param options `startsReal`: false if only a dry run may start
+ * @param options `mayWrite`: maximum number of records that the import may write without an approval
  * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
  * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
  * another upload has started, or if the import should start and too many are running
@@ -183,14 +183,15 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
   customerId: string,
-  { id, visible, startsReal = true }: { id: string; visible: VisibleImports; startsReal?: boolean },
+  { id, visible, mayWrite = Infinity }: { id: string; visible: VisibleImports; mayWrite?: number },
   pieces: AsyncIterable<Buffer>,
 ): Promise<void> {
-  const mayStart = ({ is_automatic, dry_run }: ImportState): boolean => is_automatic && (startsReal || dry_run);
+  const mayStart = (found: ImportState): boolean =>
+    found.is_automatic && (found.dry_run || maxRecordsOf(found) <= mayWrite);
   const upload = await db.transaction(async (sql) => {
     const found = await lockImport(sql, customerId, id, visible);
     requireNoFile(found);
-    if (mayStart(found)) await requireFewRunning(sql, customerId);
+    if (found.is_automatic && (found.dry_run || mayWrite === Infinity)) await requireFewRunning(sql, customerId);
     return { importId: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
   });
   let isWaiting = false;
@@ -220,13 +221,17 @@ async function storeChunks(
   customerId: string,
   upload: Upload & Pick<ImportState, 'format'>,
   pieces: AsyncIterable<Buffer>,
-): Promise<{ bytes: number; found: FoundFile }> {
+): Promise<{ bytes: number; lines: number; found: FoundFile }> {
   const probe = new FileProbe(upload.format);
   let bytes = 0;
+  let lines = 0;
+  let last = lineFeed;
   let number = 0;
   for await (const chunk of inChunks(pieces)) {
     probe.add(chunk);
     bytes += chunk.length;
+    lines += lineEndsIn(chunk);
+    last = chunk.at(-1) ?? last;
     if (bytes > maxFileBytes) throw tooLarge('file', maxFileBytes);
     const isXlsx = upload.format === 'xlsx' || (upload.format === 'auto' && probe.isZip);
     if (isXlsx && bytes > maxXlsxBytes) throw tooLarge('XLSX file', maxXlsxBytes);
@@ -234,7 +239,17 @@ async function storeChunks(
     if (!isStored) throw superseded();
     number += 1;
   }
-  return { bytes, found: probe.found };
+  return { bytes, lines: lines + (last === lineFeed ? 0 : 1), found: probe.found };
+}
+
+const lineFeed = 10;
+
+/** Counts LF, and CR without LF behind it, in any encoding: at least as many as there are line breaks. */
+function lineEndsIn(chunk: Buffer): number {
+  let count = 0;
+  for (let at = chunk.indexOf(lineFeed); at >= 0; at = chunk.indexOf(lineFeed, at + 1)) count += 1;
+  for (let at = chunk.indexOf(13); at >= 0; at = chunk.indexOf(13, at + 1)) if (chunk[at + 1] !== lineFeed) count += 1;
+  return count;
 }
 
 const tooLarge = (noun: string, bytes: number) =>
@@ -252,16 +267,23 @@ async function complete(
   { importId, upload }: Upload,
   {
     bytes,
+    lines,
     found: file,
     visible,
     mayStart,
-  }: { bytes: number; found: FoundFile; visible: VisibleImports; mayStart: (found: ImportState) => boolean },
+  }: {
+    bytes: number;
+    lines: number;
+    found: FoundFile;
+    visible: VisibleImports;
+    mayStart: (found: ImportState) => boolean;
+  },
 ): Promise<boolean> {
   const found = await lockImport(sql, customerId, importId, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
-  await endUpload(sql, customerId, { importId: found.id, bytes }, file);
-  if (!mayStart(found)) return false;
+  await endUpload(sql, customerId, { importId: found.id, bytes, lines }, file);
+  if (!mayStart(await lockImport(sql, customerId, importId, visible))) return false;
   if (!(await canStart(sql, customerId))) return true;
   await beginWork(sql, customerId, found.id);
   return false;
@@ -388,12 +410,18 @@ export async function sizeOfImport(
   { id, visible }: { id: string; visible: VisibleImports },
   changes: Pick<ImportPatch, 'dry_run'> = {},
 ): Promise<{ records: number }> {
-  const { dry_run, status, format, file_bytes } = await lockImport(sql, customerId, id, visible);
-  if (changes.dry_run ?? dry_run) return { records: 0 };
+  const found = await lockImport(sql, customerId, id, visible);
+  if (changes.dry_run ?? found.dry_run) return { records: 0 };
   const { total } = await requireImport(sql, customerId, id, visible);
-  // A record of a text needs a character and a line break; a workbook is compressed.
-  const most = format === 'xlsx' ? maxXlsxRecords : Math.min(maxFileRecords, Math.ceil((file_bytes ?? 0) / 2));
-  return { records: status === 'COMPLETED' && total !== null ? total : most };
+  return { records: found.status === 'COMPLETED' && total !== null ? total : maxRecordsOf(found) };
+}
+
+/** Returns the maximum number of records of a file that is not read yet: of a text as many as it has lines. */
+function maxRecordsOf({ format, line_count, file_bytes, has_header }: ImportState): number {
+  if (format === 'xlsx') return maxXlsxRecords;
+  // Files of earlier releases: a record of a text needs a character and a line break.
+  const lines = line_count ?? Math.ceil((file_bytes ?? 0) / 2);
+  return Math.min(maxFileRecords, Math.max(0, format === 'csv' && has_header ? lines - 1 : lines));
 }
 
 async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: Locked<ImportState>): Promise<void> {

@@ -49,8 +49,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         description:
           'Begins an import of contacts, companies, products or opportunities from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
           'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
-          'otherwise the response is 403. A key with `approve_over.records` starts the import by `POST /imports/{id}/start`, ' +
-          'not by sending the file. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
+          'otherwise the response is 403. For a key with `approve_over.records`, a file with more lines, and each workbook, ' +
+          'does not start by itself: `POST /imports/{id}/start` then asks for the approval. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
         tags,
         body: ImportCreate,
         response: { 201: ImportBegun, 404: ErrorBody },
@@ -156,7 +156,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
           'Starts an import that was begun with `start` false: it must be UPLOADED. With `dry_run` false it also starts a ' +
           'COMPLETED dry run again, for real: with the file that was checked, which is kept for 24 hours (of a customer the ' +
           'latest three), under the same id and with new numbers. In any other case the response is 409. For a key with ' +
-          '`approve_over.records`, an import that was not checked by a dry run counts as large as its file can be.',
+          '`approve_over.records`, an import that was not checked by a dry run has as many records as its file has lines, a workbook 200,000.',
         tags,
         params: IdParams,
         body: ImportStart,
@@ -273,7 +273,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
       const given = {
         id: request.params.id,
         visible: visibleTo(request.caller),
-        startsReal: !mayNeedApproval(request.caller),
+        mayWrite: freeRecordsOf(request.caller),
       };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
       await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
@@ -298,12 +298,9 @@ const changed = (
 
 const isApproved = (caller: Caller): boolean => caller.kind === 'key' && caller.approved !== undefined;
 
-/**
- * Returns true if imports of the caller may need an approval. Their size is unknown when the file arrives, so the
- * upload does not start them.
- */
-const mayNeedApproval = (caller: Caller): boolean =>
-  caller.kind === 'key' && typeof caller.approveOver.records === 'number';
+/** Returns how many records an import of the caller may write without an approval. A larger one does not start by itself. */
+const freeRecordsOf = (caller: Caller): number =>
+  (caller.kind === 'key' ? caller.approveOver.records : null) ?? Infinity;
 
 /** Returns the visibility of imports. A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);

@@ -59,7 +59,7 @@ export async function insertChunk(
 export async function endUpload(
   sql: Transaction,
   customerId: string,
-  { importId, bytes }: { importId: LockedId; bytes: number },
+  { importId, bytes, lines }: { importId: LockedId; bytes: number; lines: number },
   { format, encoding, hasMark }: FoundFile,
 ): Promise<void> {
   await sql`
@@ -67,6 +67,7 @@ export async function endUpload(
     set
       status = 'UPLOADED',
       file_bytes = ${bytes},
+      line_count = ${format === 'xlsx' ? null : lines},
       format = case when format = 'auto' then ${format ?? 'auto'} else format end,
       found_encoding = ${encoding ?? null},
       has_mark = ${hasMark}

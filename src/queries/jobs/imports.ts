@@ -257,6 +257,7 @@ export interface ImportState extends ImportSettings {
   /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
   upload: string | null;
   file_bytes: number | null;
+  line_count: number | null;
   layout: object | null;
   /** True if the failed records can no longer be read. They are deleted later (see `dry-runs.ts`). */
   is_expired: boolean;
@@ -267,7 +268,7 @@ const readable = '30 days';
 const stateColumns = (sql: Queryable, customerId: string) => sql`
   i.id, i.status, i.failed, i.warnings,
   coalesce(i.rows_kept_until > now() or (i.rows_kept_until is not null and ${isAwaited(sql, sql`i`, customerId)}), false) as is_kept,
-  ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.layout,
+  ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.line_count, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
