@@ -133,6 +133,7 @@ describe('a call that is larger than its key may send', () => {
     const { client } = await limited({ records: 150_000 });
     const file = await writeXlsx({ sheets: [{ name: 'A', rows: [['work_email'], ['ada@example.com']] }] });
     const id = await sendBytes(app, client, { object: 'contacts', mode: 'create' }, Buffer.from(file));
+    expect((await client.get(`/imports/${id}`)).body.status).toBe('UPLOADED');
     waiting(await client.post(`/imports/${id}/start`, {}));
   });
 
