@@ -309,6 +309,19 @@ export const fullNameColumn: FileColumn = {
   mayBeEmpty: false,
 };
 
+/** Makes a note of the record. */
+export const noteColumn: FileColumn = {
+  name: 'note',
+  header: 'note',
+  type: 'text',
+  kind: 'text',
+  maxLength: 10_000,
+  shown: ['note'],
+  item: ['note'],
+  isNullable: false,
+  mayBeEmpty: false,
+};
+
 function columnOf(fields: FileFields, name: string): FileColumn {
   const key = customKey(name);
   if (key !== undefined) {

@@ -6,7 +6,7 @@ import type { ImportFormat, ImportObject, InvalidValues, Mapping } from '../sche
 import { importedFields } from '../schemas/files.ts';
 import type { DeclaredField } from '../schemas/wire.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import { columnNamed, fullNameColumn, type FileColumn } from './columns.ts';
+import { columnNamed, fullNameColumn, noteColumn, type FileColumn } from './columns.ts';
 
 /** Rejects the whole file. The message tells the user why. */
 export class FileRefused extends Error {
@@ -329,13 +329,18 @@ export interface ImportFile {
   /** The default depends on the format. */
   invalidValues?: InvalidValues | undefined;
   declared?: readonly DeclaredField[] | undefined;
+  /** True if a column may make notes. */
+  takesNotes?: boolean | undefined;
 }
 
 export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 
-export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
-  object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(importedFields[object], field);
+export function importColumn(object: ImportFile['object'], field: string): FileColumn | undefined {
+  if (object === 'contacts' && field === fullNameColumn.name) return fullNameColumn;
+  if ((object === 'contacts' || object === 'companies') && field === noteColumn.name) return noteColumn;
+  return columnNamed(importedFields[object], field);
+}
 
 export const declaredColumn = ({ declared }: ImportFile, field: string | null): DeclaredField | undefined =>
   declared?.find(({ key }) => field === `custom_fields.${key}`);
@@ -345,11 +350,12 @@ export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidV
   invalidValues ?? (format === 'ndjson' ? 'fail' : 'skip');
 
 /**
- * Returns the fields that an import ignores: read-only fields such as `score`, and `id` unless it identifies the
- * records.
+ * Returns the fields that an import ignores: read-only fields such as `score`, notes that it may not make, and `id`
+ * unless it identifies the records.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = importedFields[file.object];
   const written = new Set([...Object.keys(create.properties), matchOf(file)]);
-  return new Set(Object.keys(shown.properties).filter((name) => !written.has(name)));
+  const readOnly = Object.keys(shown.properties).filter((name) => !written.has(name));
+  return new Set(file.takesNotes ? readOnly : [...readOnly, noteColumn.name]);
 }

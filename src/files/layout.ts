@@ -237,11 +237,17 @@ export async function planColumns(
 export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginning> =>
   readHeader(content, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
 
-/** Returns true for a single cell above the header, unless the cell names a field. Only if fields are guessed. */
+/**
+ * Returns true for a single cell above the header, unless the cell names a field other than notes: LinkedIn writes
+ * `Notes:` there. Only if fields are guessed.
+ */
 const isNoteFor =
   (file: ImportFile) =>
   (cell: string): boolean =>
-    file.guess === true && !isNameFor(file, cell) && !errorsHeaders.has(cell) && !isValue(cell);
+    file.guess === true &&
+    (!isNameFor(file, cell) || namesOfFields[file.object].get(headerKey(cell))?.field === 'note') &&
+    !errorsHeaders.has(cell) &&
+    !isValue(cell);
 
 const isNameFor = (file: ImportFile, header: string): boolean =>
   Object.hasOwn(file.mapping ?? {}, header) ||
@@ -318,7 +324,7 @@ function guessOthers(
 ): void {
   const { headers, sample } = beginning;
   const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
-  const taken = decisions.flatMap((decision) => decision?.field ?? []);
+  const taken = [...decisions.flatMap((decision) => decision?.field ?? []), ...(file.takesNotes ? [] : ['note'])];
   const guesses = new ColumnGuesser({ object: file.object, headers, sample, reader }, taken).guess(open);
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }

@@ -1,6 +1,6 @@
 import { maxFaults, type Fault, DomainError, validationFailed } from '../errors.ts';
 import { pointerTo, tokensOf, findUnstorableText } from '../text/json.ts';
-import { readCell, type Cell, type FileColumn, fullNameColumn, parseCell } from './columns.ts';
+import { readCell, type Cell, type FileColumn, fullNameColumn, noteColumn, parseCell } from './columns.ts';
 import { InvalidCell, quoted, ValueReader } from './read-value.ts';
 import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
@@ -110,6 +110,8 @@ export interface FileRecord {
   shown: Record<string, unknown>;
   warnings: Fault[];
   line: number;
+  /** Text of a note to make of the record. */
+  note?: string;
 }
 
 export function survey(file: ImportFile, layout: CsvLayout | null, raw: RawRecord): void {
@@ -125,13 +127,21 @@ export async function readRecords(
 ): Promise<FileRecord[]> {
   const read = layout ? cellReader(file, layout, await ValueReader.load()) : itemOfCell(file, 0);
   const skipsInvalid = invalidValuesOf(file) === 'skip';
+  const hasNotes = layout?.columns.includes(noteColumn.name) === true;
   const records: FileRecord[] = [];
   const slice = new TimeSlice();
   for (const row of rows) {
-    records.push(readRecord(row, read, skipsInvalid));
+    const record = readRecord(row, read, skipsInvalid);
+    records.push(hasNotes ? withNote(record) : record);
     if (slice.isOver) await slice.pause();
   }
   return records;
+}
+
+function withNote(record: FileRecord): FileRecord {
+  if (record.item instanceof DomainError) return record;
+  const { [noteColumn.name]: note, ...item } = record.item;
+  return { ...record, item, ...(typeof note === 'string' && { note }) };
 }
 
 /** @throws FileRefused if the whole file cannot be read because of this record */

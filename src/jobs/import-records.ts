@@ -7,7 +7,7 @@ import type { RawRecord } from '../files/record-formats.ts';
 import { survey, readRecords } from '../files/read-records.ts';
 import { toStored, fromStored } from '../files/stored-rows.ts';
 import { TimeSlice } from '../process/event-loop.ts';
-import { endReading, endImport } from '../queries/jobs/imports.ts';
+import { findAllowed, endReading, endImport } from '../queries/jobs/imports.ts';
 import {
   deleteRows,
   insertRows,
@@ -23,7 +23,6 @@ import type { WorkingImport, RunContext, Handler, RunBatch } from './turns.ts';
 import { importFileOf, withSource, type ImportSource } from './start-import.ts';
 import { isStatementTimeout } from '../database/pools.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
-import { listDeclared } from '../queries/records/custom-fields.ts';
 import { contactsAtOnce } from '../queries/crm/list-members.ts';
 import { analyzeTable, findChangedTables, vacuumTable } from '../queries/records/turns.ts';
 import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
@@ -179,8 +178,8 @@ export const workAtImport = (
 const batchOf =
   (seconds: number): RunBatch<'import', RunContext> =>
   async (context, given, signal) => {
-    const declared = await context.db.lookup((sql) => listDeclared(sql, given.customer_id, given.object));
-    const taken = { ...given, declared };
+    const allowed = await context.db.lookup((sql) => findAllowed(sql, given.customer_id, given));
+    const taken = { ...given, ...allowed };
     const end = performance.now() + seconds * 1000;
     const isOver = (): boolean => signal.aborted || performance.now() >= end;
     const read = taken.total === null ? await readFile(context, taken, signal) : taken;

@@ -81,6 +81,7 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
   ignoreUnknown: rest.ignore_unknown,
   invalidValues: rest.invalid_values ?? undefined,
   declared: rest.declared,
+  takesNotes: rest.takesNotes,
 });
 
 export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSettings): string =>

@@ -30,6 +30,7 @@ import type { ImportCounts, ImportRow, ImportSettings } from '../queries/jobs/im
 import { deleteRows, saveNotes } from '../queries/jobs/import-rows.ts';
 import { lockRun, type TakenImport } from '../queries/jobs/runs.ts';
 import { addToLists } from '../queries/crm/list-members.ts';
+import { findNotes, writeActivityBatch } from '../queries/crm/activities.ts';
 import type { CompanyReference } from '../schemas/contacts.ts';
 import { fold } from '../text/fold.ts';
 import { tokensOf } from '../text/json.ts';
@@ -179,7 +180,10 @@ async function writeAll(
   const { customer_id: customerId, id } = row;
   const trial = row.dry_run ? new Trial(maxChanges - row.told) : undefined;
   const outcomes = await writeInOrder(sql, row, planned, trial ?? deferred);
-  if (!trial) await addContactsToLists(sql, row, outcomes);
+  if (!trial) {
+    await addContactsToLists(sql, row, outcomes);
+    await addNotes(sql, row, { planned, outcomes }, deferred);
+  }
   logRejections(log, planned, outcomes);
   const messages = planned.map((one, i) => messageOf(one, outcomes[i]!));
   const { done_line: after } = row;
@@ -338,6 +342,31 @@ async function addContactsToLists(
   const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
   if (contactIds.length === 0 || list_ids.length === 0) return;
   await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] });
+}
+
+/** Makes the notes that the records do not have already. */
+async function addNotes(
+  sql: Transaction,
+  { customer_id: customerId, object }: ImportRow,
+  { planned, outcomes }: { planned: readonly PlannedRecord[]; outcomes: readonly Outcome[] },
+  deferred: DeferredWrites,
+): Promise<void> {
+  const member = object === 'contacts' ? 'contact_id' : 'company_id';
+  const given = planned.flatMap(({ record: { note } }, i) => {
+    const outcome = outcomes[i]!;
+    return note === undefined || outcome.status === 'failed' ? [] : [{ id: outcome.id, body: note }];
+  });
+  if (given.length === 0) return;
+  const known = new Set(
+    (await findNotes(sql, customerId, member, given)).map(({ id, body }) => JSON.stringify([id, body])),
+  );
+  const items = given.flatMap(({ id, body }) => {
+    const key = JSON.stringify([id, body]);
+    if (known.has(key)) return [];
+    known.add(key);
+    return [{ type: 'note', body, [member]: id }];
+  });
+  await writeActivityBatch(sql, customerId, { operation: 'create', match: 'id', isAtomic: false, items }, deferred);
 }
 
 function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | undefined)[]): ImportCounts {

@@ -349,7 +349,7 @@ function fieldsToChoose(object: ImportObject): string[] {
   const names = importableNames(importedFields[object]);
   if (object === 'opportunities')
     return [...names.filter((name) => name !== 'stage_id'), ...Object.keys(opportunityFileFields.references!)];
-  if (object !== 'contacts') return names;
+  if (object !== 'contacts') return object === 'companies' ? [...names, 'note'] : names;
   return [
     'full_name',
     ...names.filter((name) => name !== 'company.id'),
@@ -358,6 +358,7 @@ function fieldsToChoose(object: ImportObject): string[] {
     'company.domain',
     'company.external_id',
     'company.id',
+    'note',
   ];
 }
 

@@ -19,6 +19,8 @@ import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/jobs/imports.ts';
 import {
+  fieldOfMapped,
+  noteScope,
   anyImportScope,
   ErrorsFile,
   FailureQuery,
@@ -59,6 +61,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { caller, body } = request;
       requireScopes(caller, body);
+      requireNoteScope(caller, body);
       return app.once(request, reply.code(201), async (sql) =>
         done('Import created: send its file', await beginImport(sql, caller.customerId, body)),
       );
@@ -122,8 +125,10 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Import, 409: ErrorBody },
       },
     },
-    ({ db, caller, params: { id }, body }) =>
-      changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body)),
+    ({ db, caller, params: { id }, body }) => {
+      requireNoteScope(caller, body);
+      return changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body));
+    },
   );
 
   app.get(
@@ -304,6 +309,11 @@ const freeRecordsOf = (caller: Caller): number =>
 
 /** Returns the visibility of imports. A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
+
+function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mapping'>): void {
+  const makesNotes = Object.values(mapping ?? {}).some((mapped) => fieldOfMapped(mapped) === 'note');
+  if (makesNotes && caller.kind === 'key' && !caller.scopes.includes(noteScope)) throw forbidden([noteScope]);
+}
 
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];

@@ -102,6 +102,13 @@ export const companyTable = {
       'Firmenname|Firma|Unternehmen|Unternehmensname|Firmenbezeichnung|Nom de l’entreprise|Nom de la société|Raison sociale|Société|' +
       'Entreprise|Nom|Nombre de la empresa|Razón social|Empresa|Compañía|Nombre',
   },
+  note: {
+    label: 'Note',
+    isInternal: true,
+    headers:
+      'Note|Notes|Notiz|Notizen|Bemerkung|Bemerkungen|Kommentar|Kommentare|Comment|Comments|Remark|Remarks|Comentario|Comentarios|' +
+      'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
+  },
   domain: {
     label: 'Domain',
     filter: 'domain',

@@ -257,6 +257,13 @@ export const contactTable = {
       'Kontaktname|Kontaktperson|Nom complet|Nom et prénom|Nom, prénom|Prénom et nom|Nom du contact|Nombre completo|' +
       'Nombre y apellidos|Apellidos y nombre|Persona de contacto',
   },
+  note: {
+    label: 'Note',
+    isInternal: true,
+    headers:
+      'Note|Notes|Notiz|Notizen|Bemerkung|Bemerkungen|Kommentar|Kommentare|Comment|Comments|Remark|Remarks|Comentario|Comentarios|' +
+      'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
+  },
   work_email: {
     label: 'Work e-mail',
     filter: 'text',

@@ -56,6 +56,9 @@ export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   return actions.map((action) => `${object}:${action}` as const);
 }
 
+/** Scope that an import with a column of notes needs, too. */
+export const noteScope = 'activities:create';
+
 export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];

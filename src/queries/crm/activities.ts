@@ -123,6 +123,21 @@ export async function writeActivityBatch(
   });
 }
 
+/** Returns which of the notes there are. */
+export const findNotes = (
+  sql: Transaction,
+  customerId: string,
+  member: 'contact_id' | 'company_id',
+  notes: readonly { id: string; body: string }[],
+): Promise<{ id: string; body: string }[]> => sql`
+  select ${sql(member)} as id, body
+  from activities
+  where customer_id = ${customerId}
+    and ${sql(member)} = any(${notes.map(({ id }) => id)}::uuid[])
+    and body = any(${notes.map(({ body }) => body)}::text[])
+    and type = 'note'
+    and hidden_at is null`;
+
 export const readActivityBatch = (
   sql: Transaction,
   customerId: string,

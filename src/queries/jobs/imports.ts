@@ -3,6 +3,7 @@ import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../databa
 import { conflict, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { addToJournal } from '../records/journal.ts';
+import { listDeclared } from '../records/custom-fields.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { EventActor } from '../../schemas/events.ts';
 import type { DeferredWrites } from '../records/deferred-writes.ts';
@@ -12,6 +13,7 @@ import {
   importModes,
   importObjects,
   importScopes,
+  noteScope,
   maxRunningImports,
   maxWaitingImports,
   type Import,
@@ -240,6 +242,33 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   has_header: boolean;
   list_ids: string[];
   declared?: readonly DeclaredField[];
+  takesNotes?: boolean;
+}
+
+/** Returns what the customer and who began an import allow its file: declared fields, and notes. */
+export async function findAllowed(
+  sql: Queryable,
+  customerId: string,
+  { id, object }: { id: string; object: ImportObject },
+): Promise<Pick<ImportSettings, 'declared' | 'takesNotes'>> {
+  const [begun] = await sql<{ actor: EventActor | null }[]>`
+    select actor
+    from imports
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  const actor = begun?.actor;
+  const [key] =
+    actor?.type === 'key'
+      ? await sql<{ permissions: Scope[] }[]>`
+          select permissions
+          from api_keys
+          where customer_id = ${customerId}
+            and id = ${actor.id!}`
+      : [];
+  return {
+    declared: await listDeclared(sql, customerId, object),
+    takesNotes: actor?.type === 'user' || key?.permissions.includes(noteScope) === true,
+  };
 }
 
 const settingColumns = (sql: Queryable) => sql`

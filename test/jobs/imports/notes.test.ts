@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { startApp } from '../../setup/app.ts';
+
+import { countsOf, importFile } from '../importing.ts';
+import { undoChange } from '../undoing.ts';
+
+const app = await startApp();
+
+test('a column of notes makes each note once, and an undo takes the records with their notes back', async () => {
+  const customer = await app.customer();
+  const file =
+    'work_email,Notizen\nada@example.com,"Met at the fair.\nCall in May"\nbob@example.com,-\ncy@example.com,\n';
+  const settings = { object: 'contacts', mode: 'upsert', match: 'work_email', guess: true } as const;
+  const first = await importFile(app, customer, settings, file);
+  expect(countsOf(first)).toMatchObject({ created: 3, failed: 0 });
+  const again = await importFile(app, customer, settings, file.replace('-', 'New'));
+  expect(countsOf(again)).toMatchObject({ unchanged: 3 });
+  const notes = (await customer.post('/activities/list', {})).body;
+  expect(notes).toMatchObject([
+    { type: 'note', body: 'New', title: '' },
+    { type: 'note', body: 'Met at the fair.\nCall in May', contact_id: expect.any(String) },
+  ]);
+  await undoChange(app, customer, first.id);
+  expect((await customer.post('/contacts/list', {})).body).toMatchObject([{ work_email: 'bob@example.com' }]);
+  expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'New' }]);
+  await importFile(app, customer, { object: 'companies', mode: 'create' }, 'company_name,note\nEngines,Old friends\n');
+  expect((await customer.post('/activities/list', { filters: { body: 'Old friends' } })).body).toMatchObject([
+    { body: 'Old friends', company_id: expect.any(String) },
+  ]);
+});
+
+test('a key that may not make activities cannot import notes: it is told, and a guess leaves them out', async () => {
+  const customer = await app.customer();
+  const client = await customer.withScopes(['contacts:create', 'contacts:update', 'contacts:read']);
+  const named = await client.post('/imports', { object: 'contacts', mode: 'create', mapping: { Notes: 'note' } });
+  expect(named).toMatchObject({ status: 403 });
+  const done = await importFile(
+    app,
+    client,
+    { object: 'contacts', mode: 'create', guess: true },
+    'work_email,Notes\na@b.example,x\n',
+  );
+  expect(countsOf(done)).toMatchObject({ created: 1 });
+  expect((await client.get(`/imports/${done.id}/failures`)).body).toMatchObject([
+    { line: 1, warning: expect.stringContaining('Notes') },
+  ]);
+  expect((await customer.post('/activities/list', {})).body).toEqual([]);
+});
