@@ -224,7 +224,9 @@ const capOf = (fields: Fields, pool: Pool): SpendCaps[Pool] =>
     : { amount: integer(fields, `cap_${pool}`), per: text(fields, `cap_${pool}_per`) as 'day' };
 
 const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html =>
-  html`!${pools.map((pool, i) => html`${i > 0 ? ' · ' : ''}${poolLabels[pool]}: !${spentIn(spent[pool], caps[pool])}`)}`;
+  html`!${pools.map((pool) => html`<span class="line">!${spentIn(spent[pool], caps[pool])} ${purposes[pool]}</span>`)}`;
+
+const purposes: Record<Pool, string> = { subscription: 'to unlock', verification: 'to verify' };
 
 const spentIn = (spent: number, cap: SpendCaps[Pool]): Html =>
   cap === null ? count(spent) : html`!${count(spent)} of !${count(cap.amount)} ${periodLabels[cap.per]}`;
@@ -439,9 +441,12 @@ const columns: readonly Column<ApiKey>[] = [
   ['State', (key) => stateOf(key)],
   ['Scopes', (key) => scopesOf(key)],
   ['Last used', ({ last_used_at }) => moment(last_used_at, 'Never')],
-  ['Issued', ({ created_at }) => date(created_at)],
-  ['Ends', ({ revoked_at, expires_at }) => date(revoked_at ?? expires_at)],
-  ['Credits spent', spentBy, 'long'],
+  [
+    'Ends',
+    ({ created_at, revoked_at, expires_at }) =>
+      html`!${date(revoked_at ?? expires_at)}<br /><span class="quiet">issued !${date(created_at)}</span>`,
+  ],
+  ['Credits spent', spentBy],
 ];
 
 function actsOf({ id, name }: ApiKey): Html {

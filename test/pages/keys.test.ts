@@ -160,7 +160,7 @@ describe('spend caps', () => {
     await app.owner`
       insert into key_spending (customer_id, api_key_id, pool, day, spent)
       values (${customer.id}, ${key!['id']}, 'verification', (now() at time zone 'UTC')::date, 12)`;
-    expect(textOf(await visitor.get('/app/keys'))).toContain('Verifying e-mail addresses: 12 of 1,500 per month (UTC)');
+    expect(textOf(await visitor.get('/app/keys'))).toContain('12 of 1,500 per month (UTC) to verify');
     const page = `/app/keys/${key!['id']}/caps`;
     const answer = await visitor.submit(page, { cap_verification: '', cap_subscription: '0' });
     expect([answer.status, answer.location]).toEqual([303, '/app/keys?done=capped']);
