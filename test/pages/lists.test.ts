@@ -198,7 +198,7 @@ test('a verification that would cost more than the page said shows the new price
 test('opportunities stand in a column for each stage, with its total, and are moved by a form', async () => {
   const stages = await stagesOf(customer);
   const id = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'Two engines' }));
-  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 US\$0 · 10 %: US\$0 Two engines/);
+  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 US\$0 US\$0 at 10 % Two engines/);
   const moved = await admin.submit(`/app/opportunities/${id}/move`, { stage_id: stages[4]!.id });
   expect(moved.status).toBe(303);
   expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Won 1 US\$0 Two engines/);
@@ -236,10 +236,10 @@ test('the board sums each stage and all that is open, also by likelihood, for ev
   await add(4, 9000);
   const all = textOf(await admin.get('/app/opportunities'));
   expect(all).toContain('Open: US$1,500 · US$375 by likelihood');
-  expect(all).toContain('Qualified 2 US$1,500 · 25 %: US$375');
+  expect(all).toContain('Qualified 2 US$1,500 US$375 at 25 %');
   expect(all).toContain('Won 1 US$9,000');
   const mine = textOf(await admin.get(`/app/opportunities?owner=${admin.user.userId}`));
-  expect(mine).toContain('Qualified 1 US$500 · 25 %: US$125');
+  expect(mine).toContain('Qualified 1 US$500 US$125 at 25 %');
   expect(mine).toContain('Won 0 US$0');
 });
 

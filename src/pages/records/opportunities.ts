@@ -188,7 +188,7 @@ function columnOf(board: Board, column: Column): Html {
     <h2>${stage.name} <span class="quiet">${count(total)}</span></h2>
     <p class="quiet">
       ${whole(price, currency)}
-      !${stage.status === 'OPEN' ? html`· ${stage.probability_percentage} %: ${whole(weighted(column), currency)}` : ''}
+      !${stage.status === 'OPEN' ? html`<br />${whole(weighted(column), currency)} at ${stage.probability_percentage} %` : ''}
     </p>
     !${rows.map((row) => cardOf(board, row))}
     !${total > rows.length ? html`<p class="quiet">and ${count(total - rows.length)} older ones</p>` : ''}
