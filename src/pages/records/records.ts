@@ -75,7 +75,7 @@ async function neighboursOf<Row extends ShownRecord>(
   const view = viewOf(kind, readForm(given));
   const { rows } = await kind.list(db, caller.customerId, requestOf(kind, view, pageRows));
   const at = rows.findIndex((row) => row.id === id);
-  if (at === -1) return '';
+  if (at === -1 || rows.length === 1) return '';
   const link = (row: Row | undefined, label: string, rel: string): Html =>
     row === undefined
       ? ''
