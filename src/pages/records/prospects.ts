@@ -76,9 +76,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     const isAdmin = sessionOf(request).role === 'admin';
     return sendPage(request, reply, {
       title: 'Prospects',
-      body: html`<p class="lead">
-          People you do not know yet. E-mail addresses and phone numbers show once you unlock them.
-        </p>
+      body: html`<p class="lead">People you do not know yet. Unlock them to see their addresses and phones.</p>
         !${filterForm(view)} !${heading(all, unlocked)}
         !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin)}
         !${pager(
@@ -144,7 +142,7 @@ function filterForm(view: ProspectView): Html {
       </label>
       <div class="checks">
         !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
-        !${check('all', 'unlocked ones too', view)}
+        !${check('all', 'unlocked too', view)}
       </div>
       <div class="filter-buttons">
         <button class="secondary">Search</button>
@@ -196,8 +194,8 @@ const heading = (all: number, unlocked: number): Html =>
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
   const shown = table('Prospects', columns, rows);
-  if (!isAdmin) return shown;
-  return html`<form class="chooser" method="get" action="${section}/unlock" data-chooser>
+  if (!isAdmin) return html`<div class="rows">!${shown}</div>`;
+  return html`<form class="chooser rows" method="get" action="${section}/unlock" data-chooser>
     !${hidden(view)} !${shown}
     <div class="chosen">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>

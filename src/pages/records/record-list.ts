@@ -197,7 +197,7 @@ function chooser<Row extends ShownRecord>(
     matches > rows.length
       ? html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`
       : '';
-  return html`<form class="chooser" method="get" action="${path}/chosen" data-chooser>
+  return html`<form class="chooser rows" method="get" action="${path}/chosen" data-chooser>
     !${hidden(Object.fromEntries(parametersOf(view)))}
     !${table(
       title,
@@ -243,14 +243,11 @@ const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, ro
 export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: readonly Row[]): Html {
   const { title, path, nameOf } = kind;
   const link = (row: Row) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;
-  return table(
-    title,
-    filledColumns(kind, rows).map(({ head, cell }, i): Column<Row> => [
-      head,
-      (row) => (i === 0 ? link(row) : cell(row, [])),
-    ]),
-    rows,
-  );
+  const columns = filledColumns(kind, rows).map(({ head, cell }, i): Column<Row> => [
+    head,
+    (row) => (i === 0 ? link(row) : cell(row, [])),
+  ]);
+  return html`<div class="rows">!${table(title, columns, rows)}</div>`;
 }
 
 function chosenFirst<Row extends ShownRecord>({ path, nameOf }: RecordKind<Row>, row: Row): Html {
