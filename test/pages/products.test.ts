@@ -78,6 +78,7 @@ describe('products', () => {
     const deal = { name: 'Fair', new_product: ' Stand ', new_price: '1.200,00', new_quantity: '2' };
     for (const [wrong, message] of [
       [{ new_price: '1,200' }, 'The price “1,200” is not clear'],
+      [{ new_price: '' }, 'Give a price for each product'],
       [{ new_product: '' }, 'The name of the new product must'],
       [{ company: 'Nobody Ltd' }, 'no company with this name'],
     ] as const)

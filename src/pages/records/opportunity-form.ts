@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { createProduct, listProducts } from '../../queries/crm/products.ts';
+import { createProduct, findProducts, listProducts } from '../../queries/crm/products.ts';
 import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
 import { ProductCreate } from '../../schemas/products.ts';
 import { findUnstorableText } from '../../text/json.ts';
@@ -154,7 +154,10 @@ function rowsOf(fields: Fields): Row[] {
  * Returns the changes that a form's rows make: products with price and quantity, and stored products whose quantity is
  * empty. A stored product without a row stays.
  */
-function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: Fault[]) {
+function linesOf(
+  rows: readonly Row[],
+  { stored, prices, faults }: { stored: Opportunity['details']; prices: ReadonlyMap<string, number>; faults: Fault[] },
+) {
   const before = new Map(stored.map((line) => [line.product_id, line]));
   const lines: Line[] = [];
   const removed: string[] = [];
@@ -167,13 +170,26 @@ function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: F
     else if (quantity === '') refuse('give a quantity for each price');
     else {
       const known = before.get(id)?.price;
-      const [amount, number] = [price === String(known) ? known : readNumber(price), wholeNumber(quantity)];
-      if (amount === undefined) refuse(`the price “${price}” is not clear: write it as 1249 or 1249.50`);
+      const amount = price === '' ? prices.get(id) : price === String(known) ? known : readNumber(price);
+      const number = wholeNumber(quantity);
+      if (amount === undefined)
+        refuse(
+          price === ''
+            ? 'give a price for each product'
+            : `the price “${price}” is not clear: write it as 1249 or 1249.50`,
+        );
       if (number === undefined) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
       if (amount !== undefined && number !== undefined) lines.push({ id, price: amount, quantity: number });
     }
   }
   return { lines, removed };
+}
+
+/** Returns the prices of the products that a form names without a price. */
+async function pricesOf({ db, caller }: FastifyRequest, rows: readonly Row[]): Promise<ReadonlyMap<string, number>> {
+  const ids = rows.flatMap(({ id, price }) => (price === '' ? (canonicalId(id) ?? []) : []));
+  const found = await db.lookup((sql) => findProducts(sql, caller.customerId, ids));
+  return new Map(found.map(({ id, price }) => [id, price]));
 }
 
 /** Reads an integer of digits only. Returns undefined for `1,000` and `1.000`. */
@@ -218,7 +234,9 @@ async function opportunityOf(
   const faults: Fault[] = [];
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
-  const lines = linesOf([...rowsOf(fields), ...newRowOf(fields, faults)], stored?.details ?? [], faults);
+  const rows = [...rowsOf(fields), ...newRowOf(fields, faults)];
+  const prices = await pricesOf(request, rows);
+  const lines = linesOf(rows, { stored: stored?.details ?? [], prices, faults });
   const added = await contactsAt(request, text(fields, 'emails'), faults);
   const contacts = contactsOf(fields, stored?.contacts_ids ?? [], added);
   const body = {
@@ -377,7 +395,13 @@ function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
       ({ id, price, quantity }, i) =>
         html`<div class="product-row">
           !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
-          <input name="price" value="${price}" aria-label="Price of product ${i + 1}" inputmode="decimal" />
+          <input
+            name="price"
+            value="${price}"
+            aria-label="Price of product ${i + 1}"
+            inputmode="decimal"
+            placeholder="as listed"
+          />
           <input name="quantity" value="${quantity}" aria-label="Quantity of product ${i + 1}" inputmode="numeric" />
         </div>`,
     )}
