@@ -126,6 +126,8 @@ describe('a view of contacts', () => {
     expect(following).toContain(`/app/contacts/${ids[27]}?in=`);
     expect(textOf(await admin.get(following))).toContain('‹ Previous 28 Next ›');
     expect(textOf(await admin.get(`/app/contacts/${ids[26]}`))).not.toContain('‹ Previous');
+    const alone = await admin.get(`/app/contacts/${ids[26]}?in=search%3Dada33%40example.com`);
+    expect([alone.status, alone.body.includes('In the list')]).toEqual([200, false]);
   });
 });
 
