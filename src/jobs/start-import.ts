@@ -25,7 +25,7 @@ import {
   updateImport,
   requireImport,
 } from '../queries/jobs/imports.ts';
-import type { ImportSettings, ImportState, VisibleImports, NewImport } from '../queries/jobs/imports.ts';
+import type { ImportChanges, ImportSettings, ImportState, VisibleImports, NewImport } from '../queries/jobs/imports.ts';
 import {
   maxFileBytes,
   maxRunningImports,
@@ -367,7 +367,7 @@ export async function changeImport(
   sql: Transaction,
   customerId: string,
   { id, visible }: { id: string; visible: VisibleImports },
-  patch: ImportPatch,
+  patch: ImportChanges,
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
   const faults = settingFaults(found, patch);

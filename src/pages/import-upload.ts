@@ -1,7 +1,8 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
-import { receiveFile, beginImport, cancelImport } from '../jobs/start-import.ts';
+import { previewImport } from '../jobs/preview-import.ts';
+import { receiveFile, beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
 import { allImports, listImports } from '../queries/jobs/imports.ts';
 import {
   ImportCreate,
@@ -88,7 +89,9 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const draft = draftOf(fields, filename);
     try {
       requireValid(check, draft, matchFaults(draft));
-      return goTo(reply, `${section}/${await store(request, draft, file)}`);
+      const id = await store(request, draft, file);
+      if (text(fields, 'mode') === '' && draft.mode === 'upsert') await createUnlessAllMatch(request, id);
+      return await goTo(reply, `${section}/${id}`);
     } catch (error) {
       const isFull = error instanceof DomainError && error.code === 'conflict';
       return showForm(request, reply, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
@@ -119,7 +122,8 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
     const { customerId } = caller;
-    const cleaner = app.db.for({ customerId }, 'page');
+    const { actor } = request.requester;
+    const cleaner = app.db.for({ customerId, ...(actor && { actor }) }, 'page');
     // Not by the database of the request: if the caller hung up, the import would be created, but its id lost.
     const id = await cleaner.transaction((sql) => beginImport(sql, customerId, draft));
     const ref = { id, visible: allImports };
@@ -131,6 +135,13 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       throw error;
     }
   }
+}
+
+/** Lets an import create all records if one of the first does not name the stored record that it changes. */
+async function createUnlessAllMatch({ db, requester }: FastifyRequest, id: string): Promise<void> {
+  const ref = { id, visible: allImports };
+  if ((await previewImport(db, requester, ref)).unmatched === 0) return;
+  await db.transaction((sql) => changeImport(sql, requester.customerId, ref, { mode: 'create', match: null }));
 }
 
 /**
@@ -161,11 +172,13 @@ const formErrorCodes: ReadonlySet<string> = new Set([
 /** Returns the settings in a form, not validated yet. An import without a name gets the name of its file. */
 function draftOf(fields: Fields, filename: string): ImportCreate {
   const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();
-  const [name, match] = [text(fields, 'name').trim() || ofFile, text(fields, 'match')];
-  const mode = text(fields, 'mode') as ImportMode;
+  const name = text(fields, 'name').trim() || ofFile;
+  const object = text(fields, 'object') as ImportCreate['object'];
+  const byFile = object === 'contacts' ? (['upsert', 'work_email'] as const) : (['create', ''] as const);
+  const [mode, match] = text(fields, 'mode') === '' ? byFile : [text(fields, 'mode'), text(fields, 'match')];
   return {
-    object: text(fields, 'object') as ImportCreate['object'],
-    mode,
+    object,
+    mode: mode as ImportMode,
     format: (text(fields, 'format') || 'auto') as ImportFormat,
     guess: true,
     start: false,
@@ -202,17 +215,17 @@ function showForm(
         {
           name: 'mode',
           label: 'What to do with its records',
-          hint: 'Somebody who may be stored already is not stored twice if stored records are changed.',
+          hint: 'As the file shows: if all contacts have an e-mail address, the stored ones are changed and the others created. Else all records are created.',
           faults,
         },
-        importModes.map((mode) => [mode, modeLabels[mode]] as const),
+        [['', 'As the file shows'], ...importModes.map((mode) => [mode, modeLabels[mode]] as const)],
         text(fields, 'mode'),
       )}
       !${selectField(
         {
           name: 'match',
           label: 'Find stored records by',
-          hint: 'Not used where records are only created. An e-mail address finds contacts only, a domain companies.',
+          hint: 'Only for changes that you have chosen. An e-mail address finds contacts only, a domain companies.',
           faults,
         },
         [['', '–'], ...matches.map((match) => [match, fieldWord('contacts', match)] as const)],

@@ -83,6 +83,21 @@ describe('an import with the pages', () => {
     const errors = await visitor.get(`${page}/errors.csv`);
     expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
     expect(errors.body).toContain('no address');
+    const { body } = await customer.post('/contacts/list', {});
+    expect(textOf(await visitor.get(`/app/contacts/${body[0].id}`))).toContain('Grace Hopper created it');
+  });
+
+  test.each([
+    ['changes whom it finds by the address, if all have one', 'grace@example.com', 'Created 1 Changed 0 Unchanged 1'],
+    ['creates all, if one of the first has no address', '', 'Created 2 Changed 0'],
+  ])('as the file shows %s', async (_what, address, outcome) => {
+    const { customer, visitor } = await start();
+    await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
+    const file = `E-Mail;Vorname;Telefon\nada@example.com;Ada;\n${address};Grace;+44 20 79460001\n`;
+    const page = (await upload(visitor, { mode: '', match: '' }, file)).location!;
+    await visitor.submit(page, { do: 'start' });
+    await workAtAll(app, customer);
+    expect(textOf(await visitor.get(page))).toContain(outcome);
   });
 
   test('is checked first, shows what would happen beside each cell, and is then imported without a second upload', async () => {

@@ -338,11 +338,14 @@ async function readState(
   return found;
 }
 
+/** Settings that change between upload and start. The API does not change how records are matched. */
+export type ImportChanges = ImportPatch & Partial<Pick<ImportSettings, 'mode' | 'match'>>;
+
 export async function updateImport(
   sql: Transaction,
   customerId: string,
   { id, ...stored }: Locked<ImportState>,
-  patch: ImportPatch,
+  patch: ImportChanges,
 ): Promise<void> {
   const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
   const { mapping, encoding, sheet, guess, ...rest } = { ...stored, ...patch };
@@ -350,6 +353,8 @@ export async function updateImport(
   await sql`
     update imports
     set
+      mode = ${rest.mode},
+      match = ${rest.match},
       mapping = ${mapping ? sql.json(mapping) : null},
       encoding = ${encoding},
       sheet = ${sheet},
