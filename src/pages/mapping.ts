@@ -166,14 +166,15 @@ const typeLabels: Record<ReadType, string> = {
 };
 
 /**
- * Returns the control for the type of a column. Only custom fields have a type. All columns have the control, so a user
- * can choose field and type together.
+ * Returns the control for the type of a column that is read as a custom field. A column that is left out has it too, so
+ * a user can choose field and type together.
  */
 function typeChoice({ header, type, isTypeGiven, isDeclared }: PreviewColumn, field: string, i: number): Html {
+  const isCustom = customKey(field) !== undefined;
+  if (field !== '' && !isCustom) return '';
   if (isDeclared && type) return html`${typeLabels[type]}<small class="quiet">as the field is declared</small>`;
   const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
   const chosen = isTypeGiven && type ? type : '';
-  const isCustom = customKey(field) !== undefined;
   return select(
     html`name="type-${i}" aria-label="Type of the column ${header}, if it is a custom field"`,
     [
