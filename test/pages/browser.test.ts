@@ -157,6 +157,15 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('the filters of a list open within the screen of a phone', async () => {
+    const page = await open('/app/contacts');
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.getByText('Filter', { exact: true }).click();
+    const { x, width } = (await page.locator('.panel').first().boundingBox())!;
+    expect([x >= 0, x + width <= 390]).toEqual([true, true]);
+    await page.close();
+  });
+
   test('a link that looks like a button takes the space key', async () => {
     const page = await open('/app/keys');
     await page.getByRole('button', { name: 'New key' }).press('Space');
