@@ -297,6 +297,8 @@ export function formRoutes(
     } catch (error) {
       outcome = refusalOf(error);
     }
+    // An answer that was awaited is undefined once it is sent.
+    if (reply.sent) return reply;
     if (typeof outcome === 'string') return goTo(reply, outcome);
     return 'faults' in outcome ? sendForm(request, reply, await show(request, outcome), outcome) : outcome;
   });
