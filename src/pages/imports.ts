@@ -348,6 +348,7 @@ async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Im
     state,
     lists: await listsFor(request, state),
     page: pageNumberOf(request),
+    sent: request.method === 'POST' ? fieldsOf(request) : {},
   });
   return html`!${form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' })}
   !${foundChanges(found, preview)}`;

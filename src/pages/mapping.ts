@@ -16,7 +16,7 @@ import type {
 } from '../schemas/imports.ts';
 import { select, selectField, text, unchanged, type Choice, type Fields } from './base/forms.ts';
 import { count, html, table, type Column, type Html } from './base/html.ts';
-import { encodingNamed } from '../files/encodings.ts';
+import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 import { fieldWord } from './base/words.ts';
 
@@ -30,9 +30,9 @@ type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
 export const mappingForm = (
   found: Import,
   preview: DetailedPreview,
-  { state, lists, page }: { state: SourceState; lists: Html; page: number },
+  { state, lists, page, sent }: { state: SourceState; lists: Html; page: number; sent: Fields },
 ): Html =>
-  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, page) : ''}
+  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, { page, sent }) : ''}
     !${settings(found, preview, state, lists)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
@@ -94,7 +94,7 @@ const turnTo = (page: number, all: number): Html =>
         Save and show columns ${rangeOf(page, all)}
       </button>`;
 
-function columns(found: Import, preview: DetailedPreview, page: number): Html {
+function columns(found: Import, preview: DetailedPreview, { page, sent }: { page: number; sent: Fields }): Html {
   const [all, first] = [preview.columns.length, (page - 1) * maxShown];
   const shown = preview.columns.slice(first, first + maxShown);
   const note = html`<p class="quiet">
@@ -102,11 +102,13 @@ function columns(found: Import, preview: DetailedPreview, page: number): Html {
     to the others.
   </p>`;
   return html`<h2>Columns</h2>
-    !${leftOutNote(preview)} !${all > maxShown ? note : ''}
-    !${table('Columns', columnsOf(found, preview, first), shown)}`;
+    !${leftOutNote(found, preview)} !${all > maxShown ? note : ''}
+    !${table('Columns', columnsOf(found, preview, { first, sent }), shown)}`;
 }
 
-function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html {
+const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
+
+function leftOutNote({ object }: Import, { columns: all, headers, mapping }: DetailedPreview): Html {
   const names = all
     .filter(({ header, samples }, i) => samples.length > 0 && headers!.indexOf(header) === i)
     .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
@@ -114,26 +116,35 @@ function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html 
   if (names.length === 0) return '';
   const shown = [...names.slice(0, maxNamed), ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : [])];
   return html`<p class="quiet">
-    Left out: ${shown.join(', ')}. To keep a column, choose a field for it: the first choice is a field of your own.
+    Left out: ${shown.join(', ')}. To keep a column, choose a field for
+    it${hasOwnFields(object) ? ': the first choice is a field of your own' : ''}.
   </p>`;
 }
 
 const maxNamed = 12;
 
-function columnsOf({ object }: Import, preview: DetailedPreview, first: number): readonly Column<PreviewColumn>[] {
+/** @param shown `sent`: the fields of a refused form, which are shown again */
+function columnsOf(
+  { object }: Import,
+  preview: DetailedPreview,
+  { first, sent }: { first: number; sent: Fields },
+): readonly Column<PreviewColumn>[] {
   const isRepeated = (header: string, i: number): boolean => preview.headers!.indexOf(header) !== first + i;
-  const fieldOf = (header: string): string => fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
+  const fieldOf = (header: string, i: number): string =>
+    `column-${first + i}` in sent
+      ? text(sent, `column-${first + i}`)
+      : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
   const readAs = ({ header }: PreviewColumn, i: number): Html => {
     if (isRepeated(header, i)) return html`<span class="quiet">left out: another column has this header</span>`;
     const origin = preview.mapping_from?.[header];
-    return html`!${fieldChoice(object, header, fieldOf(header), first + i)}
+    return html`!${fieldChoice(object, header, fieldOf(header, i), first + i)}
       <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</small>`;
   };
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
     ['Values', ({ samples }) => samples.map((one) => html`<div class="sample">${one}</div>`).join(''), 'quiet'],
     ['Is read as', readAs],
-    ['Type', (one, i) => (isRepeated(one.header, i) ? '' : typeChoice(one, fieldOf(one.header), first + i))],
+    ['Type', (one, i) => (isRepeated(one.header, i) ? '' : typeChoice(one, fieldOf(one.header, i), first + i))],
   ];
 }
 
@@ -150,9 +161,8 @@ const fieldChoice = (object: Import['object'], header: string, field: string, i:
 function choicesFor(object: Import['object'], header: string, field: string): string[] {
   const names = fieldsToChoose(object);
   const custom = customField(header);
-  const others = [customKey(custom) === undefined ? '' : custom, field].filter(
-    (name) => name !== '' && !names.includes(name),
-  );
+  const isOwn = hasOwnFields(object) && customKey(custom) !== undefined;
+  const others = [isOwn ? custom : '', field].filter((name) => name !== '' && !names.includes(name));
   return [...new Set([...others, ...names])];
 }
 
@@ -336,7 +346,9 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (covered.has('full_name')) covered.add('first_name');
   if (covered.has('stage')) covered.add('stage_id');
   const needed = [...(create.required ?? []).map((field) => [field]), ...needsOneOf];
-  return needed.filter((group) => !group.some((field) => covered.has(field))).map((group) => group.join(' or '));
+  return needed
+    .filter((group) => !group.some((field) => covered.has(field)))
+    .map((group) => group.map((field) => fieldWord(found.object, field)).join(' or '));
 }
 
 export const fieldLabel = (object: ImportObject, field: string): string =>

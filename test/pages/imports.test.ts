@@ -287,6 +287,18 @@ describe('an import with the pages', () => {
     expect(textOf(await visitor.get(location!))).not.toContain('no column is read as');
   });
 
+  test("of opportunities offers no field of one's own, names fields in words, and keeps what a refused form chose", async () => {
+    const { visitor } = await start();
+    const file = 'Titel,Menge\nX,1\n';
+    const page = (await upload(visitor, { object: 'opportunities', mode: 'create', match: '' }, file)).location!;
+    const shown = await visitor.get(page);
+    expect(shown.body).not.toContain('custom_fields.');
+    expect(textOf(shown)).toContain('no column is read as Stage');
+    const refused = await visitor.submit(page, { 'column-0': 'name', 'column-1': 'custom_fields.Menge', do: 'check' });
+    expect(refused.status).toBe(400);
+    expect(filledFields(refused.body, page)['column-0']).toBe('name');
+  });
+
   test.each([
     ['no file', {}, undefined, 'Choose a file.'],
     ['an upsert without a field to match', { match: '' }, people, 'Choose what stored records are found by.'],
