@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
 import { findApiKey } from '../queries/accounts/api-keys.ts';
-import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
+import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours } from '../schemas/accounts.ts';
 import type { Approval, ListedApproval, AuditEvent, AuditEventName } from '../schemas/accounts.ts';
@@ -12,6 +12,19 @@ import { badge, count, counted, empty, facts, html, moment, notice, table, type 
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
+import type { FindRecords } from '../queries/records/finders.ts';
+import { findContacts } from '../queries/crm/contacts.ts';
+import { findCompanies } from '../queries/crm/companies.ts';
+import { findProducts } from '../queries/crm/products.ts';
+import { findOpportunities } from '../queries/crm/opportunities.ts';
+import { findActivities } from '../queries/crm/activities.ts';
+import { allImports, requireImport } from '../queries/jobs/imports.ts';
+import { findChosenIfUp } from '../jobs/unlocks.ts';
+import type { EventNoun } from '../schemas/events.ts';
+import { canonicalId } from '../text/ids.ts';
+import { nameOf as nameOfRecord } from './changes.ts';
+import { titleOf } from './import-upload.ts';
+import { prospectWords } from './base/words.ts';
 
 const section = '/app/approvals';
 const pageRows = 100;
@@ -108,7 +121,7 @@ async function pageOfOne(request: FastifyRequest, reply: FastifyReply, refused?:
         ['Writes', html`${counted(one.records, 'record')}`],
         ['Costs at most', html`${counted(one.credits, 'credit')}`],
         ['Sent', moment(one.created_at)],
-        ['Call', html`<code>POST ${one.url}</code>`],
+        ...(one.status === 'pending' ? await contentOf(request, one) : []),
         ...(one.decided_at
           ? [['Decided', html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}`] as [string, Html]]
           : []),
@@ -124,6 +137,72 @@ async function pageOfOne(request: FastifyRequest, reply: FastifyReply, refused?:
     }`;
   return { title: nameOf(one), section: keySection, body };
 }
+
+const finders: Readonly<Record<string, readonly [EventNoun, FindRecords<object>]>> = {
+  contacts: ['contact', findContacts],
+  company: ['company', findCompanies],
+  products: ['product', findProducts],
+  opportunities: ['opportunity', findOpportunities],
+  activities: ['activity', findActivities],
+};
+
+interface SentBody {
+  id?: string;
+  merge_ids?: string[];
+  ids?: string[];
+  items?: { id?: string }[];
+  emails?: { email: string }[];
+  filters?: Record<string, unknown>;
+}
+
+/** Returns what a waiting call would work on: records by their names, addresses, prospects, a file, a list or a change. */
+async function contentOf(request: FastifyRequest, { id, url }: Approval): Promise<(readonly [string, Html])[]> {
+  const { db, caller, catalog } = request;
+  const { customerId } = caller;
+  const { body } = await db.lookup((sql) => requirePending(sql, customerId, id));
+  const sent = (body.length === 0 ? {} : JSON.parse(body.toString())) as SentBody;
+  const { pathname } = new URL(url, 'http://localhost');
+  const [of = '', target] = [pathname.split('/')[3], /[0-9a-f-]{36}/.exec(pathname)?.[0]];
+  const [noun, find] = finders[of] ?? (['contact', findContacts] as const);
+  const namesOf = async (ids: readonly string[]): Promise<ReadonlyMap<string, string>> => {
+    const rows = (await db.lookup((sql) => find(sql, customerId, ids))) as { id: string }[];
+    return new Map(rows.map((row) => [row.id, nameOfRecord(noun, row)]));
+  };
+  if (of === 'imports' && target) {
+    const found = await db.lookup((sql) => requireImport(sql, customerId, target, allImports));
+    return [['File', html`<a href="/app/imports/${target}">${titleOf(found)}</a>`]];
+  }
+  if (of === 'changes' && target) return [['Takes back', html`<a href="/app/changes/${target}">this change</a>`]];
+  if (of === 'list-contact' && target) return [['List', html`<a href="/app/lists/${target}">this list</a>`]];
+  if (sent.merge_ids) {
+    const known = await namesOf([sent.id!, ...sent.merge_ids]);
+    return [
+      ['Stays', html`${known.get(sent.id!) ?? 'deleted meanwhile'}`],
+      ['Become part of it', someNames(sent.merge_ids.map((one) => known.get(one) ?? 'deleted meanwhile'))],
+    ];
+  }
+  if (sent.items) {
+    const known = await namesOf(sent.items.slice(0, namesShown).flatMap((item) => canonicalId(item.id ?? '') ?? []));
+    return [['Records', someNames(sent.items.map((item) => known.get(item.id ?? '') ?? nameOfRecord(noun, item)))]];
+  }
+  if (sent.emails) return [['Addresses', someNames(sent.emails.map(({ email }) => email))]];
+  if (of === 'service-handler' && sent.ids) {
+    const people = await findChosenIfUp(catalog, sent.ids.slice(0, namesShown));
+    const names = people.map((one) => nameOfRecord('contact', one));
+    return [['Prospects', html`${names.join(', ')}!${moreThan(sent.ids.length)}`]];
+  }
+  return Object.entries(sent.filters ?? {}).map(([name, value]) => [
+    Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : name.replaceAll('_', ' '),
+    html`${[value].flat().join(', ')}`,
+  ]);
+}
+
+const namesShown = 20;
+
+const someNames = (names: readonly string[]): Html =>
+  html`${names.slice(0, namesShown).join(', ')}!${moreThan(names.length)}`;
+
+const moreThan = (all: number): Html => (all > namesShown ? html` and ${count(all - namesShown)} more` : '');
 
 const decision = (request: FastifyRequest, reply: FastifyReply, { id }: Approval, isApproved: boolean): Html =>
   form(request, reply, {

@@ -7,6 +7,7 @@ import { contactLines, contactsCsv, sendBytes, workAtAll } from '../jobs/importi
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
+import { textOf, visitorOf } from '../pages/visitor.ts';
 
 const app = await startApp();
 
@@ -46,6 +47,8 @@ describe('a call that is larger than its key may send', () => {
     const id = waiting(await createMany(client, 3));
     expect(await totalOf(client)).toBe(2);
     expect((await client.get(`/approval/${id}`)).body).toMatchObject({ status: 'pending', records: 3, answer: null });
+    const visitor = await visitorOf(app.fastify, client.id);
+    expect(textOf(await visitor.get(`/app/approvals/${id}`))).toContain('Records Ada Lovelace, Ada Lovelace, Ada');
     expect((await session.call('GET', '/api/approval')).body).toMatchObject([
       { id, api_key_id: client.keyId, url: '/api/ext/contacts/batch/create', records: 3, credits: 0 },
     ]);
