@@ -53,6 +53,29 @@ describe('products', () => {
     expect(await stored(id)).toMatchObject({ price: 12 });
   });
 
+  test('are saved once by a double click, and again where a person goes back and types other values', async () => {
+    const form = { ...(await admin.fieldsOf('/app/products/new')), name: 'Chair', price: '5' };
+    const { location } = await admin.post('/app/products/new', form);
+    const other = await admin.post('/app/products/new', { ...form, name: 'Table' });
+    expect([other.status, textOf(other)]).toEqual([409, expect.stringContaining('sent before, with other values')]);
+    expect(other.body).toContain('value="Table"');
+    const path = `${location!.split('?')[0]!}/edit`;
+    const edit = { ...(await admin.fieldsOf(path)), name: 'Stool' };
+    const [first, second] = [await admin.post(path, edit), await admin.post(path, edit)];
+    expect([first.status, second.status, second.location]).toEqual([303, 303, first.location]);
+    expect((await admin.post(path, { ...edit, name: 'Bench' })).status).toBe(412);
+  });
+
+  test('that somebody else deletes meanwhile leave the form with what was typed', async () => {
+    const id = await make(customer, '/products', productBody({ name: 'Chair' }));
+    const path = `/app/products/${id}/edit`;
+    const edit = { ...(await admin.fieldsOf(path)), name: 'Stool' };
+    await customer.call('DELETE', `/products/${id}`);
+    const gone = await admin.post(path, edit);
+    expect([gone.status, textOf(gone)]).toEqual([404, expect.stringContaining('Restore it')]);
+    expect(gone.body).toContain('value="Stool"');
+  });
+
   test('are deleted after a question, stay in opportunities, and come back by Undo', async () => {
     const id = await make(customer, '/products', productBody({ name: 'Chair' }));
     const products = [{ id, price: 5, quantity: 2 }];
@@ -188,6 +211,7 @@ describe('pipelines', () => {
       409,
       expect.stringContaining('Move them to another stage first'),
     ]);
+    expect(refused.body).toContain(`name="stage_name" value="${qualified!.name}"`);
     expect(await newest()).toEqual(before);
     expect((await admin.submit(path, kept([lead!, ...others]))).status).toBe(303);
     expect((await newest()).stages.map(({ name }) => name)).not.toContain(qualified!.name);

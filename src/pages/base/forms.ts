@@ -3,10 +3,10 @@ import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { spenderOf, type Spender } from '../../access/credentials.ts';
-import { DomainError, notFound, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
+import { DomainError, fromDatabase, notFound, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
-import { markSent } from '../../queries/records/idempotency.ts';
+import { findSent, markSent } from '../../queries/records/idempotency.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { tokensOf, findUnstorableText } from '../../text/json.ts';
 import type { Validator, MessageFor } from '../../validation/validator.ts';
@@ -71,8 +71,14 @@ const sentBefore: Html = notice('This form was sent before. Nothing was done a s
 /** Runs the action of a form in a transaction. Does nothing and returns undefined if the form was sent before. */
 export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Promise<T>): Promise<T | undefined> =>
   request.db.transaction(async (sql) =>
-    (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? act(sql) : undefined,
+    (await markSent(sql, request.caller.customerId, sentForm(request))) ? act(sql) : undefined,
   );
+
+/** Says whether this form took effect before: with the same values, or with others after a step back in the browser. */
+export const sentEarlier = (request: FastifyRequest): Promise<'same' | 'other' | undefined> =>
+  request.db.lookup((sql) => findSent(sql, request.caller.customerId, sentForm(request)));
+
+const sentForm = (request: FastifyRequest) => ({ token: tokenOf(request.body), fields: fieldsOf(request) });
 
 export function tokenOf(fields: unknown): string {
   const token = (fields as Fields | null | undefined)?.[tokenField];
@@ -173,7 +179,8 @@ function controlAt(path: string): string {
 export const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
 
 /** Converts an error that the form's values caused to a refusal. Throws every other error. */
-export function refusalOf(error: unknown): Refused {
+export function refusalOf(thrown: unknown): Refused {
+  const error = fromDatabase(thrown) ?? thrown;
   if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
   if (!(error instanceof DomainError)) throw error;
   if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;

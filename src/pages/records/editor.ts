@@ -6,7 +6,18 @@ import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/reco
 import { compile } from '../../validation/validator.ts';
 import { forMembers, formRoutes, questionRoutes, withUndo, urlOf } from '../base/layout.ts';
 import type { PageAccess, FormPage } from '../base/layout.ts';
-import { conflictOf, doneNotice, fieldsOf, hidden, idOf, notSent, once, requireValid, text } from '../base/forms.ts';
+import {
+  conflictOf,
+  doneNotice,
+  fieldsOf,
+  hidden,
+  idOf,
+  notSent,
+  once,
+  requireValid,
+  sentEarlier,
+  text,
+} from '../base/forms.ts';
 import type { Fields, Refused } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
 
@@ -68,28 +79,31 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const id = await once(request, async (sql) =>
         kind.create(sql, request.caller, await prepare(sql, request, body)),
       );
-      return id === undefined ? `${path}?done=sent` : `${path}/${id}${told('created')}`;
+      if (id !== undefined) return `${path}/${id}${told('created')}`;
+      return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
     },
   });
 
   formRoutes(app, `${below}/:id/edit`, access, {
     show,
     act: async (request) => {
-      const { db, caller } = request;
+      const { caller } = request;
       const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
-      if (etag !== kind.tagOf(found)) return conflictOf(noun);
+      const saved = `${path}/${found.id}${told('changed')}`;
+      if (etag !== kind.tagOf(found)) return (await sentEarlier(request)) === 'same' ? saved : conflictOf(noun);
       const { body, faults } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
       if (isPreview(request)) return notSent;
       try {
-        await db.transaction(async (sql) =>
-          kind.update(sql, caller.customerId, found.id, await prepare(sql, request, body), etag),
-        );
+        const isDone = await once(request, async (sql) => {
+          await kind.update(sql, caller.customerId, found.id, await prepare(sql, request, body), etag);
+          return true;
+        });
+        return isDone || (await sentEarlier(request)) !== 'other' ? saved : otherSent;
       } catch (error) {
         if (isStale(error)) return conflictOf(noun);
         throw error;
       }
-      return `${path}/${found.id}${told('changed')}`;
     },
   });
 
@@ -115,12 +129,20 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   });
 
   async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
-    const stored = 'id' in (request.params as object) ? await kind.require(request) : undefined;
     const sent = request.method === 'POST' ? fieldsOf(request) : undefined;
+    const isNew = !('id' in (request.params as object));
+    const stored = isNew
+      ? undefined
+      : await kind.require(request).catch((error: unknown) => {
+          if (sent && error instanceof DomainError && error.code === 'not_found') return undefined;
+          throw error;
+        });
+    const isGone = !isNew && !stored;
     const isConflict = refused.status === statuses.precondition_failed;
     return {
       ...(stored && { action: urlOf(request) }),
-      title: stored ? `Change ${kind.nameOf(stored)}` : `New ${noun}`,
+      ...(isGone && { lead: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
+      title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
       body: html`!${stored ? hidden({ etag: kind.tagOf(stored) }) : ''}
         !${await kind.controls(request, { stored, sent, refused, isConflict })}
         <div class="buttons">
@@ -139,6 +161,11 @@ export async function requireRecord<Row>(request: FastifyRequest, noun: string, 
   if (!found) throw notFound(noun);
   return found;
 }
+
+const otherSent: Refused = {
+  faults: { '': 'This form was sent before, with other values. Send it again if you want these too.' },
+  status: statuses.conflict,
+};
 
 export const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(request), 'do') === 'preview';
 

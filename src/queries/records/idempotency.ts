@@ -99,16 +99,34 @@ const removeRecords = (sql: Transaction, customerId: string, records: readonly {
 /**
  * Records that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
  * carries out the action of the form.
- * @param token text that no other form has
+ * @param form its fields. Its token is text that no other form has
  * @returns false if the form was submitted before, or if another request is processing it now
  */
-export async function markSent(sql: Transaction, customerId: string, token: string): Promise<boolean> {
-  const hash = createHash('sha256').update(token).digest();
-  // Stored beside the keys of the header Idempotency-Key, which cannot contain this character. Nothing but the hash is
-  // stored: the answer to the form can contain an API key.
-  const key = `form·${hash.toString('base64url')}`;
+export async function markSent(sql: Transaction, customerId: string, form: SentForm): Promise<boolean> {
+  const key = keyOf(form);
   if (!(await lockIdempotencyKey(sql, customerId, key))) return false;
   if (await findIdempotencyRecord(sql, customerId, key)) return false;
-  await storeAnswer(sql, customerId, key, { fingerprint: hash, status: 200, body: {} });
+  // Nothing but hashes is stored: the answer to the form can contain an API key.
+  await storeAnswer(sql, customerId, key, { fingerprint: hashOf(JSON.stringify(form.fields)), status: 200, body: {} });
   return true;
 }
+
+/** Says whether a form with this token took effect before: with the same fields, or with others. */
+export async function findSent(
+  sql: Queryable,
+  customerId: string,
+  form: SentForm,
+): Promise<'same' | 'other' | undefined> {
+  const found = await findIdempotencyRecord(sql, customerId, keyOf(form));
+  return found && (found.fingerprint.equals(hashOf(JSON.stringify(form.fields))) ? 'same' : 'other');
+}
+
+interface SentForm {
+  token: string;
+  fields: object;
+}
+
+const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+// Stored beside the keys of the header Idempotency-Key, which cannot contain this character.
+const keyOf = ({ token }: SentForm): string => `form·${hashOf(token).toString('base64url')}`;
