@@ -63,17 +63,20 @@ const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<R
           They are deleted. Their contacts and opportunities stay, without a company. For 90 days this can be undone.
         </p>`,
   run: async (request, rows) => {
-    const { db, caller } = request;
+    const { caller } = request;
     if (rows.length > memberDeletes && sessionOf(request).role !== 'admin')
       throw validationFailed([{ path: '', message: `only an admin deletes more than ${memberDeletes} at once` }]);
     const items = rows.map(({ id }) => ({ id }));
     const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
-    await db.transaction((sql) =>
+    const done = await once(request, (sql) =>
       withDeferredWrites(sql, caller.customerId, (deferred) => write(sql, caller.customerId, batch, deferred)),
     );
-    return withUndo(request, `${path}?done=deleted&n=${rows.length}`);
+    return done === undefined ? deletedPage : withUndo(request, `${path}?done=deleted&n=${rows.length}`);
   },
 });
+
+/** Where a deletion can be taken back whose page a double click has passed over. */
+export const deletedPage = '/app/deleted';
 
 const checkList = compile(ListCreate);
 

@@ -2,7 +2,18 @@ import type { FastifyInstance, FastifyRequest, FastifyReply } from 'fastify';
 import { createHash } from 'node:crypto';
 import { forMembers, sendPage, goTo, sendForm } from '../base/layout.ts';
 import { count, counted, facts, html, moment, panel, workplace, type Html, linkButton, notice } from '../base/html.ts';
-import { queryOf, readForm, text, fieldsOf, idOf, hidden, notSent, refusalOf, values } from '../base/forms.ts';
+import {
+  queryOf,
+  readForm,
+  text,
+  fieldsOf,
+  idOf,
+  hidden,
+  notSent,
+  refusalOf,
+  sentEarlier,
+  values,
+} from '../base/forms.ts';
 import type { Fields } from '../base/forms.ts';
 import { requestOf, viewOf, viewOfRequest, addressOf, parametersOf } from './record-kind.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
@@ -21,7 +32,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { companyKind, contactKind } from './kinds.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
-import { actNamed, type Act } from './chosen.ts';
+import { actNamed, deletedPage, type Act } from './chosen.ts';
 
 function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path, noun } = kind;
@@ -240,7 +251,8 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
     const fields = fieldsOf(request);
     const act = actNamed(request, kind, text(fields, 'do'));
     const found = await findChosen(request, fields);
-    if (found.rows.length === 0) return goTo(reply, `${path}?done=none`);
+    if (found.rows.length === 0)
+      return goTo(reply, (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`);
     if (found.isTooMany || found.digest !== text(fields, 'digest')) {
       const faults = { '': changedText(found.rows.length, kind) };
       return ask(request, reply, act, fields, found, { faults, status: statuses.conflict });
