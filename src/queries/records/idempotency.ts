@@ -106,8 +106,8 @@ export async function markSent(sql: Transaction, customerId: string, form: SentF
   const key = keyOf(form);
   if (!(await lockIdempotencyKey(sql, customerId, key))) return false;
   if (await findIdempotencyRecord(sql, customerId, key)) return false;
-  // Nothing but hashes is stored: the answer to the form can contain an API key.
-  await storeAnswer(sql, customerId, key, { fingerprint: hashOf(JSON.stringify(form.fields)), status: 200, body: {} });
+  // Nothing but hashes is stored: the answer to the form can contain an API key, its fields a password. The token salts them.
+  await storeAnswer(sql, customerId, key, { fingerprint: hashOf(JSON.stringify(form)), status: 200, body: {} });
   return true;
 }
 
@@ -118,7 +118,7 @@ export async function findSent(
   form: SentForm,
 ): Promise<'same' | 'other' | undefined> {
   const found = await findIdempotencyRecord(sql, customerId, keyOf(form));
-  return found && (found.fingerprint.equals(hashOf(JSON.stringify(form.fields))) ? 'same' : 'other');
+  return found && (found.fingerprint.equals(hashOf(JSON.stringify(form))) ? 'same' : 'other');
 }
 
 interface SentForm {
