@@ -19,7 +19,6 @@ import {
 import type { ExportFormat, FileFields, GivenFields } from '../schemas/files.ts';
 import { formats, type Format } from '../schemas/formats.ts';
 import { customKey } from '../schemas/filters.ts';
-import { listNames } from '../schemas/contacts.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import { maxAddressLength } from '../text/domains.ts';
 import { choicesBy, unambiguous, type Choices, type DecimalMark, type ReadType } from './values.ts';
@@ -328,10 +327,6 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     const path: Path = ['custom_fields', key];
     return { name, header: name, type: 'custom', shown: path, item: path, isNullable: false, mayBeEmpty: true };
   }
-  if (name === listNames) {
-    const path: Path = [name];
-    return { name, header: name, type: 'texts', shown: path, item: path, isNullable: false, mayBeEmpty: true };
-  }
   const reference = fields.references?.[name];
   if (reference) {
     const { type, item } = reference;
@@ -355,6 +350,11 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     };
   }
   const { shown, create, patch } = fields;
+  // Only for people: names of other records.
+  if (!Object.hasOwn(shown.properties, name)) {
+    const type = name.endsWith('_names') ? 'texts' : 'text';
+    return { name, header: name, type, shown: [name], item: [name], isNullable: false, mayBeEmpty: true };
+  }
   const written: TSchema = create.properties[name] ?? shown.properties[name]!;
   const changed: TSchema | undefined = patch.properties[name];
   return {

@@ -2,6 +2,8 @@ import type { ImportObject } from '../schemas/imports.ts';
 import type { FieldTable } from '../schemas/wire.ts';
 import { companyTable } from '../schemas/companies.ts';
 import { contactTable } from '../schemas/contacts.ts';
+import { OpportunityCreate, opportunityTable } from '../schemas/opportunities.ts';
+import { ProductCreate, productTable } from '../schemas/products.ts';
 import { words, trimText } from '../text/fold.ts';
 import { TimeSlice, yieldToEventLoop } from '../process/event-loop.ts';
 import type { Cell } from './columns.ts';
@@ -70,17 +72,27 @@ function knownNames(table: FieldTable): ReadonlyMap<string, KnownName> {
   const known = new Map<string, KnownName>();
   for (const [field, { label, headers }] of Object.entries(table))
     // Files that this service has exported for people have its own titles.
-    for (const [rank, key] of headers ? keysOf([field, headers, label].join('|')).entries() : [])
+    for (const [rank, key] of headers === undefined ? [] : keysOf([field, headers, label].join('|')).entries())
       if (key !== '' && !known.has(key)) known.set(key, { field, rank });
   return known;
 }
 
+/** Fields by their names and labels alone: other programs name them too differently. */
+const labelled = (table: FieldTable, fields: readonly string[]): ReadonlyMap<string, KnownName> =>
+  knownNames(
+    Object.fromEntries(fields.flatMap((name) => (table[name] ? [[name, { ...table[name], headers: '' }]] : []))),
+  );
+
 export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>> = {
   contacts: knownNames(contactTable),
   companies: knownNames(companyTable),
-  // Their columns are not guessed.
-  products: new Map(),
-  opportunities: new Map(),
+  products: labelled(productTable, Object.keys(ProductCreate.properties)),
+  opportunities: new Map([
+    ...labelled(opportunityTable, Object.keys(OpportunityCreate.properties)),
+    ...[...keysOf('Pipeline')].map((key) => [key, { field: 'pipeline', rank: 0 }] as const),
+    ...[...keysOf('Stage|Phase|Deal stage')].map((key) => [key, { field: 'stage', rank: 0 }] as const),
+    ...[...keysOf('Assigned to|Owner|Deal owner')].map((key) => [key, { field: 'user.email', rank: 0 }] as const),
+  ]),
 };
 
 export const openNamesOf: Record<ImportObject, readonly OpenName[]> = {

@@ -102,6 +102,7 @@ const wholes: Readonly<Record<string, string>> = {
   last_name: 'full_name',
   pipeline: 'stage_id',
   stage: 'stage_id',
+  'user.email': 'user_id_assigned',
   'contacts.external_id': 'contacts_ids',
 };
 

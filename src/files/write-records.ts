@@ -280,9 +280,9 @@ export interface ExportedRecords {
   title: string;
   /**
    * Starts to read all records, page by page.
-   * @param withLists whether contacts have the names of their lists as `list_names`
+   * @param isForPeople whether the records have the names of others, such as `list_names` of contacts
    */
-  read: (withLists: boolean) => Promise<AsyncGenerator<object[]>>;
+  read: (isForPeople: boolean) => Promise<AsyncGenerator<object[]>>;
   count: () => Promise<number>;
   /**
    * Returns the custom fields of the records, sorted by key.

@@ -29,6 +29,7 @@ export const referringMembers = {
   contacts_ids: 'contact',
   products: 'product',
   stage_id: 'stage',
+  user_id_assigned: 'user',
 } as const;
 
 const OwnId = Strict(
@@ -43,11 +44,17 @@ const StageByName = Strict(
   { title: 'StageByName', description: 'The names of a stage and its pipeline, without regard to case and accents.' },
 );
 
+const UserByEmail = Strict(
+  { email: Email('E-mail address of a user of the application.') },
+  { title: 'UserByEmail', description: 'The e-mail address of a user, instead of the id.' },
+);
+const others: Record<string, TSchema> = { stage: StageByName, user: UserByEmail };
+
 /** Returns the schema of a body whose members may refer to records by other values than ids. */
 function withReferences({ properties, ...schema }: TObject): TObject {
   const members = Object.entries(properties).map(([name, member]) => {
     const noun = referringMembers[name as keyof typeof referringMembers] as string | undefined;
-    return [name, noun === undefined ? member : orOther(member, noun === 'stage' ? StageByName : OwnId)];
+    return [name, noun === undefined ? member : orOther(member, others[noun] ?? OwnId)];
   });
   return { ...schema, properties: Object.fromEntries(members) as TObject['properties'] };
 }

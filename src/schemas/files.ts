@@ -94,6 +94,7 @@ export const opportunityFileFields: FileFields = {
   references: {
     pipeline: { type: 'text', item: ['stage_id', 'pipeline'] },
     stage: { type: 'text', item: ['stage_id', 'stage'] },
+    'user.email': { type: 'text', item: ['user_id_assigned', 'email'] },
     'company.external_id': { type: 'exact', item: ['company_id', 'external_id'] },
     'contacts.external_id': { type: 'own ids', item: ['contacts_ids'] },
   },

@@ -156,3 +156,26 @@ test('prices, choices and dates of a file of deals are read as people write them
     },
   ]);
 });
+
+test('an export of deals for people names what they belong to, and its labels and an owner are understood', async () => {
+  await importAll();
+  const { body } = await customer.post('/opportunities/export', { format: 'csv', fields: 'readable' });
+  const [header, ...rows] = String(body).trim().split('\r\n');
+  expect(header).toBe(
+    'name,description,price,priority,pipeline_name,stage_name,company_name,contact_names,assigned_email,product_names,estimated_closing_date,close_date,created_at,updated_at',
+  );
+  const [{ email }] = (await customer.get('/customer/users')).body;
+  const company = (await listOf('/company'))[0].company_name;
+  expect(rows.join('\n')).toContain(`HIGHT,Sales,Lead,${company},`);
+  expect(rows.join('\n')).toContain(`,${email},3 × Ärm,2026-03-14T00:00:00.000Z,`);
+
+  const file = `Your own id,Name,Pipeline,Stage,Owner,Priority\nd-1,Renamed,Sales,Qualified,${email.toUpperCase()},low\nd-2,Two,Sales,Won,nobody@example.com,\n`;
+  const done = await importFile(app, customer, settings('opportunities', { guess: true }), file);
+  expect(countsOf(done), done.error + (await errorsOf(customer, done.id)).join()).toMatchObject({ updated: 1, failed: 1 });
+  expect((await listOf('/opportunities'))[1]).toMatchObject({
+    name: 'Renamed',
+    priority: 'LOW',
+    user_id_assigned: userId,
+  });
+  expect(await errorsOf(customer, done.id)).toEqual([expect.stringContaining('no user has the address')]);
+});

@@ -104,7 +104,7 @@ export const {
 } = recordReads<Contact>({
   source: contactSource,
   projection,
-  withLists: (sql, customerId) =>
+  forPeople: (sql, customerId) =>
     sql`${projection(sql)}, array(${manualLists(sql, customerId, 'name')} order by l.name) as ${constant(sql, listNames)}`,
   fields: contactFileFields,
   title: 'Contacts',

@@ -217,6 +217,39 @@ export const { list: listOpportunities, export: exportOpportunities } = recordRe
       where l.customer_id = ${customerId}::uuid
         and l.opportunity_id = o.id
     ) as products`,
+  forPeople: (sql, customerId) => sql`
+    ${projection(sql, customerId)},
+    (
+      select pl.name
+      from stages s
+      join pipelines pl on pl.customer_id = ${customerId}::uuid and pl.id = s.pipeline_id
+      where s.customer_id = ${customerId}::uuid
+        and s.id = o.stage_id
+    ) as pipeline_name,
+    (select s.name from stages s where s.customer_id = ${customerId}::uuid and s.id = o.stage_id) as stage_name,
+    coalesce(co.company_name, '') as company_name,
+    array(
+      select coalesce(nullif(trim(c.first_name || ' ' || c.last_name), ''), c.work_email, '')
+      from opportunity_contacts m
+      join contacts c on c.customer_id = ${customerId}::uuid and c.id = m.contact_id
+      where m.customer_id = ${customerId}::uuid
+        and m.opportunity_id = o.id
+      order by m.position
+    ) as contact_names,
+    (
+      select u.email
+      from users u
+      where u.customer_id = ${customerId}::uuid
+        and u.id = o.user_id_assigned
+    ) as assigned_email,
+    array(
+      select l.quantity || ' × ' || p.name
+      from opportunity_lines l
+      join products p on p.customer_id = ${customerId}::uuid and p.id = l.product_id
+      where l.customer_id = ${customerId}::uuid
+        and l.opportunity_id = o.id
+      order by l.position
+    ) as product_names`,
   fields: opportunityFileFields,
   title: 'Opportunities',
 });

@@ -281,7 +281,7 @@ interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   projection: (sql: FragmentMaker, customerId: string) => Fragment;
   listed?: (sql: FragmentMaker, customerId: string) => Fragment;
   exported?: (sql: FragmentMaker, customerId: string) => Fragment;
-  withLists?: (sql: FragmentMaker, customerId: string) => Fragment;
+  forPeople?: (sql: FragmentMaker, customerId: string) => Fragment;
 }
 
 export const recordReads = <Listed extends object>({
@@ -289,7 +289,7 @@ export const recordReads = <Listed extends object>({
   projection,
   listed = projection,
   exported = projection,
-  withLists = exported,
+  forPeople = exported,
   fields,
   title,
 }: Shown) => ({
@@ -317,7 +317,7 @@ export const recordReads = <Listed extends object>({
     return {
       fields,
       title,
-      read: (hasLists) => readAllRecords(db, query, (sql) => (hasLists ? withLists : exported)(sql, customerId)),
+      read: (isForPeople) => readAllRecords(db, query, (sql) => (isForPeople ? forPeople : exported)(sql, customerId)),
       count: () => countRecords(db, query),
       readKeys: async (max) => {
         const { table } = source;

@@ -89,14 +89,16 @@ const recordTables = {
 };
 
 /**
- * A reference by something other than an id: the caller's external id of a record, or the names of a stage and its
- * pipeline.
+ * A reference by something other than an id: the caller's external id of a record, the names of a stage and its
+ * pipeline, or the address of a user.
  */
-type OtherReference = { external_id: string } | { pipeline: string; stage: string };
-type ReferredNoun = keyof typeof recordTables | 'stage';
+type OtherReference = { external_id: string } | { pipeline: string; stage: string } | { email: string };
+type ReferredNoun = keyof typeof recordTables | 'stage' | 'user';
 
-const valueOf = (given: OtherReference, inForm: (name: string) => string = String): string =>
-  'external_id' in given ? given.external_id : JSON.stringify([inForm(given.pipeline), inForm(given.stage)]);
+function valueOf(given: OtherReference, inForm: (name: string) => string = String): string {
+  if ('external_id' in given) return given.external_id;
+  return 'email' in given ? fold(given.email) : JSON.stringify([inForm(given.pipeline), inForm(given.stage)]);
+}
 
 /**
  * Replaces references by other values than ids in the items of a batch. An item that refers to a record that does not
@@ -119,12 +121,9 @@ export async function withReferredIds(
   const stages = wanted.has('stage') ? await findStages(sql, customerId) : [];
   const found = new Map<ReferredNoun, Map<string, string>>();
   for (const [noun, values] of wanted)
-    found.set(
-      noun,
-      noun === 'stage'
-        ? idsByName(stages.toReversed())
-        : await findByExternalIds(sql, customerId, recordTables[noun], [...values]),
-    );
+    if (noun === 'stage') found.set(noun, idsByName(stages.toReversed()));
+    else if (noun === 'user') found.set(noun, await findUsers(sql, customerId, [...values]));
+    else found.set(noun, await findByExternalIds(sql, customerId, recordTables[noun], [...values]));
   return items.map((item) => {
     if (!referring.has(item)) return item;
     const missing: { noun: string; path: string; message: string }[] = [];
@@ -154,7 +153,8 @@ function replaceReferences(item: object, replace: Replace): object {
 function replaceIn(value: unknown, noun: ReferredNoun, path: string, replace: Replace): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((one, i) => replaceIn(one, noun, `${path}/${i}`, replace));
-  if ('external_id' in value || 'pipeline' in value) return replace(value as OtherReference, noun, path);
+  if ('external_id' in value || 'pipeline' in value || 'email' in value)
+    return replace(value as OtherReference, noun, path);
   return Object.fromEntries(
     Object.entries(value).map(([name, one]) => [name, replaceIn(one, noun, `${path}/${name}`, replace)]),
   );
@@ -173,6 +173,7 @@ const maxNamed = 5;
 /** Says what the value names, or what it could: not the stages of private pipelines. */
 function absence(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
   if ('external_id' in given) return `no ${noun} has the external_id ${JSON.stringify(given.external_id)}`;
+  if ('email' in given) return `no user has the address ${JSON.stringify(given.email)}`;
   const shown = stages.filter(({ isPrivate }) => !isPrivate).slice(0, maxNamed);
   const names = shown.map(({ pipeline, stage }) => `${pipeline} / ${stage}`);
   return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is not a stage (such as ${names.join(', ')})`;
@@ -198,6 +199,15 @@ const findStages = (sql: Transaction, customerId: string): Promise<NamedStage[]>
     join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
     where s.customer_id = ${customerId}
     order by s.id`;
+
+async function findUsers(sql: Transaction, customerId: string, emails: string[]): Promise<Map<string, string>> {
+  const rows = await sql<{ id: string; email_folded: string }[]>`
+    select id, email_folded
+    from users
+    where customer_id = ${customerId}
+      and email_folded = any(${emails}::text[])`;
+  return new Map(rows.map((user) => [user.email_folded, user.id]));
+}
 
 const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id}`;
 
