@@ -46,7 +46,7 @@ function neededScopes(types: readonly string[]): Scope[] {
 /**
  * Prepares the undo of a change.
  * @throws DomainError `not_found` if the change has changed no record; `forbidden` if the key lacks a scope; `conflict`
- * if the change has not ended, or is the undo of a merge
+ * if the change has not ended, is the undo of a merge, or is a merge whose record was merged itself since
  */
 async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
   // Asked first: what had ended then writes nothing that is not measured.

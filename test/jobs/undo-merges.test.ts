@@ -6,8 +6,9 @@ import { companyBody, contactBody, grant, make, opportunityBody, productBody } f
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
+import { resultsOf } from './spending.ts';
 import { startVerify } from './verifying.ts';
-import { contextOf } from './working.ts';
+import { contextOf, workAtUndos } from './working.ts';
 
 const names = await startNameServer();
 let app: TestApp;
@@ -168,26 +169,68 @@ describe('the undo of the second of two merges', () => {
     await patch(kept, { external_id: 'z' });
     expect(await upsert('x')).toMatchObject({ status: 'created' });
   });
+});
 
-  test('leaves a record that was merged elsewhere meanwhile where it is', async () => {
-    const [first, middle, last, other] = [await contact(), await contact(), await contact(), await contact()];
-    const one = await merge(middle, first);
-    const two = await merge(last, middle);
-    await undo(one);
-    await merge(other, first);
-    await undo(two);
-    expect((await read(first)).merged_into).toBe(other);
+describe('the undo of a merge whose record was merged itself', () => {
+  const refused = async (change: string, later: string, [from, to]: [string, string]) => {
+    for (const dry_run of [true, false])
+      expect(await customer.post(`/changes/${change}/undo`, { dry_run })).toMatchObject({
+        status: 409,
+        body: { message: expect.stringContaining(`${from} was merged into ${to} since: undo`) as string },
+      });
+    const { body } = await customer.post(`/changes/${change}/undo`, {});
+    expect(body.message).toContain(later);
+    expect((await customer.get(`/changes/${change}`)).body).toMatchObject({ undoable: false });
+  };
+
+  test('follows that of the later merge, and everything is as before: contacts', async () => {
+    const at = await list();
+    const [first, middle, last, other] = [
+      await contact(),
+      await contact({ list_ids: [at] }),
+      await contact(),
+      await contact(),
+    ];
+    const one = await deal([middle]);
+    const note = await make(customer, '/activities', { body: 'Called', contact_id: middle });
+    const noteOf = async () => (await customer.get(`/activities/${note}`)).body;
+    const records = () => Promise.all([...[first, middle, last, other].map(read), contactsOf(one), noteOf()]);
+    const shown = async () => JSON.stringify(await records(), (name, value) => (name === 'updated_at' ? null : value));
+    const before = await shown();
+    const merges = [await merge(first, middle), await merge(last, first), await merge(other, last)];
+    await refused(merges[0]!, merges[1]!, [first, last]);
+    await refused(merges[1]!, merges[2]!, [last, other]);
+    for (const change of merges.toReversed()) await undo(change);
+    expect(await shown()).toBe(before);
   });
 
-  test('finds what was merged further since', async () => {
-    const [first, middle, last, other] = [await contact(), await contact(), await contact(), await contact()];
-    await merge(middle, first);
-    const two = await merge(last, middle);
-    const three = await merge(other, last);
-    await undo(two);
-    expect((await read(first)).merged_into).toBe(middle);
-    await undo(three);
-    expect((await read(first)).merged_into).toBe(middle);
+  test('follows that of the later merge, and everything is as before: companies', async () => {
+    const [first, middle, last] = [await company(), await company(), await company()];
+    const id = await contact({ company: { id: middle } });
+    const one = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: middle }));
+    const companies = async () => [
+      (await read(id)).company.id,
+      (await customer.get(`/opportunities/${one}`)).body.company_id,
+    ];
+    const merges = [await mergeCompanies(first, middle), await mergeCompanies(last, first)];
+    await refused(merges[0]!, merges[1]!, [first, last]);
+    expect(await companies()).toEqual([last, last]);
+    for (const change of merges.toReversed()) await undo(change);
+    expect(await companies()).toEqual([middle, middle]);
+  });
+
+  test('takes nothing back if the record was merged after the job was started', async () => {
+    const at = await list();
+    const [first, middle, last] = [await contact(), await contact({ list_ids: [at] }), await contact()];
+    const one = await merge(first, middle);
+    const { body: job } = await customer.post(`/changes/${one}/undo`, {});
+    const two = await merge(last, first);
+    await workAtUndos(app, customer);
+    const rows = await resultsOf(customer, job.id);
+    expect(rows.find(({ item }) => item === middle)).toMatchObject({ status: 'skipped', reason: 'changed_since' });
+    expect((await read(middle)).merged_into).toBe(last);
+    for (const change of [two, one]) await undo(change);
+    expect([(await read(first)).list_ids, (await read(middle)).list_ids]).toEqual([[], [at]]);
   });
 });
 

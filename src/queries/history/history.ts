@@ -35,8 +35,46 @@ export async function findUndoState(sql: Queryable, customerId: string, id: stri
     from imports
     where customer_id = ${customerId}::uuid
       and id = ${id}::uuid`;
-  return { undo_of: found?.undo_of ?? undefined, refusal: refusalOf(found) };
+  const later = found ? undefined : await findLaterMerge(sql, customerId, id);
+  return { undo_of: found?.undo_of ?? undefined, refusal: refusalOf(found) ?? (later && refusalAfter(later)) };
 }
+
+interface LaterMerge {
+  noun: EventNoun;
+  id: string;
+  merged_into: string;
+  change_id: string;
+}
+
+/** Returns the merge of the record that stayed in a merge, if it was merged itself since and that merge stands. */
+export async function findLaterMerge(
+  sql: Queryable,
+  customerId: string,
+  changeId: string,
+): Promise<LaterMerge | undefined> {
+  // A merge deletes with its last rows, all for the same record.
+  const [later] = await sql<LaterMerge[]>`
+    select m.noun, m.id, j.data ->> 'merged_into' as merged_into, j.change_id
+    from (
+      select (data ->> 'merged_into')::uuid as id
+      from journal
+      where customer_id = ${customerId}::uuid
+        and change_id = ${changeId}::uuid
+      order by position desc
+      limit 1
+    ) stayed
+    join merged_records m on m.customer_id = ${customerId}::uuid and m.id = stayed.id
+    join journal j
+      on j.customer_id = ${customerId}::uuid
+      and j.record_id = m.id
+      and j.data ->> 'merged_into' is not null
+    order by j.position desc
+    limit 1`;
+  return later;
+}
+
+const refusalAfter = ({ noun, id, merged_into, change_id }: LaterMerge): string =>
+  `The ${noun} ${id} was merged into ${merged_into} since: undo that change first (${change_id})`;
 
 function refusalOf(found: { has_merges: boolean | null; is_running: boolean } | undefined): string | undefined {
   if (found?.is_running) return 'The job or import has not ended: cancel it, or wait until it has';

@@ -27,7 +27,7 @@ import { type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { findMergedSince, forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
 import { reattachActivities } from '../crm/links.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
-import { readLater } from './history.ts';
+import { findLaterMerge, readLater } from './history.ts';
 import { keep, outcomeOf, restore, revert, lockPresent, movedOf, restoreLinks, takeBackRecords } from './undo-links.ts';
 import type { Outcome, Reverted } from './undo-links.ts';
 
@@ -60,7 +60,7 @@ export const undoCompanies = (undoing: Undoing): Promise<Map<string, Outcome>> =
 // What was created goes first and what was deleted comes last, so that an external id is free when its record gets it
 // back: a merge gives that of a merged record to the one that stays.
 async function undoPeople(undoing: Undoing, people: People): Promise<Map<string, Outcome>> {
-  const { sql, customerId, effects, deferred } = undoing;
+  const { sql, customerId, changeId, effects, deferred } = undoing;
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   const externalIds = valuesOf('external_id');
@@ -107,7 +107,9 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     customerId,
     gone.map((effect) => effect.last),
   );
-  const deleted = gone.filter(({ id }) => kept.has(id));
+  const isMergedSince = (await findLaterMerge(sql, customerId, changeId)) !== undefined;
+  if (isMergedSince) for (const { id } of gone) outcomes.set(id, { status: 'skipped', reason: 'changed_since' });
+  const deleted = isMergedSince ? [] : gone.filter(({ id }) => kept.has(id));
   const taken = await keepTaken(undoing, people, externalIds, updated);
   for (const { effect, reverted } of updated) outcomes.set(effect.id, outcomeOf(reverted));
   // In one statement, two records could not exchange their external ids.

@@ -71,7 +71,7 @@ export const lostIdOf = (id: string, externalId: string): string =>
 /**
  * Moves records that had been merged into a restored record before back to it. Leaves records that are no longer part
  * of the record that stayed.
- * @param from the record that stayed; it may have been merged itself since
+ * @param from the record that stayed
  */
 export async function takeBackMerged(
   sql: Transaction,
@@ -85,14 +85,7 @@ export async function takeBackMerged(
     set merged_into = ${id}
     where customer_id = ${customerId}
       and id = any(${merged as string[]}::uuid[])
-      and merged_into = any(array(
-        select ${from}::uuid
-        union all
-        select r.merged_into
-        from merged_records r
-        where r.customer_id = ${customerId}
-          and r.id = ${from}
-      ))`;
+      and merged_into = ${from}`;
 }
 
 /**
