@@ -129,7 +129,7 @@ async function undoAll(
   }
   await lockBulk(sql, customerId);
   const outcomes = new Map<string, Outcome>();
-  for (const effect of effects) outcomes.set(effect.id, await undoOther(sql, customerId, effect));
+  for (const effect of effects) outcomes.set(effect.id, await undoOther(sql, customerId, changeId, effect));
   return outcomes;
 }
 

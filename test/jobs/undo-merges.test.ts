@@ -49,6 +49,10 @@ test('a new record about which somebody has noted something stays', async () => 
   const [noted, plain] = contacts as { id: string; company: { id: string } }[];
   await make(customer, '/activities', { body: 'Called', contact_id: noted!.id });
   await make(customer, '/activities', { body: 'Sells boats', company_id: noted!.company.id });
+  const opportunity = await deal([]);
+  const creation = await newestChange();
+  await make(customer, '/activities', { body: 'Hopeless', opportunity_id: opportunity });
+  expect((await undo(creation)).results).toMatchObject([{ status: 'skipped', reason: 'in_use' }]);
   const { results } = await undo(change);
   expect(Object.fromEntries(results.map(({ item, reason }) => [item, reason]))).toEqual({
     [noted!.id]: 'in_use',

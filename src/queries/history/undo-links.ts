@@ -82,6 +82,27 @@ interface Links {
   opportunities?: PlaceInOpportunity[];
 }
 
+/** Returns the records with an activity that something other than this change has written since. */
+export async function findNoted(
+  sql: Transaction,
+  customerId: string,
+  changeId: string,
+  noun: 'contact' | 'company' | 'opportunity',
+  created: readonly Pick<Effect, 'id' | 'first'>[],
+): Promise<Set<string>> {
+  const ids = created.map(({ id }) => id);
+  const column = constant(sql, `${noun}_id`);
+  const rows = await sql<{ id: string }[]>`
+    select distinct given.id
+    from unnest(${ids}::uuid[], ${created.map(({ first }) => first)}::bigint[]) as given (id, first)
+    join activities a on a.customer_id = ${customerId}::uuid and a.${column} = given.id
+    join journal j on j.customer_id = ${customerId}::uuid and j.record_id = a.id
+    where j.position > given.first
+      and j.change_id is distinct from ${changeId}::uuid
+      and (j.type = 'activity.created' or j.after ->> ${`${noun}_id`} = given.id::text)`;
+  return new Set(rows.map(({ id }) => id));
+}
+
 export const movedOf = ({ before }: Effect): Moved => (before['moved'] as Moved | undefined) ?? {};
 
 export async function lockPresent(

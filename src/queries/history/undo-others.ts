@@ -23,7 +23,7 @@ import {
 import { deleteProduct, findProducts, updateProduct } from '../crm/products.ts';
 import { comparable, findWrittenSince, type Effect, type Values } from './effects.ts';
 import { pickSettable } from './history.ts';
-import { keep, outcomeOf, revert, type KeptReason, type Outcome } from './undo-links.ts';
+import { findNoted, keep, outcomeOf, revert, type KeptReason, type Outcome } from './undo-links.ts';
 
 /**
  * Functions to undo changes of one kind of record of which a customer has few. Records are undone one by one. The
@@ -49,7 +49,12 @@ interface Others {
   restore: (sql: Transaction, customerId: string, id: string, values: Values, kept: Values) => Promise<Outcome>;
 }
 
-export async function undoOther(sql: Transaction, customerId: string, effect: Effect): Promise<Outcome> {
+export async function undoOther(
+  sql: Transaction,
+  customerId: string,
+  changeId: string,
+  effect: Effect,
+): Promise<Outcome> {
   const { id, kind, noun } = effect;
   const others = kinds[noun as keyof typeof kinds];
   const own = (values: object): Values => mapValues(pickSettable(noun, values as Values), comparable);
@@ -72,6 +77,8 @@ export async function undoOther(sql: Transaction, customerId: string, effect: Ef
   if (kind === 'created') {
     const written = await findWrittenSince(sql, customerId, [effect], new Map([[id, current]]));
     if (written.size > 0) return { status: 'skipped', reason: 'changed_since' };
+    if (noun === 'opportunity' && (await findNoted(sql, customerId, changeId, noun, [effect])).size > 0)
+      return { status: 'skipped', reason: 'in_use' };
     await others.remove(sql, customerId, id);
     return { status: 'succeeded' };
   }

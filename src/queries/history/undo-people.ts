@@ -28,7 +28,17 @@ import { findMergedSince, forgetMerged, lostIdOf, takeBackMerged } from '../reco
 import { reattachActivities } from '../crm/links.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
 import { findLaterMerge, readLater } from './history.ts';
-import { keep, outcomeOf, restore, revert, lockPresent, movedOf, restoreLinks, takeBackRecords } from './undo-links.ts';
+import {
+  findNoted,
+  keep,
+  outcomeOf,
+  restore,
+  revert,
+  lockPresent,
+  movedOf,
+  restoreLinks,
+  takeBackRecords,
+} from './undo-links.ts';
 import type { Outcome, Reverted } from './undo-links.ts';
 
 interface Undoing {
@@ -83,7 +93,14 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const merged = await findMergedSince(sql, customerId, created);
   const written = (await findWrittenSince(sql, customerId, created, current)).union(new Set(merged));
   const untouched = created.filter(({ id }) => !written.has(id)).map(({ id }) => current.get(id)!.id);
-  const inUse = (await people.findInUse(undoing, untouched)).union(await findNoted(undoing, people.noun, untouched));
+  const noted = await findNoted(
+    sql,
+    customerId,
+    changeId,
+    people.noun,
+    created.filter(({ id }) => !written.has(id)),
+  );
+  const inUse = (await people.findInUse(undoing, untouched)).union(noted);
   await people.remove(
     undoing,
     untouched.filter((id) => !inUse.has(id)),
@@ -218,25 +235,6 @@ async function keepTaken(
     more = refused.length > 0;
   }
   return taken;
-}
-
-/** Returns the records with an activity that something other than this change has written since. */
-async function findNoted(
-  { sql, customerId, changeId, effects }: Undoing,
-  noun: People['noun'],
-  ids: readonly string[],
-): Promise<Set<string>> {
-  const firsts = new Map(effects.map(({ id, first }) => [id, first]));
-  const column = constant(sql, `${noun}_id`);
-  const rows = await sql<{ id: string }[]>`
-    select distinct given.id
-    from unnest(${ids as string[]}::uuid[], ${ids.map((id) => firsts.get(id)!)}::bigint[]) as given (id, first)
-    join activities a on a.customer_id = ${customerId}::uuid and a.${column} = given.id
-    join journal j on j.customer_id = ${customerId}::uuid and j.record_id = a.id
-    where j.position > given.first
-      and j.change_id is distinct from ${changeId}::uuid
-      and (j.type = 'activity.created' or j.after ->> ${`${noun}_id`} = given.id::text)`;
-  return new Set(rows.map(({ id }) => id));
 }
 
 /** Returns the id under which `rememberMerge` stored an external id that the record gets back. */
