@@ -60,12 +60,11 @@ interface UndoOptions {
 }
 
 const undo = ({ customer, change, dryRun }: UndoOptions): Promise<JobStarted | UndoEstimate> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      const { id: customerId } = await requireCustomer(sql, customer);
-      return (dryRun ? countUndo : startUndo)(sql, { customerId, apiKeyId: null }, change);
-    }),
-  );
+  withDatabase(async (db) => {
+    const { id: customerId } = await db.lookup((sql) => requireCustomer(sql, customer));
+    const by = { customerId, apiKeyId: null };
+    return dryRun ? countUndo(db, by, change) : db.transaction((sql) => startUndo(sql, by, change));
+  });
 
 const describe = (answer: JobStarted | UndoEstimate): string =>
   'status' in answer

@@ -164,6 +164,27 @@ export class Transactions {
   }
 }
 
+class RolledBack extends Error {}
+
+/**
+ * Runs `work` in a transaction or savepoint, and rolls it back.
+ * @param begin opens the transaction or savepoint
+ */
+export async function rolledBack<T>(
+  begin: (work: (sql: Transaction) => Promise<never>) => Promise<unknown>,
+  work: (sql: Transaction) => Promise<T>,
+): Promise<T> {
+  let result: T;
+  const attempt = begin(async (sql) => {
+    result = await work(sql);
+    throw new RolledBack();
+  });
+  await attempt.catch((error: unknown) => {
+    if (!(error instanceof RolledBack)) throw error;
+  });
+  return result!;
+}
+
 /** Returns true if the transaction has written data. PostgreSQL assigns an id only at the first write. */
 async function hasChanges(sql: Transaction): Promise<boolean> {
   const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;

@@ -13,7 +13,7 @@ import { batchItem, type BatchKind } from '../schemas/batches.ts';
 import { importedKinds, type ImportChange } from '../schemas/imports.ts';
 import { checkItems, type ItemRules } from '../validation/validator.ts';
 import { importFileOf } from './start-import.ts';
-import type { Queryable, Transaction } from '../database/db.ts';
+import { rolledBack, type Queryable, type Transaction } from '../database/db.ts';
 import { findCompanies } from '../queries/crm/companies.ts';
 import type { NewEvent } from '../queries/records/journal.ts';
 import { shown } from '../queries/history/history.ts';
@@ -187,8 +187,6 @@ function leaveOut(item: object, faults: readonly Fault[], { operation, match }: 
 
 export const maxChanges = 20;
 
-class RolledBack extends Error {}
-
 /** Writes records as an import does, rolls the writes back, and keeps the changes that they made. */
 export class Trial {
   readonly #fields = new Map<string, ImportChange['fields']>();
@@ -198,23 +196,20 @@ export class Trial {
     this.#limit = limit;
   }
 
-  async run<T>(
+  run<T>(
     sql: Transaction,
     customerId: string,
     write: (attempt: Transaction, deferred: DeferredWrites) => Promise<T>,
   ): Promise<T> {
-    let result: T;
-    const undone = sql.savepoint(async (attempt) => {
-      await withoutDeferredWrites(async (deferred) => {
-        result = await write(attempt as Transaction, deferred);
-        await this.#keep(attempt, customerId, deferred.events);
-      });
-      throw new RolledBack();
-    });
-    await undone.catch((error: unknown) => {
-      if (!(error instanceof RolledBack)) throw error;
-    });
-    return result!;
+    return rolledBack(
+      (work) => sql.savepoint((attempt) => work(attempt as Transaction)),
+      (attempt) =>
+        withoutDeferredWrites(async (deferred) => {
+          const result = await write(attempt, deferred);
+          await this.#keep(attempt, customerId, deferred.events);
+          return result;
+        }),
+    );
   }
 
   async #keep(sql: Queryable, customerId: string, events: readonly NewEvent[]): Promise<void> {

@@ -1,5 +1,5 @@
 import { spenderOf, type Caller, type Spender } from '../access/credentials.ts';
-import { type Queryable, type Transaction, originOf, setOrigin } from '../database/db.ts';
+import { type Database, type Queryable, type Transaction, originOf, rolledBack, setOrigin } from '../database/db.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { measureChange, estimateUndo, findEffects, findWriters, type Effect } from '../queries/history/effects.ts';
 import { findUndoState } from '../queries/history/history.ts';
@@ -48,7 +48,7 @@ function neededScopes(types: readonly string[]): Scope[] {
  * @throws DomainError `not_found` if the change has changed no record; `forbidden` if the key lacks a scope; `conflict`
  * if the change has not ended, is the undo of a merge, or is a merge whose record was merged itself since
  */
-async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
+export async function prepareUndo(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
   // Asked first: what had ended then writes nothing that is not measured.
   const { refusal } = await findUndoState(sql, customerId, changeId);
   const { records, types, ...change } = await measureChange(sql, customerId, changeId, only);
@@ -57,16 +57,16 @@ async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId:
   const lacking = scopes ? needs.filter((scope) => !scopes.includes(scope)) : [];
   if (lacking.length > 0) throw forbidden(lacking);
   if (refusal !== undefined) throw conflict(refusal);
-  return { ...change, records, needs };
+  return { ...change, records, types, needs };
 }
 
 /**
  * Starts a job that undoes one call, job or import.
  * @param only id of the only record to undo
- * @throws DomainError as `prepare`
+ * @throws DomainError as `prepareUndo`
  */
 export async function startUndo(sql: Transaction, by: Undoer, changeId: string, only?: string): Promise<JobStarted> {
-  const { records, until, needs, has_merges } = await prepare(sql, by, changeId, only);
+  const { records, until, needs, has_merges } = await prepareUndo(sql, by, changeId, only);
   const request: Undo = { undo_of: changeId, only, until, needs, has_merges, source: originOf(sql).source! };
   const cost = { pool: 'subscription', cost: 0, reserved: 0 } as const;
   return startJob(sql, by, {
@@ -79,13 +79,35 @@ export async function startUndo(sql: Transaction, by: Undoer, changeId: string, 
   });
 }
 
+/** Maximum number of records of a change whose undo is tried, in about a second. Others are undone one by one. */
+const maxTried = { people: 1_000, others: 200 };
+
 /**
- * Counts what an undo would do, according to the history.
- * @throws DomainError as `prepare`
+ * Counts what an undo would do. Runs it and rolls it back. Estimates it for a large change.
+ * @throws DomainError as `prepareUndo`
  */
-export async function countUndo(sql: Queryable, by: Undoer, changeId: string): Promise<UndoEstimate> {
-  await prepare(sql, by, changeId);
-  return estimateUndo(sql, by.customerId, changeId);
+export async function countUndo(db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> {
+  const { customerId } = by;
+  const { records, types, until } = await db.search((sql) => prepareUndo(sql, by, changeId));
+  const kind = types.every((type) => /^(contact|company)\./.test(type)) ? 'people' : 'others';
+  if (records > maxTried[kind]) return db.search((sql) => estimateUndo(sql, customerId, changeId));
+  return rolledBack(
+    (work) => db.transaction(work),
+    async (sql) => {
+      const counts = { records: 0, restored: 0, kept: 0, conflicts: 0 };
+      for (let before: number | undefined = until; before !== undefined;) {
+        const { effects, outcomes } = await undoNext(sql, customerId, { undo_of: changeId, until }, before);
+        for (const { status, reason, kept = [] } of outcomes.values()) {
+          counts.records += 1;
+          if (status === 'succeeded') counts.restored += 1;
+          if (kept.length > 0 || reason === 'changed_since' || reason === 'in_use') counts.kept += 1;
+          if (reason === 'taken') counts.conflicts += 1;
+        }
+        before = effects.at(-1)?.first;
+      }
+      return counts;
+    },
+  );
 }
 
 const maxBatchSize = 500;
@@ -99,21 +121,31 @@ interface Progress {
 }
 
 export const undoChange: JobBatch = async (context, job) => {
-  const { undo_of, only, until, source } = job.request as Undo;
+  const request = job.request as Undo;
   await settle(context, job, async (sql, held) => {
-    setOrigin(sql, { source });
+    setOrigin(sql, { source: request.source });
     const { customer_id: customerId } = held;
-    const { before = until, done = 0 } = (held.progress ?? {}) as Progress;
-    const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
-    const effects = isOfPeople(found) ? found : found.slice(0, maxOthers);
+    const { before = request.until, done = 0 } = (held.progress ?? {}) as Progress;
+    const { effects, outcomes } = await undoNext(sql, customerId, request, before);
     const last = effects.at(-1);
     if (!last) return { results: [], mayComplete: true };
-    const outcomes = await undoAll(sql, customerId, undo_of, effects);
     const writers = await writersOf(sql, customerId, outcomes);
     const results = effects.map(({ id }, i) => resultOf(done + i + 1, id, outcomes.get(id)!, writers));
     return { results, progress: { before: last.first, done: done + effects.length }, mayComplete: false };
   });
 };
+
+/** Undoes the next records of a change: those that were first written below a position. */
+async function undoNext(
+  sql: Transaction,
+  customerId: string,
+  { undo_of, only, until }: Pick<Undo, 'undo_of' | 'only' | 'until'>,
+  before: number,
+): Promise<{ effects: Effect[]; outcomes: Map<string, Outcome> }> {
+  const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
+  const effects = isOfPeople(found) ? found : found.slice(0, maxOthers);
+  return { effects, outcomes: await undoAll(sql, customerId, undo_of, effects) };
+}
 
 const isOfPeople = ([first]: readonly Effect[]): boolean => first?.noun === 'contact' || first?.noun === 'company';
 

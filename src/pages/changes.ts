@@ -98,8 +98,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
       const record = recordOf(request);
       if (record !== undefined) return askAboutRecord(request, change, record);
       requireAdminFor(request, change);
-      const { records, restored, kept } = await db.search((sql) => countUndo(sql, undoerOf(caller), change.id));
-      const rest = kept === 0 ? '' : ` Of ${counted(kept, 'record')}, something was changed since, and that stays.`;
+      const { records, restored, kept } = await countUndo(db, undoerOf(caller), change.id);
+      const rest = kept === 0 ? '' : ` Of ${counted(kept, 'record')}, something stays, because of what came since.`;
       return {
         title: 'Undo',
         section,

@@ -2,7 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { Caller } from '../access/credentials.ts';
 import { forbidden, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
-import { countUndo, startUndo, undoerOf } from '../jobs/undo.ts';
+import { countUndo, prepareUndo, startUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges } from '../queries/history/history.ts';
 import { undoScopes } from '../schemas/scopes.ts';
 import {
@@ -104,10 +104,10 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
       },
       async (request, reply) => {
         const { caller, params, body, db } = request;
-        if (body.dry_run) return reply.send(await db.search((sql) => countUndo(sql, undoerOf(caller), params.id)));
         const by = undoerOf(caller);
+        if (body.dry_run) return reply.send(await countUndo(db, by, params.id));
         return app.once(request, reply, (sql) => startUndo(sql, by, params.id), {
-          size: async (sql) => ({ records: (await countUndo(sql, by, params.id)).records }),
+          size: async (sql) => ({ records: (await prepareUndo(sql, by, params.id)).records }),
         });
       },
     );

@@ -322,10 +322,18 @@ export const UndoEstimate = Type.Object(
   {
     records: Type.Integer({ description: 'Records that the change has written.' }),
     restored: Type.Integer({ description: 'Records of which something would be restored.' }),
-    kept: Type.Integer({ description: 'Records of which something would be kept, because it was written since.' }),
-    conflicts: Type.Integer({ description: 'Deleted records whose `external_id` another record has by now.' }),
+    kept: Type.Integer({
+      description: 'Records of which something would be kept: they, or a field, stay as they are.',
+    }),
+    conflicts: Type.Integer({ description: 'Records whose `external_id` another record has by now.' }),
   },
-  { title: 'UndoEstimate' },
+  {
+    title: 'UndoEstimate',
+    description:
+      'What the undo would do now. For a change of more than 1,000 records (200, if there are others than contacts and ' +
+      'companies among them), the numbers are estimates: a record that was updated since counts as kept, and one that ' +
+      'was not written since as restored.',
+  },
 );
 export type UndoEstimate = Static<typeof UndoEstimate>;
 

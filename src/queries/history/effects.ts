@@ -4,7 +4,8 @@ import { isSame } from '../records/journal.ts';
 import { pick, readLater, shown, type Values } from './history.ts';
 import { recordTypes } from '../../schemas/events.ts';
 import type { EventActor, EventNoun, RecordVerb, UndoEstimate } from '../../schemas/events.ts';
-import { liveCompanies } from '../../filters/sql.ts';
+import { constant } from '../../filters/sql.ts';
+import { activityTable, companyTable, contactTable, opportunityTable, productTable } from '../records/batch-rows.ts';
 
 export type { Values };
 
@@ -224,119 +225,52 @@ export const findWriters = (sql: Queryable, customerId: string, ids: readonly st
     and j.type like '%.updated'
   order by j.record_id, written.field, j.position desc`;
 
+const recordTables = [contactTable, companyTable, productTable, opportunityTable, activityTable];
+
 /**
- * Estimates the result of the undo of a change, from the journal alone. Counts the custom fields of a record as one
- * field. Counts a field that was changed since as kept, even if it has its value back. Reads the journal after the
- * change once.
+ * Estimates the undo of a large change, from the journal alone: what was updated since is kept, what was deleted or
+ * created again since is not counted, and the rest is restored.
  */
 export async function estimateUndo(sql: Queryable, customerId: string, changeId: string): Promise<UndoEstimate> {
   const [counts] = await sql<[UndoEstimate]>`
-    with written as materialized (
+    with own as materialized (
       select
-        record_id, position, type, split_part(type, '.', 1) as noun, before ->> 'external_id' as external_id, after,
-        type like '%.deleted' and before is null as is_purged
+        record_id,
+        max(position) as last,
+        min(split_part(type, '.', 1)) as noun,
+        max(before ->> 'external_id') filter (where type like '%.deleted') as external_id
       from journal
       where customer_id = ${customerId}::uuid
         and change_id = ${changeId}::uuid
         and type = any(${recordTypes}::text[])
-    ),
-    own as materialized (
-      select
-        record_id,
-        min(noun) as noun,
-        max(position) as last,
-        bool_or(type like '%.created') as is_created,
-        bool_or(type like '%.deleted') as is_deleted,
-        bool_or(is_purged) as is_purged,
-        max(external_id) filter (where type like '%.deleted') as external_id
-      from written
       group by record_id
     ),
     later as materialized (
-      select j.record_id, j.type, j.after
+      select j.record_id, bool_and(j.type like '%.updated') as is_there
       from journal j
       join own on own.record_id = j.record_id and own.last < j.position
       where j.customer_id = ${customerId}::uuid
         and j.position > (select min(last) from own)
-        and j.change_id is distinct from ${changeId}::uuid
         and j.type = any(${recordTypes}::text[])
-    ),
-    later_writes as (
-      select
-        record_id,
-        bool_or(type like '%.created') as is_created,
-        bool_or(type like '%.deleted') as is_deleted,
-        bool_or(type like '%.updated') as is_updated
-      from later
-      group by record_id
-    ),
-    fields as (
-      select
-        own_field.record_id,
-        bool_or(later_field.field is not null) as is_some_rewritten,
-        bool_or(later_field.field is null) as is_some_left
-      from (select distinct record_id, json_object_keys(after) as field from written) own_field
-      left join (select distinct record_id, json_object_keys(after) as field from later) later_field
-        on later_field.record_id = own_field.record_id and later_field.field = own_field.field
-      group by own_field.record_id
-    ),
-    found as (
-      select
-        case
-          when own.is_created then not own.is_deleted and l.record_id is null
-          when own.is_deleted then not own.is_purged and l.is_created is not true
-          else l.is_deleted is not true and coalesce(f.is_some_left, false)
-        end as is_restored,
-        case
-          when own.is_created then not own.is_deleted and coalesce(l.is_updated, false)
-          else not own.is_deleted and coalesce(f.is_some_rewritten, false)
-        end as is_kept,
-        own.noun,
-        case when not own.is_created and l.is_created is not true then own.external_id end as external_id
-      from own
-      left join later_writes l on l.record_id = own.record_id
-      left join fields f on f.record_id = own.record_id
+      group by j.record_id
     )
     select
       count(*) as records,
-      count(*) filter (where is_restored) as restored,
-      count(*) filter (where is_kept) as kept,
-      count(*) filter (
-        where external_id is not null
-          and case noun
-            when 'contact' then exists (
+      count(*) filter (where later.record_id is null) as restored,
+      count(*) filter (where later.is_there) as kept,
+      count(*) filter (where later.record_id is null and (false
+        ${recordTables.map(
+          ({ kind, table, visible }) => sql`
+            or (own.noun = ${kind.noun} and exists (
               select 1
-              from contacts c
-              where c.customer_id = ${customerId}::uuid
-                and c.external_id = found.external_id
-            )
-            when 'activity' then exists (
-              select 1
-              from activities a
-              where a.customer_id = ${customerId}::uuid
-                and a.external_id = found.external_id
-                and a.hidden_at is null
-            )
-            when 'product' then exists (
-              select 1
-              from products p
-              where p.customer_id = ${customerId}::uuid
-                and p.external_id = found.external_id
-                and p.deleted_at is null
-            )
-            when 'opportunity' then exists (
-              select 1
-              from opportunities o
-              where o.customer_id = ${customerId}::uuid
-                and o.external_id = found.external_id
-            )
-            else exists (
-              select 1
-              from ${liveCompanies(sql, customerId)}
-                and co.external_id = found.external_id
-            )
-          end
-      ) as conflicts
-    from found`;
+              from ${constant(sql, table)} r
+              where r.customer_id = ${customerId}::uuid
+                and r.external_id = own.external_id
+                and ${constant(sql, visible)}
+            ))`,
+        )}
+      )) as conflicts
+    from own
+    left join later on later.record_id = own.record_id`;
   return counts;
 }
