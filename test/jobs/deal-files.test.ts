@@ -171,7 +171,10 @@ test('an export of deals for people names what they belong to, and its labels an
 
   const file = `Your own id,Name,Pipeline,Stage,Owner,Priority\nd-1,Renamed,Sales,Qualified,${email.toUpperCase()},low\nd-2,Two,Sales,Won,nobody@example.com,\n`;
   const done = await importFile(app, customer, settings('opportunities', { guess: true }), file);
-  expect(countsOf(done), done.error + (await errorsOf(customer, done.id)).join()).toMatchObject({ updated: 1, failed: 1 });
+  expect(countsOf(done), done.error + (await errorsOf(customer, done.id)).join()).toMatchObject({
+    updated: 1,
+    failed: 1,
+  });
   expect((await listOf('/opportunities'))[1]).toMatchObject({
     name: 'Renamed',
     priority: 'LOW',
