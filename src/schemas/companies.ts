@@ -73,7 +73,10 @@ export type Company = Static<typeof Company>;
 const { type, company_name, ...optional } = writable;
 
 export const CompanyCreate = Type.Composite(
-  [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
+  [
+    Type.Object({ type, company_name }),
+    Type.Partial(Type.Object({ ...optional, custom_fields: CustomFieldsPatch() })),
+  ],
   {
     additionalProperties: false,
     title: 'CompanyCreate',

@@ -183,7 +183,10 @@ export const contactFields = Object.keys({ ...writable, assigned_to }) as (keyof
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
 
 export const ContactCreate = Type.Composite(
-  [Type.Object({ first_name, last_name, work_email, phone_numbers }), Type.Partial(Type.Object(optional))],
+  [
+    Type.Object({ first_name, last_name, work_email, phone_numbers }),
+    Type.Partial(Type.Object({ ...optional, custom_fields: CustomFieldsPatch() })),
+  ],
   {
     additionalProperties: false,
     title: 'ContactCreate',

@@ -178,6 +178,8 @@ describe('declared fields', () => {
       expect((await own.get(`/${path}/${id}`)).body.custom_fields).toEqual(custom_fields);
       const nothing = Object.fromEntries(Object.keys(custom_fields).map((key) => [key, null]));
       expect((await own.patch(`/${path}/${id}`, { custom_fields: nothing })).status).toBe(200);
+      const bare = await make(own, `/${path}`, { ...bodyOf(), custom_fields: nothing });
+      expect((await own.get(`/${path}/${bare}`)).body.custom_fields).toEqual({});
     },
   );
 
