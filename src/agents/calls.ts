@@ -266,8 +266,14 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
   },
   verify_emails: (send, { request_id, ...args }) => once(send, request_id, '/service-handler/verify-email', args),
   job_status: async (send, { id, results = false, ...rest }) => {
-    const { body: job } = await send({ method: 'GET', url: `${base}/service-handler/${id}` });
-    if (!results) return JSON.stringify(job);
+    const { body: job } = await send({ method: 'GET', url: `${base}/service-handler/${id}` }).catch(
+      // An approval that was given has the answer of its call: there is the id of the job.
+      (error: unknown) =>
+        send({ method: 'GET', url: `${base}/approval/${id}` }).catch(() => {
+          throw error;
+        }),
+    );
+    if (!results || 'decided_at' in (job as object)) return JSON.stringify(job);
     const call = post(`/service-handler/${id}/results`, { paginate: paging(rest) });
     return page(send, call, 'results', itemRow, { job });
   },

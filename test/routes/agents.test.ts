@@ -6,6 +6,7 @@ import type { Scope } from '../../src/schemas/scopes.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
+import { makeSession } from '../setup/sessions.ts';
 import { grant, inject, unique, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp({ RATE_LIMIT_DEFAULT: '1000', RATE_LIMIT_PROSPECTS: '1000', RATE_LIMITS: 'on' });
@@ -268,6 +269,19 @@ describe('an agent that spends', () => {
     const other = { date_verified: 'ASC', score: 'DESC' };
     expect((await use(client, 'unlock_prospects', { ...order, order_by: other })).text).toContain('Choose a new one');
     expect((await use(client, 'unlock_prospects', order)).json.replayed).toBe(true);
+  });
+
+  test('that waits for an approval can be asked for: first the approval, then its job', async () => {
+    const { client, by } = await capped(50);
+    await app.owner`update api_keys set approve_over = '{"credits": 1, "records": null}' where id = ${by.keyId}`;
+    const order = { ...buyers, total_records: 2, max_credits: 2, request_id: 'waits' };
+    const { id: waits } = (await use(client, 'unlock_prospects', order)).json.approval;
+    const status = async (id: string) => (await use(client, 'job_status', { id })).json;
+    expect(await status(waits)).toMatchObject({ status: 'pending', answer: null });
+    const session = await makeSession(app.fastify, by.id);
+    expect(await session.call('PATCH', `/api/approval/${waits}`, { approve: true })).toMatchObject({ status: 200 });
+    const { answer } = await status(waits);
+    expect(await status(answer.id)).toMatchObject({ id: answer.id, type: 'unlock_contacts' });
   });
 
   test('spends nothing with a key that may spend nothing', async () => {
