@@ -200,13 +200,6 @@ describe.each(resources.map((resource) => [resource.path, resource] as const))('
     const told = names.flatMap((name) => toldAs[`${resource.path} ${name}`] ?? toldAs[name] ?? [name]);
     expect(events.map(({ data }) => data.changed?.toSorted())).toEqual([told.toSorted()]);
   });
-
-  test('stays as it is with an empty change, and with none', async () => {
-    const { id } = await create(resource, 0);
-    const before = await read(resource, id);
-    for (const body of [{}, undefined]) expect((await customer.patch(`${resource.path}/${id}`, body)).status).toBe(200);
-    expect(await read(resource, id)).toEqual(before);
-  });
 });
 
 const pick = (values: Values, names: string[]): Values => Object.fromEntries(names.map((name) => [name, values[name]]));

@@ -69,11 +69,6 @@ describe('POST /api/api-key/generate', () => {
   test.each([7, 30, 90, 365])('creates a key that is valid for %i days', async (expiration) => {
     expect(lifetime(await (await admin()).generate({ expiration }))).toBeCloseTo((expiration * days) / 60_000, -1);
   });
-
-  test('accepts a name of 120 characters, counted in code points', async () => {
-    const name = '😀'.repeat(120);
-    expect((await (await admin()).generate({ name })).name).toBe(name);
-  });
 });
 
 test('the database contains no key and no session token in clear text', async () => {
@@ -179,12 +174,6 @@ describe('GET /api/api-key', () => {
     const statusOf = ({ id }: { id: string }) => keys.find((key) => key.id === id)!.status;
     expect([expired, revoked, both, active].map(statusOf)).toEqual(['expired', 'revoked', 'revoked', 'active']);
     expect(keys.find(({ id }) => id === revoked.id)!.revoked_at).toMatch(isoInstant);
-  });
-
-  test("does not show another customer's keys", async () => {
-    const [mine, theirs] = [await admin(), await admin()];
-    const foreign = await theirs.generate();
-    expect(JSON.stringify((await mine.call('GET', '/api/api-key')).body)).not.toContain(foreign.id);
   });
 });
 

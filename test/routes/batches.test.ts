@@ -1,6 +1,15 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  opportunityBody,
+  productBody,
+  unique,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
@@ -9,21 +18,47 @@ const app = await startApp({ REQUEST_TIMEOUT_MS: '120000', STATEMENT_TIMEOUT_MS:
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 let customer: TestCustomer;
 let stranger: TestCustomer;
+/** Bodies that refer to other records of a customer. */
+const needed = new Map<TestCustomer, { deal: object; note: object }>();
 
 beforeAll(async () => {
   [customer, stranger] = [await app.customer(), await app.customer()];
+  for (const one of [customer, stranger]) {
+    const contact_id = await make(one, '/contacts', contactBody());
+    needed.set(one, { deal: await opportunityBody(one), note: { title: 'Note', contact_id } });
+  }
 });
 
 const kinds = [
-  { path: '/contacts', bodyOf: contactBody, other: 'first_name' },
-  { path: '/company', bodyOf: companyBody, other: 'size' },
+  { path: '/contacts', noun: 'contacts', bodyOf: contactBody, other: 'first_name' },
+  { path: '/company', noun: 'companies', bodyOf: companyBody, other: 'size' },
+] as const;
+const sales = [
+  { path: '/products', noun: 'products', bodyOf: productBody, other: 'unit' },
+  {
+    path: '/opportunities',
+    noun: 'opportunities',
+    bodyOf: (more?: object, by = customer) => ({ ...needed.get(by)!.deal, ...more }),
+    other: 'description',
+  },
+  {
+    path: '/activities',
+    noun: 'activities',
+    bodyOf: (more?: object, by = customer) => ({ ...needed.get(by)!.note, ...more }),
+    other: 'body',
+  },
 ] as const;
 
-describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
-  const send = (operation: string, body: object, by = customer, headers?: Record<string, string>): Promise<Answer> =>
-    by.post(`${path}/batch/${operation}`, body, headers);
-  const count = async (by = customer): Promise<Json> => (await by.post(`${path}/metadata`, {})).body;
-  const created = (more?: object, by = customer): Promise<string> => make(by, path, bodyOf(more));
+const callsOf = (path: string, bodyOf: (more?: object, by?: TestCustomer) => object) => ({
+  send: (operation: string, body: object, by = customer, headers?: Record<string, string>): Promise<Answer> =>
+    by.post(`${path}/batch/${operation}`, body, headers),
+  created: (more?: object, by = customer): Promise<string> => make(by, path, bodyOf(more, by)),
+});
+
+describe.each([...kinds, ...sales])('batches of $path', ({ path, noun, bodyOf, other }) => {
+  const { send, created } = callsOf(path, bodyOf);
+  const newest = async (): Promise<string[]> =>
+    (await customer.post(`${path}/list`, { paginate: { limit: 100 } })).body.map(({ id }: Json) => id);
 
   test('answer with one result for each item, in order, and with counts', async () => {
     const [first, second] = [unique('x'), unique('x')];
@@ -48,6 +83,86 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     for (const [i, id] of ids.entries())
       expect(found.body.data.results[i].record).toEqual((await customer.get(`${path}/${id}`)).body);
   });
+
+  test('pass an external id from one record to another, in the order of the items', async () => {
+    const [a, b] = [unique('x'), unique('x')];
+    const [first, second] = [await created({ external_id: a }), await created({ external_id: b })];
+    const patch = (id: string, external_id: string | null) => ({ id, external_id });
+    const swapped = await send('update', { items: [patch(first, b), patch(second, a)] });
+    expect(swapped.body.data.results.map(({ status }: Json) => status)).toEqual(['failed', 'failed']);
+    const moved = await send('update', { items: [patch(second, null), patch(first, b)] });
+    expect(moved.body.data.counts).toMatchObject({ updated: 2, failed: 0 });
+    const chained = await send('update', { items: [patch(first, a), patch(second, b)] });
+    expect(chained.body.data.counts).toMatchObject({ updated: 2, failed: 0 });
+    expect((await customer.get(`${path}/${second}`)).body.external_id).toBe(b);
+  });
+
+  test('with atomic write nothing if one item fails, and name the faults of all', async () => {
+    const before = await newest();
+    const taken = unique('x');
+    await created({ external_id: taken });
+    const after = await newest();
+    expect(after).not.toEqual(before);
+    const items = [bodyOf({ external_id: unique('x') }), bodyOf({ external_id: taken }), {}, bodyOf()];
+    const answer = await send('create', { items, atomic: true });
+    expect(answer.body).toMatchObject({ statusCode: 409, code: 'conflict' });
+    const paths = answer.body.errors.map((fault: Json) => fault.path);
+    expect(paths).toEqual(expect.arrayContaining(['/items/1/external_id', expect.stringMatching('^/items/2(/|$)')]));
+    expect(await newest()).toEqual(after);
+    const conflicting = await send('create', { items: items.toSpliced(2, 1), atomic: true });
+    expect(conflicting.status).toBe(409);
+    expect(conflicting.body).toMatchObject({ code: 'conflict', errors: [{ path: '/items/1/external_id' }] });
+    expect(await newest()).toEqual(after);
+    const missing = await send('delete', { items: [{ id: absent }], atomic: true });
+    expect(missing.body).toMatchObject({ statusCode: 404, code: 'not_found', errors: [{ path: '/items/0/id' }] });
+    expect((await send('create', { items: [bodyOf(), bodyOf()], atomic: true })).body.success).toBe(true);
+  });
+
+  test('with an Idempotency-Key run once, and are answered again byte for byte', async () => {
+    const key = { 'idempotency-key': unique('key') };
+    const items = Array.from({ length: 300 }, (_, i) =>
+      bodyOf({ external_id: unique('x'), [other]: i % 50 === 0 ? 7 : 'A' }),
+    );
+    const first = await send('create', { items }, customer, key);
+    const before = await newest();
+    const again = await send('create', { items }, customer, key);
+    expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
+    expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
+    expect(await newest()).toEqual(before);
+    expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
+    const [stored] = await app.owner`
+      select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
+    expect(stored!['size']).toBeLessThan(20_000);
+  });
+
+  test('find no record of another customer, and change none', async () => {
+    const external_id = unique('x');
+    const id = await created({ external_id }, stranger);
+    const before = (await stranger.get(`${path}/${id}`)).body;
+    for (const [match, value] of [
+      ['id', id],
+      ['external_id', external_id],
+    ] as const)
+      for (const operation of ['update', 'delete', 'read']) {
+        const answer = await send(operation, { match, items: [{ [match]: value }] });
+        expect(answer.body.data.results[0].error.code, `${operation} by ${match}`).toBe('not_found');
+      }
+    const own = await send('upsert', { match: 'external_id', items: [bodyOf({ external_id })] });
+    expect(own.body.data.results[0]).toMatchObject({ status: 'created' });
+    expect((await stranger.get(`${path}/${id}`)).body).toEqual(before);
+  });
+
+  test('of an upsert need both scopes', async () => {
+    const half = await customer.withScopes([`${noun}:create`]);
+    const item = { match: 'external_id', items: [bodyOf({ external_id: unique('x') })] };
+    expect((await send('upsert', item, half)).status).toBe(403);
+    const whole = await customer.withScopes([`${noun}:create`, `${noun}:update`]);
+    expect((await send('upsert', item, whole)).body.data.counts.created).toBe(1);
+  });
+});
+
+describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
+  const { send, created } = callsOf(path, bodyOf);
 
   test('that read find a record by a value that it has, while the value goes from one record to another', async () => {
     const external_id = unique('x');
@@ -91,19 +206,6 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     );
   });
 
-  test('pass an external id from one record to another, in the order of the items', async () => {
-    const [a, b] = [unique('x'), unique('x')];
-    const [first, second] = [await created({ external_id: a }), await created({ external_id: b })];
-    const patch = (id: string, external_id: string | null) => ({ id, external_id });
-    const swapped = await send('update', { items: [patch(first, b), patch(second, a)] });
-    expect(swapped.body.data.results.map(({ status }: Json) => status)).toEqual(['failed', 'failed']);
-    const moved = await send('update', { items: [patch(second, null), patch(first, b)] });
-    expect(moved.body.data.counts).toMatchObject({ updated: 2, failed: 0 });
-    const chained = await send('update', { items: [patch(first, a), patch(second, b)] });
-    expect(chained.body.data.counts).toMatchObject({ updated: 2, failed: 0 });
-    expect((await customer.get(`${path}/${second}`)).body.external_id).toBe(b);
-  });
-
   test('leave a record alone that an item would not change', async () => {
     const id = await created({ external_id: unique('x'), custom_fields: { a: 1.5, b: true } });
     const before = (await customer.get(`${path}/${id}`)).body;
@@ -112,44 +214,6 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     expect(answer.body.data.results[0]).toEqual({ index: 0, status: 'unchanged', id });
     expect(answer.body.data.results[1].error).toMatchObject({ code: 'not_found', errors: [{ path: '/id' }] });
     expect((await customer.get(`${path}/${id}`)).body).toEqual(before);
-  });
-
-  test('with atomic write nothing if one item fails, and name the faults of all', async () => {
-    const before = await count();
-    const taken = unique('x');
-    await created({ external_id: taken });
-    const after = await count();
-    expect(after).not.toEqual(before);
-    const items = [bodyOf({ external_id: unique('x') }), bodyOf({ external_id: taken }), {}, bodyOf()];
-    const answer = await send('create', { items, atomic: true });
-    expect(answer.body).toMatchObject({ statusCode: 409, code: 'conflict' });
-    const paths = answer.body.errors.map((fault: Json) => fault.path);
-    expect(paths).toEqual(expect.arrayContaining(['/items/1/external_id', '/items/2']));
-    expect(await count()).toEqual(after);
-    const conflicting = await send('create', { items: items.toSpliced(2, 1), atomic: true });
-    expect(conflicting.status).toBe(409);
-    expect(conflicting.body).toMatchObject({ code: 'conflict', errors: [{ path: '/items/1/external_id' }] });
-    expect(await count()).toEqual(after);
-    const missing = await send('delete', { items: [{ id: absent }], atomic: true });
-    expect(missing.body).toMatchObject({ statusCode: 404, code: 'not_found', errors: [{ path: '/items/0/id' }] });
-    expect((await send('create', { items: [bodyOf(), bodyOf()], atomic: true })).body.success).toBe(true);
-  });
-
-  test('with an Idempotency-Key run once, and are answered again byte for byte', async () => {
-    const key = { 'idempotency-key': unique('key') };
-    const items = Array.from({ length: 300 }, (_, i) =>
-      bodyOf({ external_id: unique('x'), [other]: i % 50 === 0 ? 7 : 'A' }),
-    );
-    const first = await send('create', { items }, customer, key);
-    const before = await count();
-    const again = await send('create', { items }, customer, key);
-    expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
-    expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
-    expect(await count()).toEqual(before);
-    expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
-    const [stored] = await app.owner`
-      select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
-    expect(stored!['size']).toBeLessThan(20_000);
   });
 
   test.each([
@@ -239,23 +303,6 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     expect(JSON.stringify(answer.body).length).toBeLessThan(600_000);
   });
 
-  test('find no record of another customer, and change none', async () => {
-    const external_id = unique('x');
-    const id = await created({ external_id }, stranger);
-    const before = (await stranger.get(`${path}/${id}`)).body;
-    for (const [match, value] of [
-      ['id', id],
-      ['external_id', external_id],
-    ] as const)
-      for (const operation of ['update', 'delete', 'read']) {
-        const answer = await send(operation, { match, items: [{ [match]: value }] });
-        expect(answer.body.data.results[0].error.code, `${operation} by ${match}`).toBe('not_found');
-      }
-    const own = await send('upsert', { match: 'external_id', items: [bodyOf({ external_id })] });
-    expect(own.body.data.results[0]).toMatchObject({ status: 'created' });
-    expect((await stranger.get(`${path}/${id}`)).body).toEqual(before);
-  });
-
   test('leave stored values alone that an upsert does not name, and create with what a record needs only', async () => {
     const external_id = unique('x');
     const [named, optional, value] =
@@ -291,15 +338,6 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
         body: { errors: [{ path: '/filters/custom_fields.crm', message: fault.message }] },
       });
     }
-  });
-
-  test('of an upsert need both scopes', async () => {
-    const noun = path === '/contacts' ? 'contacts' : 'companies';
-    const half = await customer.withScopes([`${noun}:create`]);
-    const item = { match: 'external_id', items: [bodyOf({ external_id: unique('x') })] };
-    expect((await send('upsert', item, half)).status).toBe(403);
-    const whole = await customer.withScopes([`${noun}:create`, `${noun}:update`]);
-    expect((await send('upsert', item, whole)).body.data.counts.created).toBe(1);
   });
 });
 

@@ -1,13 +1,9 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
 import { contactBody, make, opportunityBody, productBody, type Answer, type TestCustomer } from '../setup/factories.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
 });

@@ -1,19 +1,15 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { Sql } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/connection.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicates.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 
 beforeEach(async () => {
   customer = await app.customer();

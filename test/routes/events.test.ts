@@ -1,15 +1,11 @@
-import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { partSeconds, parts, oldParts } from '../../src/queries/records/journal.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { contactBody, make, productBody, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
 });

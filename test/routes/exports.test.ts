@@ -345,44 +345,17 @@ describe.each(fileFormats)('the importable fields as %s', (format) => {
 });
 
 describe('an export is rejected', () => {
+  const by = (...fields: string[]) => fields.map((field) => ({ field, direction: 'ASC' }));
   test.each([
-    ['without a format', {}, ['/format']],
-    [
-      'by two keys',
-      {
-        format: 'csv',
-        order_by: [
-          { field: 'score', direction: 'ASC' },
-          { field: 'id', direction: 'ASC' },
-        ],
-      },
-      ['/order_by', '/order_by/1/field'],
-    ],
-    [
-      'by a key that is given twice',
-      {
-        format: 'csv',
-        order_by: [
-          { field: 'score', direction: 'ASC' },
-          { field: 'score', direction: 'DESC' },
-        ],
-      },
-      ['/order_by'],
-    ],
+    ['by two keys', { format: 'csv', order_by: by('score', 'id') }, ['/order_by', '/order_by/1/field']],
+    ['by a key that is given twice', { format: 'csv', order_by: by('score', 'score') }, ['/order_by']],
     ['by a field without an index', { format: 'csv', order_by: { job_title: 'ASC' } }, ['/order_by/job_title']],
     ['by an unknown field', { format: 'csv', order_by: { nonsense: 'ASC' } }, ['/order_by/nonsense']],
     ['with unknown fields', { format: 'csv', fields: ['id', 'list_ids', 'nonsense'] }, ['/fields/1', '/fields/2']],
-    ['with a page', { format: 'csv', paginate: { page: 1 } }, ['/paginate']],
   ])('%s', async (_what, body, paths) => {
     const answer = await customer.post('/contacts/export', body);
     expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
     expect(answer.body.errors.map(({ path }: Json) => path)).toEqual(paths);
-  });
-
-  test('with a key that may not read', async () => {
-    const writer = await customer.withScopes(['contacts:create', 'contacts:update', 'companies:read']);
-    expect((await writer.post('/contacts/export', { format: 'csv' })).status).toBe(403);
-    expect((await writer.post('/company/export', { format: 'csv' })).status).toBe(200);
   });
 });
 

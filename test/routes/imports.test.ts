@@ -9,7 +9,7 @@ import { maxFileBytes } from '../../src/schemas/imports.ts';
 import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 import { beginImport, contactsCsv, newContacts, sendFile } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
-import { makeList, type TestCustomer } from '../setup/factories.ts';
+import { type TestCustomer } from '../setup/factories.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
@@ -110,26 +110,6 @@ describe('beginning an import', () => {
     const { status, body } = await customer.post('/imports', { ...newContacts, ...settings });
     expect(status).toBe(400);
     expect(body.errors.map(({ path }: { path: string }) => path)).toEqual(paths);
-  });
-
-  test('refuses lists of another customer like lists that do not exist', async () => {
-    const other = await app.customer();
-    const [own, foreign] = [await makeList(app.fastify, customer), await makeList(app.fastify, other)];
-    const refused = async (list: string) => customer.post('/imports', { ...newContacts, list_ids: [own, list] });
-    const [one, none] = [await refused(foreign), await refused(randomUuid())];
-    expect(one.status).toBe(404);
-    expect(one.body.errors).toEqual([{ path: '/list_ids/1', message: 'no such list' }]);
-    expect(one.body).toEqual(none.body);
-  });
-
-  test('happens once per Idempotency-Key', async () => {
-    const begin = (more: object = {}) =>
-      customer.post('/imports', { ...newContacts, ...more }, { 'idempotency-key': 'k' });
-    const [first, again] = [await begin(), await begin()];
-    expect(again.body).toEqual(first.body);
-    expect(again.headers['idempotency-replayed']).toBe('true');
-    expect((await begin({ name: 'Other' })).status).toBe(422);
-    expect((await customer.post('/imports/list', {})).body).toHaveLength(1);
   });
 
   test('takes no file while three are under way, also if many files come at once, and keeps those that came late', async () => {

@@ -1,12 +1,11 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
-import { contextOf, echo, entriesOf, jobRow, verifyTurn } from '../jobs/working.ts';
+import { contextOf, echo, entriesOf, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { unique, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2' });
-const noSuch = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 /** Five people of one town, used by this file only. */
 const town = unique('Town');
@@ -151,17 +150,6 @@ describe('a job', () => {
         expect((await key.post(`/service-handler/${id}/results`)).status, `${scope} ${type}`).toBe(expected);
       }
     }
-  });
-
-  test('of another customer is 404, exactly like an unknown id', async () => {
-    const [customer, other] = [await customerWith(app, { verification: 100 }), await app.customer()];
-    const id = await start(customer, 1);
-    const foreign = await read(other, id);
-    expect(foreign).toMatchObject({ status: 404, body: (await read(other, noSuch)).body });
-    for (const path of [`/service-handler/${id}/results`, `/service-handler/${id}/cancel`])
-      expect((await other.post(path)).status).toBe(404);
-    expect((await other.post('/service-handler/list')).body).toEqual([]);
-    expect(await jobRow(app, id)).toMatchObject({ status: 'PENDING' });
   });
 
   test('is listed newest first, by status and by type', async () => {

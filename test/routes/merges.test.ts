@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
 import { markRemovalRequested } from '../../src/queries/crm/deletions.ts';
@@ -14,18 +14,14 @@ import type { Import } from '../../src/schemas/imports.ts';
 import { person } from '../catalog/people.ts';
 import { beginImport, importFile, sendFile, workAtAll } from '../jobs/importing.ts';
 import { wrongCounts } from '../queries/memberships/recount.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { companyBody, contactBody, make, makeList, opportunityBody } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { addTotals, readJournal, truncateJournalOf } from '../setup/journal.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 
 beforeEach(async () => {
   customer = await app.customer();
@@ -208,14 +204,6 @@ describe('a merge of contacts', () => {
       ['contact.updated', { id, external_id: 'x', changed: expect.toSatisfy(isSameSet(changed)) }],
       deleted,
     ]);
-  });
-
-  test('of which the response was lost can be repeated with its key', async () => {
-    const [id, other] = [await contact(), await contact()];
-    const send = () => customer.post('/contacts/merge', { id, merge_ids: [other] }, { 'idempotency-key': 'merge-1' });
-    const first = await send();
-    expect([first.status, (await send()).body]).toEqual([200, first.body]);
-    expect((await mergeContacts(id, [other])).status).toBe(404);
   });
 });
 

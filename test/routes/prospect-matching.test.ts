@@ -1,21 +1,15 @@
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
-import type { TestCustomer } from '../setup/factories.ts';
-
-let app: TestApp;
-let customer: TestCustomer;
+import { startApp } from '../setup/app.ts';
 const ada = person({ profnet_url: 'https://profnet.example/in/ada' });
 const twins = [1, 2].map((score) => person({ first_name: 'Twin', profnet_url: null, score }));
 
-beforeAll(async () => {
-  app = await startApp();
-  customer = await app.customer();
-  await app.catalog.prepare();
-  await writePeople(app.catalog, [ada, ...twins]);
-  await app.catalog.finish();
-});
+const app = await startApp();
+const customer = await app.customer();
+await app.catalog.prepare();
+await writePeople(app.catalog, [ada, ...twins]);
+await app.catalog.finish();
 
 const match = (...people: object[]) => customer.post('/prospect/match', { people });
 const company_name = 'Analytical Engines Ltd';

@@ -5,7 +5,6 @@ import {
   companyBody,
   contactBody,
   make,
-  opportunityBody,
   productBody,
   stagesOf,
   unique,
@@ -26,80 +25,6 @@ const batch = async (path: string, operation: string, body: object, by = custome
 const read = async (path: string, id: string) => (await customer.get(`${path}/${id}`)).body;
 const idOf = async (path: string, external_id: string): Promise<string> =>
   (await customer.post(`${path}/list`, { filters: { external_id } })).body[0].id;
-
-describe('a batch of products', () => {
-  test('creates, changes, upserts, reads and deletes by the external id', async () => {
-    const items = [
-      { external_id: 'a', name: ' A ', price: 0.1, unit: 'piece' },
-      { external_id: 'b', name: 'B', price: 2, unit: 'hour', currency: 'eur', active: false },
-    ];
-    const made = await batch('/products', 'create', { items });
-    expect(made.counts).toMatchObject({ created: 2, failed: 0 });
-    const [a, b] = made.results.map(({ id }: { id: string }) => id);
-    expect(await read('/products', a)).toMatchObject({ name: 'A', price: 0.1, currency: 'USD', active: true });
-    expect(await read('/products', b)).toMatchObject({ currency: 'EUR', active: false });
-    const match = 'external_id';
-    const upserted = await batch('/products', 'upsert', {
-      match,
-      items: [
-        { external_id: 'a', price: 3 },
-        items[1],
-        { external_id: 'c', name: 'C', price: 1, unit: 'x' },
-        { external_id: 'd' },
-      ],
-    });
-    expect(upserted.results).toMatchObject([
-      { status: 'updated', id: a },
-      { status: 'unchanged', id: b },
-      { status: 'created' },
-      { status: 'failed', error: { code: 'validation_failed' } },
-    ]);
-    const updated = await batch('/products', 'update', {
-      match,
-      items: [
-        { external_id: 'no', price: 1 },
-        { external_id: 'b', name: 'B2' },
-      ],
-    });
-    expect(updated.results).toMatchObject([
-      { status: 'failed', error: { code: 'not_found', errors: [{ path: '/external_id' }] } },
-      { status: 'updated', id: b },
-    ]);
-    const found = await batch('/products', 'read', { match, items: [{ external_id: 'b' }] });
-    expect(found.results[0].record).toEqual(await read('/products', b));
-    await make(
-      customer,
-      '/opportunities',
-      await opportunityBody(customer, { products: [{ id: a, price: 1, quantity: 1 }] }),
-    );
-    const deleted = await batch('/products', 'delete', { items: [{ id: a }, { id: b }, { id: b }] });
-    expect(deleted.results.map(({ status }: { status: string }) => status)).toEqual(['deleted', 'deleted', 'failed']);
-    expect((await customer.get(`/products/${a}`)).status).toBe(404);
-  });
-
-  test('with atomic writes nothing if one item fails, and answers once to an Idempotency-Key', async () => {
-    const good = { external_id: 'x', name: 'X', price: 1, unit: 'u' };
-    const bad = await customer.post('/products/batch/create', { items: [good, { name: '' }], atomic: true });
-    expect(bad).toMatchObject({ status: 400 });
-    expect(bad.body.errors[0].path).toMatch(/^\/items\/1\//);
-    const key = { 'idempotency-key': unique('key') };
-    const first = await customer.post('/products/batch/create', { items: [good] }, key);
-    expect(first.body.data.counts.created).toBe(1);
-    expect(await customer.post('/products/batch/create', { items: [good] }, key)).toMatchObject({
-      body: first.body,
-      headers: { 'idempotency-replayed': 'true' },
-    });
-    const taken = await batch('/products', 'create', { items: [good] });
-    expect(taken.results).toMatchObject([{ error: { code: 'conflict', errors: [{ path: '/external_id' }] } }]);
-  });
-
-  test('needs the scope of the single calls', async () => {
-    const reader = await customer.withScopes(['products:read']);
-    expect((await reader.post('/products/batch/create', { items: [{}] })).status).toBe(403);
-    expect((await reader.post('/opportunities/batch/read', { items: [{}] })).status).toBe(403);
-    expect((await reader.post('/products/batch/read', { items: [{}] })).status).toBe(200);
-  });
-});
 
 describe('a batch of opportunities', () => {
   const times = { estimated_closing_date: '2026-03-14T00:00:00.000Z', close_date: '2026-06-30T00:00:00.000Z' };
