@@ -174,11 +174,14 @@ describe('ids that code reads', () => {
 });
 
 describe('pages', () => {
-  const pages = hidden.filter(
-    ({ url, method, access }) => url.includes(':id') && url.startsWith('/app/') && method === 'GET' && 'page' in access,
+  const ofPages = hidden.filter(
+    ({ url, access, isRefusal }) => url.includes(':id') && url.startsWith('/app/') && 'page' in access && !isRefusal,
   );
+  const pages = Map.groupBy(ofPages, ({ url }) => url)
+    .entries()
+    .map(([url, routes]) => ({ url, methods: routes.map(({ method }) => method) }));
 
-  test.each(pages)('$url shows the same', async ({ url }) => {
+  test.each([...pages])('$url shows the same, and is 404 for another customer', async ({ url, methods }) => {
     const customer = await app.customer();
     const visitor = await visitorOf(app.fastify, customer.id);
     const record = Object.entries(recordsOf).find(([section]) => url.startsWith(`/app/${section}/`))?.[1];
@@ -200,9 +203,20 @@ describe('pages', () => {
       const { status, location, body } = await visitor.get(url.replace(':id', spelling(id)));
       return { status, location, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
     };
-    const expected = await shown(lower);
-    expect(expected.status).toBeLessThan(400); // some lead to another page
-    expect(await shown(upper)).toEqual(expected);
+    const isRead = methods.includes('GET');
+    const expected = isRead ? await shown(lower) : undefined;
+    expect(expected?.status ?? 200).toBeLessThan(400); // some lead to another page
+    expect(isRead ? await shown(upper) : undefined).toEqual(expected);
+    const stranger = await visitorOf(app.fastify, (await app.customer()).id);
+    const { form_token = '' } = await stranger.fieldsOf('/app/password');
+    const page = url.replace(':id', id);
+    const answers = methods.map((method) =>
+      method === 'POST' ? stranger.post(page, { form_token }) : stranger.get(page),
+    );
+    // A page that leads to a list tells nothing of the record.
+    const isRight = ({ status }: { status: number }) =>
+      status === 404 || (status === 303 && status === expected?.status);
+    expect((await Promise.all(answers)).filter((answer) => !isRight(answer))).toEqual([]);
   });
 
   /** The records that the pages of a section show. */

@@ -1,17 +1,13 @@
 import { connect } from 'node:net';
 import { writeXlsx } from 'hucre/xlsx';
-import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { workAtAll } from '../jobs/importing.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { filledFields, textOf, visitorOf, type PageAnswer, type Visitor } from './visitor.ts';
 
-let app: TestApp;
-let url: string;
-beforeAll(async () => {
-  app = await startApp();
-  url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
-});
+const app = await startApp();
+const url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
 
 async function start(role: 'admin' | 'member' = 'admin') {
   const customer = await app.customer();
@@ -449,16 +445,6 @@ describe('who sees imports', () => {
     expect((await member.submit(page, { do: 'start' })).status).toBe(303);
     expect((await member.submit(`${page}/cancel`)).location).toBe(page);
     expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED' }]);
-  });
-
-  test("another customer's import is 404", async () => {
-    const { visitor: other } = await start();
-    const page = (await upload(other, {}, people)).location!;
-    const { visitor } = await start();
-    const { form_token = '' } = await visitor.fieldsOf('/app/password');
-    for (const url of [page, `${page}/cancel`, `${page}/errors.csv`]) expect((await visitor.get(url)).status).toBe(404);
-    for (const url of [page, `${page}/cancel`])
-      expect((await visitor.post(url, { form_token, do: 'start' })).status).toBe(404);
   });
 });
 

@@ -1,13 +1,10 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { clientOf, inject } from '../setup/factories.ts';
 import { textOf, visitorOf } from './visitor.ts';
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 
 const wanted = { name: 'Nightly import', expiration: '30', permissions: ['contacts:read', 'contacts:create'] };
 const keyIn = (body: string): string | undefined => /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/.exec(body)?.[0];
@@ -237,35 +234,4 @@ describe('the form to revoke a key', () => {
     expect((await callWith(customer.key)).status).toBe(401);
     expect(textOf(await visitor.get('/app/keys?done=revoked'))).toContain('The key is revoked');
   });
-});
-
-describe('members', () => {
-  test('see keys and change none', async () => {
-    const { customer, visitor } = await start('member');
-    const admin = await visitorOf(app.fastify, customer.id);
-    const list = await visitor.get('/app/keys');
-    expect([list.status, /\/(new|rotate|revoke)"/.test(list.body)]).toEqual([200, false]);
-    const { form_token = '' } = await visitor.fieldsOf('/app/password');
-    for (const page of ['/app/keys/new', `/app/keys/${customer.keyId}/rotate`, `/app/keys/${customer.keyId}/revoke`]) {
-      expect((await admin.get(page)).status).toBe(200);
-      const answers = [await visitor.get(page), await visitor.post(page, { ...wanted, form_token })];
-      expect(answers.map(({ status }) => status)).toEqual([403, 403]);
-      expect(answers[0]!.headers['content-type']).toBe('text/html; charset=utf-8');
-    }
-    expect(await keysOf(customer.id)).toMatchObject([{ revoked: false }]);
-  });
-});
-
-test("another customer's key is 404, as is one that does not exist", async () => {
-  const { visitor } = await start();
-  const other = await app.customer();
-  const { form_token = '' } = await visitor.fieldsOf('/app/password');
-  for (const id of [other.keyId, '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', 'no-id'])
-    for (const verb of ['rotate', 'revoke']) {
-      const page = `/app/keys/${id}/${verb}`;
-      const answers = [await visitor.get(page), await visitor.post(page, { form_token, expiration: '' })];
-      expect(answers.map(({ status }) => status)).toEqual([404, 404]);
-      expect(textOf(answers[0]!)).toContain('This page does not exist');
-    }
-  expect(await keysOf(other.id)).toMatchObject([{ revoked: false }]);
 });

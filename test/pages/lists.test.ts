@@ -1,15 +1,12 @@
-import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { readNumber } from '../../src/pages/base/html.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { stagesOf, opportunityBody, productBody, make, type TestCustomer } from '../setup/factories.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 let admin: Awaited<ReturnType<typeof visitorOf>>;
-beforeAll(async () => {
-  app = await startApp();
-});
+
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
   admin = await visitorOf(app.fastify, customer.id);

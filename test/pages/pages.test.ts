@@ -1,9 +1,9 @@
 import { gunzipSync } from 'node:zlib';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { eventTypes } from '../../src/schemas/events.ts';
 import { declaredRoutes } from '../contract/declared.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { select } from '../../src/pages/base/forms.ts';
 import { LogOutput } from '../../src/process/logger.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
@@ -14,12 +14,8 @@ const routes = hidden.filter(({ url, isRefusal }) => /^\/app(\/|$)/.test(url) &&
 const nobodysId = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const pathOf = (url: string) => url.replace(':id', nobodysId);
 
-let app: TestApp;
-let visitor: Visitor;
-beforeAll(async () => {
-  app = await startApp();
-  visitor = await visitorOf(app.fastify, (await app.customer()).id);
-});
+const app = await startApp();
+const visitor = await visitorOf(app.fastify, (await app.customer()).id);
 
 describe('the routes of the pages', () => {
   test('are not in the contract, and only they take the cookie', () => {
@@ -47,6 +43,20 @@ describe('the routes of the pages', () => {
     for (const fields of [{}, { form_token: 'x-y' }, { form_token: foreign }, { form_token: ['a', 'b'] }] as never[]) {
       const answer = await visitor.post(pathOf(url), fields);
       expect([answer.status, textOf(answer)]).toEqual([403, expect.stringContaining('This is not allowed')]);
+    }
+  });
+
+  test('of admins, and those that spend credits, are 403 for members', async () => {
+    const ofAdmins =
+      /^\/app\/(approvals|audit|fields|keys\/|pipelines|users|webhooks|jobs\/:id\/cancel|lists\/:id\/(enrich|verify)|prospects\/unlock)/;
+    const member = await visitorOf(app.fastify, (await app.customer()).id, 'member');
+    const { form_token = '' } = await member.fieldsOf('/app/password');
+    for (const { url, method } of routes.filter((route) => ofAdmins.test(route.url))) {
+      const isSent = method === 'POST';
+      const { status } = isSent
+        ? await member.post(pathOf(url), { form_token })
+        : await member.send(method, pathOf(url));
+      expect([method, url, status]).toEqual([method, url, 403]);
     }
   });
 

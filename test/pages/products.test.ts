@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { workAtUndos } from '../jobs/working.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, productBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
 import { textOf, visitorOf } from './visitor.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 let admin: Awaited<ReturnType<typeof visitorOf>>;
-beforeAll(async () => {
-  app = await startApp();
-});
+
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
   admin = await visitorOf(app.fastify, customer.id);

@@ -1,10 +1,8 @@
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
-
-let app: TestApp;
 const people = ['Ada', 'Grace', 'Edith'].map((first_name) =>
   person({
     first_name,
@@ -14,12 +12,11 @@ const people = ['Ada', 'Grace', 'Edith'].map((first_name) =>
     work_email: `${first_name.toLowerCase()}@example.com`,
   }),
 );
-beforeAll(async () => {
-  app = await startApp();
-  await app.catalog.prepare();
-  await writePeople(app.catalog, people);
-  await app.catalog.finish();
-});
+
+const app = await startApp();
+await app.catalog.prepare();
+await writePeople(app.catalog, people);
+await app.catalog.finish();
 
 test('prospects are searched with suggestions, masked, and unlocked by admins with the price first', async () => {
   const customer = await app.customer();

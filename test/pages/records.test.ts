@@ -1,15 +1,12 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
 import { makeList, type TestCustomer } from '../setup/factories.ts';
 import { makeLogin } from '../setup/sessions.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 let admin: Awaited<ReturnType<typeof visitorOf>>;
-beforeAll(async () => {
-  app = await startApp();
-});
+
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
   admin = await visitorOf(app.fastify, customer.id);

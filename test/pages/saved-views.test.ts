@@ -1,15 +1,12 @@
-import { beforeAll, beforeEach, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { textOf, visitorOf, type PageAnswer } from './visitor.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 let admin: Awaited<ReturnType<typeof visitorOf>>;
 let member: Awaited<ReturnType<typeof visitorOf>>;
-beforeAll(async () => {
-  app = await startApp();
-});
+
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
   admin = await visitorOf(app.fastify, customer.id);

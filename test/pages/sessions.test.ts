@@ -1,22 +1,16 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 import { inject } from '../setup/factories.ts';
 import { filesOf, filledFields, textOf, Visitor, visitorOf } from './visitor.ts';
 
-let app: TestApp;
-let secure: TestApp;
-let limited: TestApp;
-
-beforeAll(async () => {
-  app = await startApp();
-  secure = await startApp({ PUBLIC_URL: 'https://sales.example.com' });
-  limited = await startApp({
-    RATE_LIMITS: 'on',
-    RATE_LIMIT_LOGIN: '2',
-    RATE_LIMIT_PAGES: '3',
-    RATE_LIMIT_UNAUTHENTICATED: '4',
-  });
+const app = await startApp();
+const secure = await startApp({ PUBLIC_URL: 'https://sales.example.com' });
+const limited = await startApp({
+  RATE_LIMITS: 'on',
+  RATE_LIMIT_LOGIN: '2',
+  RATE_LIMIT_PAGES: '3',
+  RATE_LIMIT_UNAUTHENTICATED: '4',
 });
 
 const customer = async (of: TestApp = app) => (await of.customer()).id;

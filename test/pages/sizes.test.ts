@@ -1,16 +1,8 @@
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { person, writePeople } from '../catalog/people.ts';
 import { beginImport, sendFile, workAtAll } from '../jobs/importing.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
-import {
-  companyBody,
-  contactBody,
-  make,
-  opportunityBody,
-  productBody,
-  stagesOf,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
 import { crawl, kindOf } from './crawl.ts';
 import { visitorOf } from './visitor.ts';
 
@@ -23,15 +15,9 @@ const numbers = (count: number): number[] => Array.from({ length: count }, (_, i
 const address = (i: number): string => `maximiliane-charlotte.hohenstein-wittgenstein.${i}@international.example`;
 const ownFields = Object.fromEntries(numbers(100).map((i) => [`own_field_number_${i}`, text(60, i)]));
 
-let app: TestApp;
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
-
-beforeAll(async () => {
-  app = await startApp();
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const app = await startApp();
+const customer = await app.customer();
+const admin = await visitorOf(app.fastify, customer.id);
 
 async function fillCatalog(): Promise<void> {
   const profnet_url = `https://profnet.example/${'x'.repeat(80)}`;
