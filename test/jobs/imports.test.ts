@@ -138,11 +138,6 @@ describe('an import', () => {
     }
   });
 
-  test('creates companies that have a name and no type', async () => {
-    const done = await importFile(app, customer, { ...newContacts, object: 'companies' }, 'company_name\nEngines\n');
-    expect(countsOf(done)).toMatchObject({ created: 1, failed: 0 });
-  });
-
   test('updates records by their id, and reports those that do not exist', async () => {
     const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
     const unknown = crypto.randomUUID();
@@ -169,20 +164,6 @@ describe('an import', () => {
     expect(titles).toEqual(
       Array.from({ length: 150 }, (_, i) => ({ work_email: `new${i}@example.com`, job_title: `title ${2 * i + 1}` })),
     );
-  });
-
-  test('updates a contact by its external id and by that of a merged one, in the order of the file', async () => {
-    const [kept, merged] = [
-      await make(customer, '/contacts', contactBody({ external_id: 'kept' })),
-      await make(customer, '/contacts', contactBody({ external_id: 'merged' })),
-    ];
-    expect((await customer.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
-    const settings = { object: 'contacts', mode: 'update', match: 'external_id', format: 'csv' };
-    const names = ['kept', 'merged', 'merged', 'kept', 'merged'];
-    const text = ['external_id,job_title', ...names.map((name, i) => `${name},Title ${i}`)].join('\n');
-    const done = await importFile(app, customer, settings, text);
-    expect(countsOf(done)).toMatchObject({ updated: 5, failed: 0 });
-    expect((await customer.get(`/contacts/${kept}`)).body.job_title).toBe('Title 4');
   });
 
   test('stores what each record has, whatever the records before it lack', async () => {
@@ -291,16 +272,6 @@ describe('an import', () => {
     expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(3);
   });
 
-  test('of an empty file is COMPLETED, or FAILED if a CSV lacks its header', async () => {
-    const empty = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, '');
-    expect({ status: empty.status, total: empty.total }).toEqual({ status: 'COMPLETED', total: 0 });
-    const headless = await importFile(app, customer, newContacts, '');
-    expect({ status: headless.status, total: headless.total }).toEqual({ status: 'FAILED', total: null });
-    const header = await importFile(app, customer, newContacts, contactsCsv());
-    expect({ status: header.status, total: header.total }).toEqual({ status: 'COMPLETED', total: 0 });
-    expect((await customer.get(`/imports/${header.id}/errors`)).body.split('\r\n')).toHaveLength(2);
-  });
-
   test.each([
     ['a header that names no field', Buffer.from('first_name,nothing\nAda,1')],
     [
@@ -364,20 +335,6 @@ describe('an import', () => {
     expect(countsOf(upsert)).toMatchObject({ failed: 2 });
     expect((await other.get(`/contacts/${foreign}`)).body).toEqual(before);
   });
-});
-
-test('a turn that finds its import locked by another transaction leaves the next one a pause', async () => {
-  const customer = await app.customer();
-  const id = await beginImport(customer);
-  await sendFile(customer, id, contactsCsv(...contactLines(1)));
-  await app.owner`delete from pgboss.job where name = 'import' and data ->> 'customerId' = ${customer.id}`;
-  await app.owner.begin(async (tx) => {
-    await tx`select from imports where customer_id = ${customer.id} and id = ${id} for no key update`;
-    await importRecords()(contextOf(app), { customerId: customer.id });
-    expect(await waitingMessages(app, 'import', customer.id)).toBe(0);
-  });
-  await importRecords()(contextOf(app), { customerId: customer.id });
-  expect((await customer.get(`/imports/${id}`)).body.status).toBe('COMPLETED');
 });
 
 test('a transaction that takes too long is written in smaller ones', async () => {

@@ -1,7 +1,7 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, opportunityBody, productBody } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { startNameServer } from '../setup/name-server.ts';
@@ -11,12 +11,9 @@ import { startVerify } from './verifying.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
 const names = await startNameServer();
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp({ VERIFY_DNS_SERVERS: names.address });
-});
+const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
 beforeEach(async () => {
   customer = await app.customer();
 });

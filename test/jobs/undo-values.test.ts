@@ -1,9 +1,9 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { ruleLimits } from '../../src/schemas/lists.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { contactBody, grant, make, opportunityBody, productBody, unique } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
@@ -15,13 +15,10 @@ import { startVerify } from './verifying.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
 const names = await startNameServer();
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp({ VERIFY_DNS_SERVERS: names.address });
-  await app.catalog.prepare();
-});
+const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
+await app.catalog.prepare();
 beforeEach(async () => {
   customer = await app.customer();
 });
@@ -188,21 +185,6 @@ test('the history shows the company of an opportunity that was created or delete
   expect((await newestOf(id)).fields).toMatchObject({ company: [null, company] });
   await customer.delete(`/opportunities/${id}`);
   expect((await newestOf(id)).fields).toMatchObject({ company: [company, null] });
-});
-
-test('a key reads the end of an undo that it could start, and of no other', async () => {
-  const id = await make(customer, '/contacts', contactBody());
-  const change = await newestChange(customer);
-  const [deletes, updates] = [
-    await customer.withScopes(['contacts:delete']),
-    await customer.withScopes(['contacts:update']),
-  ];
-  const { body } = await deletes.post(`/changes/${change}/undo`, {});
-  await workAtUndos(app, customer);
-  expect((await customer.get(`/contacts/${id}`)).status).toBe(404);
-  const { status, body: events } = await deletes.post('/events/list', { types: ['job.ended'] });
-  expect({ status, events }).toMatchObject({ status: 200, events: [{ data: { id: body.id, type: 'undo' } }] });
-  expect(await updates.post('/events/list', { types: ['job.ended'] })).toMatchObject({ status: 200, body: [] });
 });
 
 describe('of lists with rules, an undo', () => {

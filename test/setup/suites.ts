@@ -14,7 +14,6 @@ export const testAll: readonly string[] = [
   'test/files/{huge-files,hostile-files,linear-readers}.test.ts',
   'test/filters/{plans,narrowing-plans}.test.ts',
   'test/jobs/{imports.kills,unlock.damage,unlock.elasticsearch,unlock.faults}.test.ts',
-  'test/jobs/webhooks/kills.test.ts',
   'test/limits/redis.test.ts',
   'test/pages/{browser,sizes}.test.ts',
   'test/plugins/{graceful-close,rate-limits.redis}.test.ts',

@@ -189,13 +189,6 @@ test('a list is verified twice for the price of once; a dry run tells the price,
   expect((await app.owner`select from jobs where customer_id = ${customer.id}`).count).toBe(4);
 });
 
-test('a list cannot be estimated if it does not exist', async () => {
-  const customer = await funded();
-  const path = '/list-contact/verify-contacts/01990000-0000-7000-8000-000000000000';
-  expect((await customer.post(path, { dry_run: true })).status).toBe(404);
-  expect((await customer.post(path, { dry_run: 'yes' })).status).toBe(400);
-});
-
 test('a dry run of addresses tells the price, within the cap of the key', async () => {
   const customer = await funded();
   const capped = await customer.withCaps({ verification: { amount: 7, per: 'day' } });

@@ -5,9 +5,9 @@ import type { JobItem } from '../../../src/schemas/jobs.ts';
 import type { Verification } from '../../../src/schemas/verification.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
 import { wrongCounts } from '../../queries/memberships/recount.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
-import { gather, startMailServer, type Crowd } from '../../setup/mail-server.ts';
+import { startMailServer, type Crowd } from '../../setup/mail-server.ts';
 import { randomDomain, startNameServer } from '../../setup/name-server.ts';
 import { startServerProcess, type ServerProcess } from '../../setup/server-process.ts';
 import { customerWith, read } from '../calls.ts';
@@ -31,15 +31,11 @@ const environment = {
   VERIFY_PRIVATE_ADDRESSES: 'on',
   VERIFY_DOMAIN_INTERVAL_MS: '0',
 };
-
-let app: TestApp;
 let customer: TestCustomer;
 /** A domain with mailboxes whose names begin with ada, bob or eve. */
 let domain: string;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 
 beforeEach(async () => {
   held = undefined;
@@ -222,18 +218,6 @@ describe('with a worker', () => {
     expect(transactions.reduce((sum, { contacts }) => sum + contacts, 0)).toBe(2_550);
     expect(new Set(transactions.map(({ status }) => status))).toEqual(new Set(['verified']));
     expect(transactions.at(-1)!.contacts).toBeLessThanOrEqual(1_000);
-  });
-
-  test('the limits of a domain hold across the jobs of two customers', async () => {
-    const other = await funded();
-    crowd = gather(3);
-    const of = (prefix: string) => Array.from({ length: 40 }, (_, i) => `${prefix}${i}@${domain}`);
-    const [mine, theirs] = [await verify(of('ada')), await verify(of('bob'), false, other)];
-    await ended(mine);
-    await ended(theirs, other);
-    expect(crowd.maxAtOnce).toBe(3);
-    await expectSettled(mine);
-    await expectSettled(theirs, other);
   });
 });
 
