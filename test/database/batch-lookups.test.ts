@@ -20,15 +20,6 @@ function recordingLoad() {
   return { calls, load };
 }
 
-test('look-ups of one event loop round are batched into one call, with each key once', async () => {
-  const { calls, load } = recordingLoad();
-  const find = gatherTexts(load);
-  const later = new Promise((resolve) => process.nextTick(resolve)).then(() => find('c'));
-  const found = await Promise.all([find('b'), find('a'), find('b'), later]);
-  expect(found.map((one) => one?.value)).toEqual(['B', 'A', 'B', 'C']);
-  expect(calls).toEqual([['b', 'a', 'c']]);
-});
-
 test('a call has at most the given number of keys', async () => {
   const { calls, load } = recordingLoad();
   const find = batchLookups(
@@ -40,10 +31,6 @@ test('a call has at most the given number of keys', async () => {
   const found = await Promise.all(['a', 'b', 'a', 'c', 'd'].map(find));
   expect(found.map((one) => one?.value)).toEqual(['A', 'B', 'A', 'C', 'D']);
   expect(calls).toEqual([['a', 'b'], ['a', 'c'], ['d']]);
-});
-
-test('a key without a record yields undefined', async () => {
-  expect(await gatherTexts(recordingLoad().load)('unknown')).toBeUndefined();
 });
 
 test('a look-up that arrives during a call waits for the next call', async () => {
@@ -63,18 +50,6 @@ test('a look-up that arrives during a call waits for the next call', async () =>
   calls[0]!.finish('before');
   calls[1]!.finish('after');
   expect((await Promise.all([early, late])).map((one) => one?.value)).toEqual(['before', 'after']);
-});
-
-test('a failed call rejects all of its look-ups, and none of the next call', async () => {
-  let failing = true;
-  const find = gatherTexts(async (keys) => {
-    if (failing) throw new Error('no answer');
-    return keys.map((key) => ({ key, value: 'found' }));
-  });
-  const settled = await Promise.allSettled([find('a'), find('b')]);
-  expect(settled.map((one) => one.status)).toEqual(['rejected', 'rejected']);
-  failing = false;
-  expect(await find('a')).toEqual({ key: 'a', value: 'found' });
 });
 
 test('records of one customer that are read at once share statements, and no customer shares one with another', async () => {

@@ -1,8 +1,8 @@
 import { PgBoss } from 'pg-boss';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { asMigrator } from '../../src/database/migrate.ts';
 import { withSessionSettings } from '../../src/database/connection.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
 import { contactBody, make } from '../setup/factories.ts';
 
@@ -31,15 +31,12 @@ const expected = {
   TimeZone: 'UTC',
 };
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp();
-  const name = new URL(app.url).pathname.slice(1);
-  await asSuperuser(async (sql) => {
-    for (const [setting, value] of Object.entries(unusual))
-      await sql.unsafe(`alter database ${name} set ${setting} = '${value}'`);
-    await sql`select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = ${name}`;
-  });
+const app = await startApp();
+const name = new URL(app.url).pathname.slice(1);
+await asSuperuser(async (sql) => {
+  for (const [setting, value] of Object.entries(unusual))
+    await sql.unsafe(`alter database ${name} set ${setting} = '${value}'`);
+  await sql`select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = ${name}`;
 });
 
 /** SQL that returns the settings of a session. */

@@ -2,7 +2,6 @@ import * as fc from 'fast-check';
 import type { FieldType } from '../../src/schemas/wire.ts';
 import { operatorsOf, orderable } from '../../src/schemas/filters.ts';
 import type { FilterFields, GivenFilters, Operator } from '../../src/schemas/filters.ts';
-import { ruleOperators, type RuleGiven } from '../../src/schemas/lists.ts';
 import { domains, emails, externalIds, instants, needles, searches, texts } from './pools.ts';
 
 const given = (pool: readonly (readonly [string, unknown])[]) => fc.constantFrom(...pool.map(([text]) => text));
@@ -97,35 +96,6 @@ function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: Field
         ? fc.constantFrom(...externalIds, '', 'crm', '-47', 'D')
         : fc.oneof(given(needles), given(texts));
   }
-}
-
-/** Texts that can be read, or almost read, as numbers or booleans in custom fields. */
-const readAsOthers =
-  '0|-0| 12.25 |.3|0.30000000000000004|9007199254740993|1e21|1E308|1e309|5e-324|true| false |TRUE|NaN|Infinity|0x10|'.split(
-    '|',
-  );
-
-/**
- * Random rules over the fields. Some are invalid: the value does not fit the field's type, or the operator does not
- * fit.
- */
-export function rulesOf(fields: FilterFields, ids: readonly string[]): fc.Arbitrary<RuleGiven[]> {
-  const names = [...Object.keys(fields.types), 'custom_fields.a', "custom_fields.it's", 'custom_fields.ключ'];
-  const value = fc.oneof(
-    { weight: 3, arbitrary: given([...texts, ...needles, ...emails]) },
-    { weight: 1, arbitrary: fc.constantFrom(...readAsOthers) },
-    { weight: 1, arbitrary: fc.constantFrom(...ids, ...instants, '0', '1', '2', '3') },
-  );
-  const rule = fc.record({
-    field: fc.constantFrom(...names),
-    operator: fc.constantFrom(...ruleOperators),
-    value: fc.oneof(
-      value,
-      fc.array(value, { maxLength: 4 }).map((values) => values.join(',')),
-    ),
-    logic_operator: fc.constantFrom('AND' as const, 'OR' as const),
-  });
-  return fc.array(rule, { minLength: 1, maxLength: 5 });
 }
 
 export type Keys = { field: string; direction: 'ASC' | 'DESC' }[];

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { defaultOrder, parseOrder } from '../../src/filters/columns.ts';
+import { parseOrder } from '../../src/filters/columns.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
-import { OrderBy, orderable } from '../../src/schemas/filters.ts';
+import { OrderBy } from '../../src/schemas/filters.ts';
 import { compile } from '../../src/validation/validator.ts';
 
 const { faultsOf } = compile(OrderBy(contactFilterFields));
@@ -38,10 +38,6 @@ test('both forms give the same order; the first key is the most significant', ()
   expect(parseOrder({ score: 'DESC', 'company.company_name': 'ASC' })).toEqual(keys);
 });
 
-test('the default order is newest first', () => {
-  expect(parseOrder(undefined)).toEqual(defaultOrder);
-});
-
 test('keys without effect are removed', () => {
   const given = [
     { field: 'score', direction: 'ASC' },
@@ -50,10 +46,4 @@ test('keys without effect are removed', () => {
   ];
   expect(parseOrder(given)).toEqual([given[0], given[2]]);
   expect(parseOrder(given.toReversed())).toEqual([given[2]]);
-});
-
-test('every scalar field can be ordered by', () => {
-  expect(orderable(contactFilterFields)).toContain('company.industry');
-  expect(orderable(contactFilterFields)).toContain('birth_year');
-  expect(orderable(contactFilterFields)).not.toContain('list_id');
 });

@@ -1,7 +1,6 @@
 import { compile } from '../../src/validation/validator.ts';
 import { describe, expect, test } from 'vitest';
 import { parseFilters } from '../../src/filters/parse.ts';
-import { CompanyFilters } from '../../src/schemas/companies.ts';
 import { ContactFilters, contactFilterFields } from '../../src/schemas/contacts.ts';
 
 const { faultsOf } = compile(ContactFilters);
@@ -87,14 +86,6 @@ test('an error message names the invalid part and the allowed values', () => {
     /^is not known here; allowed: first_name, middle_name, last_name, .*, _or, custom_fields\.<key>$/,
   );
   expect(operator).toBe('is not known here; allowed: eq, ne, in, not_in, is_null, gt, gte, lt, lte, between');
-});
-
-test('contacts and companies have different fields', () => {
-  expect(
-    compile(CompanyFilters)
-      .faultsOf({ company_name: 'x', first_name: 'x', list_id: id })
-      .map(({ path }) => path),
-  ).toEqual(['/first_name', '/list_id']);
 });
 
 test('more than 25 conditions are rejected, at any depth', () => {

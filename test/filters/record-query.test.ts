@@ -25,17 +25,6 @@ const request = {
 };
 const cursor = cursorOf(request);
 
-test('a cursor contains the position of the last row of the page', () => {
-  expect(read({ ...request, paginate: { cursor } }).after).toEqual({ id: row.id, values: ['lodz', null, ''] });
-});
-
-test('only a full page has a cursor', () => {
-  const listing = read({ paginate: { limit: 2 } });
-  expect(nextCursor(listing, [])).toBeUndefined();
-  expect(nextCursor(listing, [row])).toBeUndefined();
-  expect(nextCursor(listing, [row, row])).toBeTypeOf('string');
-});
-
 test('a cursor is valid with another limit and with equivalent filters', () => {
   const rewritten = { filters: { gender: { in: ['M', 'f', 'F'] }, score: { gte: 5 } }, order_by: request.order_by };
   expect(read({ ...rewritten, paginate: { cursor, limit: 99 } }).limit).toBe(99);

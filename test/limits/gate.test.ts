@@ -12,36 +12,6 @@ function held(): { work: () => Promise<void>; leave: () => void } {
 const busy = { code: 'unavailable', retryAfter: 1 };
 
 describe('a gate', () => {
-  test('runs no more operations at once than its limit', async () => {
-    const gate = new Gate({ name: 'test', limit: 2, maxWaiting: 10, maxWaitMs: 10_000 });
-    let inside = 0;
-    let most = 0;
-    const work = async () => {
-      most = Math.max(most, (inside += 1));
-      await new Promise(setImmediate);
-      inside -= 1;
-    };
-    await Promise.all(Array.from({ length: 12 }, () => gate.runAlone(work)));
-    expect(most).toBe(2);
-    expect([gate.inside, gate.waiting]).toEqual([0, 0]);
-  });
-
-  test('admits in the order of arrival', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
-    const order: number[] = [];
-    await Promise.all([1, 2, 3, 4].map((number) => gate.runAlone(async () => void order.push(number))));
-    expect(order).toEqual([1, 2, 3, 4]);
-  });
-
-  test('rejects at once when its queue is full', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 1, maxWaitMs: 10_000 });
-    const first = held();
-    const works = [gate.runAlone(first.work), gate.runAlone(async () => 'second')];
-    await expect(gate.runAlone(async () => 'third')).rejects.toMatchObject(busy);
-    first.leave();
-    expect(await Promise.all(works)).toEqual([undefined, 'second']);
-  });
-
   test('rejects operations that waited too long, and keeps the slot for the others', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
     const first = held();
@@ -65,17 +35,6 @@ describe('a gate', () => {
     first.leave();
     expect(await waiting).toBe('in time');
     await running;
-  });
-
-  test('releases the slot when the operation fails, also synchronously', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 0, maxWaitMs: 1 });
-    const fault = new Error('fault');
-    await expect(gate.runAlone(() => Promise.reject(fault))).rejects.toBe(fault);
-    const throwing = () => {
-      throw fault;
-    };
-    await expect(gate.runAlone(throwing)).rejects.toBe(fault);
-    expect(await gate.runAlone(async () => 'free')).toBe('free');
   });
 
   test('leaves no timer behind', async () => {
@@ -113,45 +72,6 @@ describe('customers', () => {
       );
       return { leave, done };
     });
-
-  test('get half of the slots when alone, and a third each when they are two', async () => {
-    const gate = new Gate({ name: 'test', limit: 12, maxWaiting: 100, maxWaitMs: 10_000 });
-    const one = ask(gate, 'one', 12);
-    expect([gate.inside, gate.waiting]).toEqual([6, 6]);
-    const other = ask(gate, 'other', 12);
-    expect(gate.inside).toBe(9);
-    one[0]!.leave();
-    one[1]!.leave();
-    await turn();
-    expect(gate.inside).toBe(8);
-    ask(gate, 'third', 1);
-    expect(gate.inside, 'a customer that has none takes any free place').toBe(9);
-    for (const { leave } of [...one, ...other]) leave();
-    await Promise.all([...one, ...other].map(({ done }) => done));
-  });
-
-  test('can wait in a queue that another customer has filled', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 4, maxWaitMs: 10_000 });
-    const one = ask(gate, 'one', 10);
-    expect(gate.waiting).toBe(2);
-    const [other] = ask(gate, 'other', 1);
-    expect(gate.waiting).toBe(3);
-    expect(await one.at(-1)!.done).toBe('unavailable');
-    for (const { leave } of [...one, other!]) leave();
-    expect(await other!.done).toBe('done');
-  });
-
-  test('are served round-robin, whatever each has queued and when', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 100, maxWaitMs: 10_000 });
-    const order: string[] = [];
-    const first = held();
-    const all = [gate.run({ customerId: 'first' }, first.work)];
-    for (const name of ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'])
-      all.push(gate.run({ customerId: name[0]! }, async () => void order.push(name)));
-    first.leave();
-    await Promise.all(all);
-    expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3', 'a4']);
-  });
 
   test('get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });

@@ -23,18 +23,6 @@ function held() {
 const names = (count: number, start = 0) => Array.from({ length: count }, (_, i) => `${start + i}`);
 const [guessing, honest] = ['192.0.2.1', '192.0.2.2'];
 
-test('an address that has used up its limit has 8 look-ups at once; the others follow in order', async () => {
-  const { begun, lookUp } = held();
-  const limit = await limitOf(guessing);
-  const all = Promise.all(names(30).map((name) => limit.lookUp(guessing, lookUp(name))));
-  for (let ended = 0; ended < 30; ended += 1) {
-    await turn();
-    expect(begun.map(({ name }) => name)).toEqual(names(Math.min(30, ended + 8)));
-    begun[ended]!.end();
-  }
-  expect(await all).toEqual(names(30));
-});
-
 test('an address within its limit has any number of look-ups at once, also while another address is above its limit', async () => {
   const { begun, lookUp } = held();
   const limit = await limitOf(guessing);
