@@ -6,7 +6,6 @@ import { startApp } from '../setup/app.ts';
 import { runCli, runCommand, type Run } from '../setup/cli.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
-import { readSheet } from '../setup/xlsx.ts';
 
 const app = await startApp();
 let customer: TestCustomer;
@@ -46,34 +45,6 @@ test('an export to a file says how many records it holds; the ending of the name
     `Wrote 1 companies to ${join(folder, 'all.csv')}\n`,
   );
   expect(await run('companies', '--output', '/dev/null', '--format', 'csv')).toMatchObject({ code: 0 });
-});
-
-test('an export to an Excel file has titles for people, and the same fields as CSV has other headers', async () => {
-  const output = join(folder, 'contacts.xlsx');
-  expect(await run('contacts', '--output', output)).toMatchObject({
-    code: 0,
-    stdout: `Wrote 2 contacts to ${output}\n`,
-  });
-  const { headers, records } = await readSheet(await readFile(output));
-  expect(records.map((record) => record['First name'])).toEqual(['Bob', 'Ada']);
-  const { stdout } = await run('contacts', '--fields', 'readable');
-  const { body } = await customer.post('/contacts/export', { format: 'csv', fields: 'readable' });
-  expect(stdout).toBe(body);
-  expect(stdout.split('\r\n')[0]!.split(',').length).toBe(headers.length);
-});
-
-test('an Excel file of importable fields is imported again without a change', async () => {
-  for (const noun of ['contacts', 'companies']) {
-    const output = join(folder, `${noun}-again.xlsx`);
-    const { code } = await run(noun, '--fields', 'importable', '--output', output);
-    const words = [noun, 'import', output, '--customer', customer.id, '--mode', 'update', '--json'];
-    const { stdout } = await runCommand(words, { DATABASE_URL: app.url });
-    const count = noun === 'contacts' ? 2 : 1;
-    expect([code, JSON.parse(stdout)]).toEqual([
-      0,
-      expect.objectContaining({ unchanged: count, updated: 0, failed: 0 }),
-    ]);
-  }
 });
 
 test('an export that fails leaves the file as it was, and nothing else', async () => {

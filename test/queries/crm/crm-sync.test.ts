@@ -1,19 +1,16 @@
 import { randomInt, randomUUID } from 'node:crypto';
-import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { updateContact } from '../../../src/queries/crm/contacts.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { person } from '../../catalog/people.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
 import { recount, wrongCounts } from '../memberships/recount.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
-beforeAll(async () => {
-  app = await startApp();
-});
+
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
 });

@@ -1,17 +1,14 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { removeIdempotencyRecords } from '../../../src/jobs/workers.ts';
 import { purgeCompanies, purgeLists } from '../../../src/queries/crm/deletions.ts';
 import { contextOf } from '../../jobs/working.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { companyBody, contactBody, make, makeList, opportunityBody, type TestCustomer } from '../../setup/factories.ts';
 import { wrongCounts } from '../memberships/recount.ts';
 import { addTotals } from '../../setup/journal.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
-beforeAll(async () => {
-  app = await startApp();
-});
+
+const app = await startApp();
 beforeEach(async () => {
   customer = await app.customer();
 });

@@ -1,20 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
 import { findEnd, findPlaceAt, oldest, readEvents } from '../../../src/queries/records/feed.ts';
 import type { FeedEvent, FeedPosition, ReadPosition } from '../../../src/queries/records/feed.ts';
 import { addToJournal, partSeconds, parts, readTotals, truncateJournal } from '../../../src/queries/records/journal.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { truncateJournalOf } from '../../setup/journal.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 
 beforeEach(async () => {
   customer = await app.customer();

@@ -1,4 +1,4 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { readEvents, type FeedPosition } from '../../../src/queries/records/feed.ts';
 import { saveVerifications } from '../../../src/queries/crm/enrichment.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
@@ -8,7 +8,7 @@ import { person } from '../../catalog/people.ts';
 import { visitorOf } from '../../pages/visitor.ts';
 import { contactsCsv, importFile, newContacts } from '../../jobs/importing.ts';
 import { begin } from '../../jobs/working.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import {
   activityBody,
   companyBody,
@@ -21,14 +21,10 @@ import {
   unique,
   type TestCustomer,
 } from '../../setup/factories.ts';
-
-let app: TestApp;
 let customer: TestCustomer;
 let after: FeedPosition;
 
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 beforeEach(async () => {
   customer = await makeCustomer(app.fastify);
   after = { position: 0, id: null };
@@ -180,21 +176,6 @@ test('a contact makes events of its company, its verification and its products',
   ok(await customer.patch(`/contacts/${id}`, { work_email: 'other@example.com', company: null }));
   const changed = ['work_email', 'company', 'verification_status', 'last_verified'];
   expect(await news()).toMatchObject([{ type: 'contact.updated', id, external_id: 'x1', changed }]);
-});
-
-test('an opportunity tells its contacts, lines and price', async () => {
-  const [contact, product] = await Promise.all([
-    make(customer, '/contacts', contactBody()),
-    make(customer, '/products', productBody()),
-  ]);
-  const id = await make(customer, '/opportunities', await opportunityBody(customer));
-  await news();
-  const lines = { add: [{ id: product, price: 3, quantity: 2 }] };
-  ok(await customer.patch(`/opportunities/${id}`, { contacts_ids: [contact], products: lines }));
-  const [told] = (await news()) as [{ changed: string[] }];
-  expect(told.changed.toSorted()).toEqual(['contacts_ids', 'details', 'price']);
-  ok(await customer.patch(`/opportunities/${id}`, { contacts_ids: [contact], products: { remove: [] } }));
-  expect(await news()).toEqual([]);
 });
 
 test('a list tells its rules and its source', async () => {

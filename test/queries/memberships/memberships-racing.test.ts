@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { expect, test } from 'vitest';
+import { startApp } from '../../setup/app.ts';
 import { contactBody, type Answer, type TestCustomer } from '../../setup/factories.ts';
 import { startServerProcess } from '../../setup/server-process.ts';
 import { wrongCounts } from './recount.ts';
@@ -14,10 +14,7 @@ const longEnough = 15_000;
 const fewWrites = 300;
 const writersEach = 6;
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp();
-});
+const app = await startApp();
 
 const pick = <T>(from: readonly T[]): T => from[randomInt(from.length)]!;
 const some = <T>(from: readonly T[], most: number): T[] =>
