@@ -54,6 +54,12 @@ describe('the list of keys', () => {
     expect(textOf(await visitor.get('/app/keys'))).toContain('No keys yet');
   });
 
+  test('offers members nothing that only admins may do', async () => {
+    const { visitor } = await start('member');
+    const list = await visitor.get('/app/keys');
+    expect([list.status, /\/(new|rotate|revoke)"/.test(list.body)]).toEqual([200, false]);
+  });
+
   test('never shows a key or a name as HTML', async () => {
     const { customer, visitor } = await start();
     await app.owner`update api_keys set name = '<script>alert(1)</script>' where id = ${customer.keyId}`;

@@ -7,7 +7,7 @@ import { person } from '../../catalog/people.ts';
 import { startApp } from '../../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
-import { recount, wrongCounts } from '../memberships/recount.ts';
+import { wrongCounts } from '../memberships/recount.ts';
 let customer: TestCustomer;
 
 const app = await startApp();
@@ -278,36 +278,6 @@ test('companies are found by folded name, the oldest of several, and created onc
   ]);
   expect(await count('company')).toBe(4);
   await expectExact();
-});
-
-test('lists with rules and all counts are right after each batch', async () => {
-  const rules = (field: string, operator: string, value: string) => ({
-    name: 'L',
-    rules: [{ field, operator, value }],
-  });
-  for (const one of [
-    rules('job_title', 'contains', 'engineer'),
-    rules('company.company_name', 'equals', 'zoe ltd'),
-    rules('score', 'greater_than', '50'),
-    rules('work_email', 'is_empty', ''),
-  ])
-    await customer.post('/list-contact', one);
-  await make(customer, '/contacts', contactBody({ work_email: '3@engines.example', job_title: 'Clerk' }));
-  const prospects = Array.from({ length: 40 }, (_, i) =>
-    person({
-      job_title: ['Engineer', 'Clerk'][i % 2]!,
-      job_company_name: ['Zoë Ltd', 'Other', ''][i % 3]!,
-      score: i * 2,
-      work_email: i % 10 === 0 ? '' : `${i % 30}@engines.example`,
-    }),
-  );
-  await sync(prospects.slice(0, 1));
-  await expectExact();
-  await sync(prospects);
-  await expectExact();
-  const { lists, contacts } = await recount(app.owner, customer.id);
-  expect(contacts.real).toBe(31);
-  for (const { shouldBe } of lists) expect(shouldBe.length).toBeGreaterThan(3);
 });
 
 test('a contact keeps the company that a concurrent request creates for it', async () => {
