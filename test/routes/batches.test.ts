@@ -378,6 +378,14 @@ describe('batches of contacts', () => {
     });
   });
 
+  test('set the lists of an item that changes nothing else', async () => {
+    const list = (await customer.post('/list-contact', { name: 'L' })).body.id;
+    const id = await make(customer, '/contacts', contactBody());
+    const update = async () => (await batch('update', { items: [{ id, list_ids: [list] }] })).body.data.results;
+    expect([await update(), await update()]).toMatchObject([[{ status: 'updated' }], [{ status: 'unchanged' }]]);
+    expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([list]);
+  });
+
   test('create a company once, and none for an item that fails', async () => {
     const [name, unwanted] = [unique('Company'), unique('Company')];
     const { body } = await batch('create', {
