@@ -240,13 +240,13 @@ export const tools = {
   job_status: {
     title: 'Progress and results of a job',
     description:
-      'Returns status, numbers and cost of a job; with results, also a page of them. Ask again until status is ' +
+      'Returns status, numbers and cost of a job; with results, also a page of them. Ask until it is ' +
       'COMPLETED, FAILED or CANCELLED. Of an approval: its status, and the job in answer.',
     scopes: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'],
     effect: 'reads',
     input: Strict({
       id: Uuid('Id of the job or approval.'),
-      results: Type.Optional(Type.Boolean({ default: false, description: 'Also return results.' })),
+      results: Type.Optional(Type.Boolean({ default: false, description: 'Also results.' })),
       limit,
       cursor,
     }),
