@@ -240,7 +240,7 @@ export const tools = {
   job_status: {
     title: 'Progress and results of a job',
     description:
-      'Returns status, numbers and cost of a job; with results, also a page of them. Ask until it is ' +
+      'Status, numbers and cost of a job; with results, also a page of them. Ask until it is ' +
       'COMPLETED, FAILED or CANCELLED. Of an approval: its status, and the job in answer.',
     scopes: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'],
     effect: 'reads',

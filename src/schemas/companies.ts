@@ -73,10 +73,7 @@ export type Company = Static<typeof Company>;
 const { type, company_name, ...optional } = writable;
 
 export const CompanyCreate = Type.Composite(
-  [
-    Type.Object({ type, company_name }),
-    Type.Partial(Type.Object({ ...optional, custom_fields: CustomFieldsPatch() })),
-  ],
+  [Type.Object({ type, company_name }), Type.Partial(Type.Object({ ...optional, custom_fields: CustomFieldsPatch() }))],
   {
     additionalProperties: false,
     title: 'CompanyCreate',
