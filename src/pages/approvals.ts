@@ -121,7 +121,7 @@ async function pageOfOne(request: FastifyRequest, reply: FastifyReply, refused?:
         ['Writes', html`${counted(one.records, 'record')}`],
         ['Costs at most', html`${counted(one.credits, 'credit')}`],
         ['Sent', moment(one.created_at)],
-        ...(one.status === 'pending' ? await contentOf(request, one) : []),
+        ...(await contentOr(request, one)),
         ...(one.decided_at
           ? [['Decided', html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}`] as [string, Html]]
           : []),
@@ -153,6 +153,18 @@ interface SentBody {
   items?: { id?: string }[];
   emails?: { email: string }[];
   filters?: Record<string, unknown>;
+}
+
+/** Returns what a waiting call would work on, or its address if that is not known. */
+async function contentOr(request: FastifyRequest, one: Approval): Promise<(readonly [string, Html])[]> {
+  const content = one.status === 'pending' ? await contentOf(request, one).catch(notThere) : [];
+  return content.length > 0 ? content : [['Call', html`<code>POST ${one.url}</code>`]];
+}
+
+/** Records of a call may be gone, and somebody may just have decided. */
+function notThere(error: unknown): [] {
+  if (error instanceof DomainError) return [];
+  throw error;
 }
 
 /** Returns what a waiting call would work on: records by their names, addresses, prospects, a file, a list or a change. */
