@@ -19,9 +19,11 @@ interface IdempotencyRecord extends StoredAnswer {
  */
 export async function lockIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
   const [lock] = await sql<{ taken: boolean }[]>`
-    select pg_try_advisory_xact_lock(hashtextextended(${`idempotency:${customerId}:${key}`}, 0)) as taken`;
+    select pg_try_advisory_xact_lock(hashtextextended(${lockName(customerId, key)}, 0)) as taken`;
   return lock!.taken;
 }
+
+const lockName = (customerId: string, key: string): string => `idempotency:${customerId}:${key}`;
 
 /** Returns the response stored for an Idempotency-Key in the last 24 hours, or undefined. */
 export async function findIdempotencyRecord(
@@ -100,11 +102,12 @@ const removeRecords = (sql: Transaction, customerId: string, records: readonly {
  * Records that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
  * carries out the action of the form.
  * @param form its fields. Its token is text that no other form has
- * @returns false if the form was submitted before, or if another request is processing it now
+ * @returns false if the form took effect before
  */
 export async function markSent(sql: Transaction, customerId: string, form: SentForm): Promise<boolean> {
   const key = keyOf(form);
-  if (!(await lockIdempotencyKey(sql, customerId, key))) return false;
+  // Waits for another request with this form: only its end tells whether it takes effect.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${lockName(customerId, key)}, 0))`;
   if (await findIdempotencyRecord(sql, customerId, key)) return false;
   // Nothing but hashes is stored: the answer to the form can contain an API key, its fields a password. The token salts them.
   await storeAnswer(sql, customerId, key, { fingerprint: hashOf(JSON.stringify(form)), status: 200, body: {} });
