@@ -8,7 +8,7 @@ import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts'
 import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob } from './start-job.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
-import { lockBulk, withDeferredWrites } from '../queries/records/deferred-writes.ts';
+import { bulkWriters, lockBulk, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
 import { undoOther } from '../queries/history/undo-others.ts';
 import { undoCompanies, undoContacts } from '../queries/history/undo-people.ts';
@@ -92,7 +92,7 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
   const kind = types.every((type) => /^(contact|company)\./.test(type)) ? 'people' : 'others';
   if (records > maxTried[kind]) return db.search((sql) => estimateUndo(sql, customerId, changeId));
   return rolledBack(
-    (work) => db.transaction(work),
+    (work) => bulkWriters.run({ customerId }, () => db.transaction(work)),
     async (sql) => {
       const counts = { records: 0, restored: 0, kept: 0, conflicts: 0 };
       for (let before: number | undefined = until; before !== undefined;) {
