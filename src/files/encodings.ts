@@ -349,6 +349,10 @@ export const declaredColumn = ({ declared }: ImportFile, field: string | null): 
 export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidValues =>
   invalidValues ?? (format === 'ndjson' ? 'fail' : 'skip');
 
+/** Returns true if columns of notes would have a meaning, but the import may not make notes. */
+export const takesNoNotes = ({ object, format, takesNotes }: ImportFile): boolean =>
+  !takesNotes && format !== 'ndjson' && importColumn(object, noteColumn.name) !== undefined;
+
 /**
  * Returns the fields that an import ignores: read-only fields such as `score`, notes that it may not make, and `id`
  * unless it identifies the records.
@@ -357,5 +361,5 @@ export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = importedFields[file.object];
   const written = new Set([...Object.keys(create.properties), matchOf(file)]);
   const readOnly = Object.keys(shown.properties).filter((name) => !written.has(name));
-  return new Set(file.takesNotes ? readOnly : [...readOnly, noteColumn.name]);
+  return new Set(takesNoNotes(file) ? [...readOnly, noteColumn.name] : readOnly);
 }

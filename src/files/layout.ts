@@ -7,7 +7,15 @@ import type { CustomType, MappedField, Mapping, MappingOrigin } from '../schemas
 import { yieldToEventLoop } from '../process/event-loop.ts';
 import type { DeclaredField } from '../schemas/wire.ts';
 import { customKey } from '../schemas/filters.ts';
-import { FileRefused, declaredColumn, ignoredFields, importColumn, matchOf, type ImportFile } from './encodings.ts';
+import {
+  FileRefused,
+  declaredColumn,
+  ignoredFields,
+  importColumn,
+  matchOf,
+  takesNoNotes,
+  type ImportFile,
+} from './encodings.ts';
 import type { DecimalMark, ReadType } from './values.ts';
 import { ValueReader } from './read-value.ts';
 import { firstColumns, headerKey, namesOfFields, readHeader } from './header.ts';
@@ -286,6 +294,7 @@ function decide(
     return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
   const before = mappedIn(known, header);
   if (before !== undefined && before !== header) return decisionOf(before, 'remembered');
+  if (header === 'note' && takesNoNotes(file)) return undefined;
   if (!importColumn(file.object, header) || (file.guess && isOtherThing(file, beginning, header, i))) return undefined;
   return decisionOf(header, 'name');
 }
@@ -325,7 +334,7 @@ function guessOthers(
 ): void {
   const { headers, sample } = beginning;
   const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
-  const taken = [...decisions.flatMap((decision) => decision?.field ?? []), ...(file.takesNotes ? [] : ['note'])];
+  const taken = [...decisions.flatMap((decision) => decision?.field ?? []), ...(takesNoNotes(file) ? ['note'] : [])];
   const guesses = new ColumnGuesser({ object: file.object, headers, sample, reader }, taken).guess(open);
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Database, Transaction } from '../database/db.ts';
+import type { Database, Queryable, Transaction } from '../database/db.ts';
 import type { Caller } from '../access/credentials.ts';
 import { forbidden } from '../errors.ts';
 import { firstLacking } from '../schemas/scopes.ts';
@@ -17,7 +17,14 @@ import { fileOf, takeFiles } from '../plugins/bodies.ts';
 import { sendFile } from '../plugins/responses.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
-import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/jobs/imports.ts';
+import {
+  findAllowed,
+  listImports,
+  requireImport,
+  requireImportState,
+  visibleImports,
+  type VisibleImports,
+} from '../queries/jobs/imports.ts';
 import {
   fieldOfMapped,
   noteScope,
@@ -125,8 +132,9 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Import, 409: ErrorBody },
       },
     },
-    ({ db, caller, params: { id }, body }) => {
+    async ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
+      await db.lookup((sql) => requireOwnNotes(sql, caller, id));
       return changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body));
     },
   );
@@ -175,6 +183,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         request,
         reply,
         async (sql) => {
+          await requireOwnNotes(sql, caller, params.id);
           await startUploaded(sql, caller.customerId, { ...one, isApproved: isApproved(caller) }, body);
           return requireImport(sql, caller.customerId, one.id, one.visible);
         },
@@ -281,6 +290,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
         mayWrite: freeRecordsOf(request.caller),
       };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
+      await request.db.lookup((sql) => requireOwnNotes(sql, request.caller, given.id));
       await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
       return request.db.lookup((sql) => requireImport(sql, customerId, given.id, given.visible));
     },
@@ -313,6 +323,14 @@ const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind
 function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mapping'>): void {
   const makesNotes = Object.values(mapping ?? {}).some((mapped) => fieldOfMapped(mapped) === 'note');
   if (makesNotes && caller.kind === 'key' && !caller.scopes.includes(noteScope)) throw forbidden([noteScope]);
+}
+
+/** A key may not make notes by an import that somebody else has begun, who may make them. */
+async function requireOwnNotes(sql: Queryable, caller: Caller, id: string): Promise<void> {
+  if (caller.kind !== 'key' || caller.scopes.includes(noteScope)) return;
+  const found = await requireImportState(sql, caller.customerId, id, visibleTo(caller));
+  const { takesNotes } = await findAllowed(sql, caller.customerId, found);
+  if (takesNotes) throw forbidden([noteScope]);
 }
 
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {

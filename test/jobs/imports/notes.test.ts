@@ -44,5 +44,20 @@ test('a key that may not make activities cannot import notes: it is told, and a 
   expect((await client.get(`/imports/${done.id}/failures`)).body).toMatchObject([
     { line: 1, warning: expect.stringContaining('Notes') },
   ]);
+  const plain = await importFile(
+    app,
+    client,
+    { object: 'contacts', mode: 'create' },
+    'work_email,note\nc@b.example,x\n',
+  );
+  expect(plain).toMatchObject({
+    status: 'FAILED',
+    error: expect.stringContaining('"note" is not the name of a field'),
+  });
+  const { body: begun } = await customer.post('/imports', { object: 'contacts', mode: 'create' });
+  const sent = await client.call('PUT', `/imports/${begun.data.id}/file`, 'work_email,note\nd@b.example,x\n', {
+    'content-type': 'text/csv',
+  });
+  expect(sent).toMatchObject({ status: 403 });
   expect((await customer.post('/activities/list', {})).body).toEqual([]);
 });
