@@ -39,8 +39,6 @@ export interface PreviewColumn {
 
 export interface DetailedPreview extends ImportPreview {
   columns: PreviewColumn[];
-  /** Number of the first records that do not name a stored record. */
-  unmatched: number;
 }
 
 /**
@@ -70,7 +68,6 @@ export async function previewImport(
     changes: [],
     repeated: 0,
     columns: [],
-    unmatched: 0,
   };
   if (found.format === 'ndjson' && found.mapping)
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
@@ -88,7 +85,6 @@ export async function previewImport(
       planned = await addRecords(preview, found, layout, beginning.records);
     });
     preview.repeated = countRepeated(planned);
-    preview.unmatched = planned.filter(({ match }) => match === undefined).length;
     if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')
       preview.changes = await findChanges(db, { ...found, customer_id: customerId }, planned);
   } catch (error) {

@@ -13,6 +13,7 @@ import {
   maxFileBytes,
 } from '../schemas/imports.ts';
 import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
+import { namesContacts } from './mapping.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, goTo, sendForm } from './base/layout.ts';
 import {
@@ -90,7 +91,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     try {
       requireValid(check, draft, matchFaults(draft));
       const id = await store(request, draft, file);
-      if (text(fields, 'mode') === '' && draft.mode === 'upsert') await createUnlessAllMatch(request, id);
+      if (text(fields, 'mode') === '' && draft.mode === 'upsert') await createIfNoneMatch(request, id);
       return await goTo(reply, `${section}/${id}`);
     } catch (error) {
       const isFull = error instanceof DomainError && error.code === 'conflict';
@@ -137,10 +138,11 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 }
 
-/** Lets an import create all records if one of the first does not name the stored record that it changes. */
-async function createUnlessAllMatch({ db, requester }: FastifyRequest, id: string): Promise<void> {
+/** Lets an import create all records if no column has what would name the stored ones. */
+async function createIfNoneMatch({ db, requester }: FastifyRequest, id: string): Promise<void> {
   const ref = { id, visible: allImports };
-  if ((await previewImport(db, requester, ref)).unmatched === 0) return;
+  const { mapping } = await previewImport(db, requester, ref);
+  if (!mapping || namesContacts(mapping)) return;
   await db.transaction((sql) => changeImport(sql, requester.customerId, ref, { mode: 'create', match: null }));
 }
 
@@ -215,7 +217,7 @@ function showForm(
         {
           name: 'mode',
           label: 'What to do with its records',
-          hint: 'As the file shows: if all contacts have an e-mail address, the stored ones are changed and the others created. Else all records are created.',
+          hint: 'As the file shows: if a column has e-mail addresses, stored contacts are changed and the others created. Else all records are created.',
           faults,
         },
         [['', 'As the file shows'], ...importModes.map((mode) => [mode, modeLabels[mode]] as const)],

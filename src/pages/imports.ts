@@ -5,7 +5,16 @@ import type { CsvLayout } from '../files/layout.ts';
 import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
 import { html, table, counted, notice, count, cursorPager, empty, facts, linkButton, moment } from './base/html.ts';
 import type { Column, Html } from './base/html.ts';
-import { inWords, fieldLabel, shownValue, mappingForm, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
+import {
+  namesContacts,
+  inWords,
+  fieldLabel,
+  shownValue,
+  mappingForm,
+  changesOf,
+  obstaclesTo,
+  sourceChangesOf,
+} from './mapping.ts';
 import { countryName, fieldWord, progressBar, statusBadge } from './base/words.ts';
 import type { Transaction } from '../database/db.ts';
 import { undoOf } from './changes.ts';
@@ -198,7 +207,13 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const starts = action !== 'save' && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
     requireValid(check, patch);
-    const changes = { ...patch, ...(await listsOf(request, state)), dry_run: action === 'check' };
+    const byAddress = { mode: 'upsert', match: 'work_email' } as const;
+    const changes = {
+      ...patch,
+      ...(await listsOf(request, state)),
+      ...(namesContactsNow(found, preview, patch) && byAddress),
+      dry_run: action === 'check',
+    };
     await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
     if (starts && !(await startImport(request, id, changes)))
       throw refusal('the import is not started: see below why it would fail');
@@ -281,6 +296,10 @@ const columns: readonly Column<Import>[] = [
   ['Failed', ({ failed }) => count(failed), 'number'],
   ['Created', ({ created_at }) => moment(created_at)],
 ];
+
+/** Returns true if a mapping adds the addresses by which stored contacts are found: else these would be doubled. */
+const namesContactsNow = ({ object, mode }: Import, { mapping }: ImportPreview, patch: ImportPatch): boolean =>
+  object === 'contacts' && mode === 'create' && !namesContacts(mapping ?? {}) && namesContacts(patch.mapping ?? {});
 
 async function readWaiting(
   request: FastifyRequest,

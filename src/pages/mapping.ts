@@ -3,7 +3,7 @@ import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import type { ReadType } from '../files/values.ts';
 import { customKey } from '../schemas/filters.ts';
-import { customTypes, fieldOfMapped, importedKinds, invalidValues } from '../schemas/imports.ts';
+import { customTypes, fieldOfMapped, importedKinds, invalidValues, type Mapping } from '../schemas/imports.ts';
 import type {
   Import,
   InvalidValues,
@@ -350,6 +350,10 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
     .filter((group) => !group.some((field) => covered.has(field)))
     .map((group) => group.map((field) => fieldWord(found.object, field)).join(' or '));
 }
+
+/** Returns true if a column has the addresses by which stored contacts are found. */
+export const namesContacts = (mapping: Mapping): boolean =>
+  Object.values(mapping).some((mapped) => ['work_email', '_record'].includes(fieldOfMapped(mapped) ?? ''));
 
 export const fieldLabel = (object: ImportObject, field: string): string =>
   customKey(field) === undefined ? fieldWord(object, field) : `Your own field “${fieldWord(object, field)}”`;

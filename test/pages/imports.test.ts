@@ -84,12 +84,12 @@ describe('an import with the pages', () => {
   });
 
   test.each([
-    ['changes whom it finds by the address, if all have one', 'grace@example.com', 'Created 1 Changed 0 Unchanged 1'],
-    ['creates all, if one of the first has no address', '', 'Created 2 Changed 0'],
-  ])('as the file shows %s', async (_what, address, outcome) => {
+    ['changes whom it finds by the address', 'E-Mail', 'Created 1 Changed 1 Unchanged 0'],
+    ['creates all, if no column has addresses', 'Adresse elektronisch', 'Created 2 Changed 0'],
+  ])('as the file shows %s', async (_what, header, outcome) => {
     const { customer, visitor } = await start();
     await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
-    const file = `E-Mail;Vorname;Telefon\nada@example.com;Ada;\n${address};Grace;+44 20 79460001\n`;
+    const file = `${header};Vorname;Telefon\nada@example.com;Ada;+44 20 79460002\ngrace@example.com;Grace;+44 20 79460001\n`;
     const page = (await upload(visitor, { mode: '', match: '' }, file)).location!;
     await visitor.submit(page, { do: 'start' });
     await workAtAll(app, customer);
