@@ -105,7 +105,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
         section,
         text: html`This has ${countsText(change)}. Of ${counted(records, 'record')},
         ${restored === records ? 'all are' : counted(restored, 'record')} taken back.${rest} The undo can itself be
-        undone.`,
+        undone, but for one of a merge.`,
         back: `/app/changes/${change.id}`,
         tone: '',
       };
