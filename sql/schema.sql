@@ -541,6 +541,7 @@ create table imports (
   changes         jsonb          not null default '[]'::jsonb,
   repeated        integer,
   line_count      integer,
+  takes_notes     boolean        not null default true,
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_end_with_time check ((status = any (array['COMPLETED', 'FAILED', 'CANCELLED'])) = (finished_at is not null)),
@@ -588,6 +589,7 @@ comment on column imports.done_line is 'Line of the last record that was written
 comment on column imports.changes is 'Of a dry run: what its first records would change of stored ones.';
 comment on column imports.repeated is 'Of a dry run that has ended: how many match values several records have.';
 comment on column imports.line_count is 'Of a text: its lines, an upper bound of its records. Null before the file is there, and of workbooks.';
+comment on column imports.takes_notes is 'False: someone who may not make notes has worked on the import, so a column of notes is left out.';
 
 create table job_inputs (
   customer_id  uuid    not null,

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Database, Queryable, Transaction } from '../database/db.ts';
+import type { Database, Transaction } from '../database/db.ts';
 import type { Caller } from '../access/credentials.ts';
 import { forbidden } from '../errors.ts';
 import { firstLacking } from '../schemas/scopes.ts';
@@ -18,10 +18,10 @@ import { sendFile } from '../plugins/responses.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
 import {
-  findAllowed,
+  leaveOutNotes,
   listImports,
+  lockImport,
   requireImport,
-  requireImportState,
   visibleImports,
   type VisibleImports,
 } from '../queries/jobs/imports.ts';
@@ -134,7 +134,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     },
     async ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
-      await db.lookup((sql) => requireOwnNotes(sql, caller, id));
+      await db.transaction((sql) => limitNotes(sql, caller, id));
       return changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body));
     },
   );
@@ -183,7 +183,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         request,
         reply,
         async (sql) => {
-          await requireOwnNotes(sql, caller, params.id);
+          await limitNotes(sql, caller, params.id);
           await startUploaded(sql, caller.customerId, { ...one, isApproved: isApproved(caller) }, body);
           return requireImport(sql, caller.customerId, one.id, one.visible);
         },
@@ -290,7 +290,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
         mayWrite: freeRecordsOf(request.caller),
       };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
-      await request.db.lookup((sql) => requireOwnNotes(sql, request.caller, given.id));
+      await request.db.transaction((sql) => limitNotes(sql, request.caller, given.id));
       await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
       return request.db.lookup((sql) => requireImport(sql, customerId, given.id, given.visible));
     },
@@ -325,12 +325,11 @@ function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mappin
   if (makesNotes && caller.kind === 'key' && !caller.scopes.includes(noteScope)) throw forbidden([noteScope]);
 }
 
-/** A key may not make notes by an import that somebody else has begun, who may make them. */
-async function requireOwnNotes(sql: Queryable, caller: Caller, id: string): Promise<void> {
+/** A key that may not make notes makes none by an import that somebody else has begun, either. */
+async function limitNotes(sql: Transaction, caller: Caller, id: string): Promise<void> {
   if (caller.kind !== 'key' || caller.scopes.includes(noteScope)) return;
-  const found = await requireImportState(sql, caller.customerId, id, visibleTo(caller));
-  const { takesNotes } = await findAllowed(sql, caller.customerId, found);
-  if (takesNotes) throw forbidden([noteScope]);
+  const found = await lockImport(sql, caller.customerId, id, visibleTo(caller));
+  await leaveOutNotes(sql, caller.customerId, found.id);
 }
 
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {

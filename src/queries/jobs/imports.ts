@@ -245,14 +245,21 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   takesNotes?: boolean;
 }
 
-/** Returns what the customer and who began an import allow its file: declared fields, and notes. */
+/** Lets an import make no notes from now on. */
+export const leaveOutNotes = (sql: Transaction, customerId: string, id: LockedId) => sql`
+  update imports
+  set takes_notes = false
+  where customer_id = ${customerId}
+    and id = ${id}`;
+
+/** Returns what the customer and who works on an import allow its file: declared fields, and notes. */
 export async function findAllowed(
   sql: Queryable,
   customerId: string,
   { id, object }: { id: string; object: ImportObject },
 ): Promise<Pick<ImportSettings, 'declared' | 'takesNotes'>> {
-  const [begun] = await sql<{ actor: EventActor | null }[]>`
-    select actor
+  const [begun] = await sql<{ actor: EventActor | null; takes_notes: boolean }[]>`
+    select actor, takes_notes
     from imports
     where customer_id = ${customerId}
       and id = ${id}`;
@@ -267,7 +274,8 @@ export async function findAllowed(
       : [];
   return {
     declared: await listDeclared(sql, customerId, object),
-    takesNotes: actor?.type === 'user' || key?.permissions.includes(noteScope) === true,
+    takesNotes:
+      begun?.takes_notes === true && (actor?.type === 'user' || key?.permissions.includes(noteScope) === true),
   };
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../../setup/app.ts';
 
-import { countsOf, importFile } from '../importing.ts';
+import { countsOf, importFile, workAtAll } from '../importing.ts';
 import { undoChange } from '../undoing.ts';
 
 const app = await startApp();
@@ -58,6 +58,8 @@ test('a key that may not make activities cannot import notes: it is told, and a 
   const sent = await client.call('PUT', `/imports/${begun.data.id}/file`, 'work_email,note\nd@b.example,x\n', {
     'content-type': 'text/csv',
   });
-  expect(sent).toMatchObject({ status: 403 });
+  expect(sent).toMatchObject({ status: 200 });
+  await workAtAll(app, customer);
+  expect((await client.get(`/imports/${begun.data.id}`)).body).toMatchObject({ status: 'FAILED' });
   expect((await customer.post('/activities/list', {})).body).toEqual([]);
 });
