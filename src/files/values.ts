@@ -262,7 +262,7 @@ const readTexts: Record<
   country: (text, { reader }) => reader.country(text),
   year: readYear,
   domain: readDomain,
-  currency: (text) => currencySigns[fold(text)] ?? text,
+  currency: (text) => currencySigns.get(fold(text)) ?? text,
   url: readUrl,
   phone: readPhoneText,
   email: (text, context) => {
@@ -272,16 +272,16 @@ const readTexts: Record<
   },
 };
 
-const currencySigns: Record<string, string> = {
-  '€': 'EUR',
-  euro: 'EUR',
-  euros: 'EUR',
-  '£': 'GBP',
-  us$: 'USD',
-  'us-dollar': 'USD',
-  chf: 'CHF',
-  'sfr.': 'CHF',
-};
+/** A map, because cells name members that every object has, such as `constructor`. */
+const currencySigns = new Map([
+  ['€', 'EUR'],
+  ['euro', 'EUR'],
+  ['euros', 'EUR'],
+  ['£', 'GBP'],
+  ['us$', 'USD'],
+  ['us-dollar', 'USD'],
+  ['sfr.', 'CHF'],
+]);
 
 function readPhoneText(text: string, { reader, country }: Context): string {
   const phone = reader.phoneText(text, country);

@@ -120,7 +120,7 @@ test('prices, choices and dates of a file of deals are read as people write them
     'r1;A;1.500,00;Stk;nein;€',
     'r2;B;2.500;Stk;no;Euro',
     'r3;C;12,50;Stk;ja;CHF',
-    'r4;D;1;Stk;maybe;dubloons',
+    'r4;D;1;Stk;maybe;constructor',
     'r5;E;viel;Stk;;EUR',
   ].join('\n');
   const made = await importFile(app, customer, settings('products'), priced);
@@ -131,7 +131,7 @@ test('prices, choices and dates of a file of deals are read as people write them
     { external_id: 'r1', price: 1500, active: false, currency: 'EUR' },
   ]);
   expect(await errorsOf(customer, made.id)).toEqual([
-    expect.stringContaining('active: ""maybe"" is neither true nor false; currency: ""dubloons"" is not'),
+    expect.stringContaining('active: ""maybe"" is neither true nor false; currency: ""constructor"" is not'),
     expect.stringContaining('price: ""viel"" is not a number (such as 1234.5)'),
   ]);
   const doubtful = await importFile(app, customer, settings('products'), 'external_id,price\nr3,1.249\n');
