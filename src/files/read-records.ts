@@ -132,16 +132,17 @@ export async function readRecords(
   const slice = new TimeSlice();
   for (const row of rows) {
     const record = readRecord(row, read, skipsInvalid);
-    records.push(hasNotes ? withNote(record) : record);
+    records.push(hasNotes ? withNote(record, file) : record);
     if (slice.isOver) await slice.pause();
   }
   return records;
 }
 
-function withNote(record: FileRecord): FileRecord {
+/** Takes the note out of a record. The import may make notes no longer: see `takesNoNotes`. */
+function withNote(record: FileRecord, { takesNotes }: ImportFile): FileRecord {
   if (record.item instanceof DomainError) return record;
   const { [noteColumn.name]: note, ...item } = record.item;
-  return { ...record, item, ...(typeof note === 'string' && { note }) };
+  return { ...record, item, ...(takesNotes && typeof note === 'string' && { note }) };
 }
 
 /** @throws FileRefused if the whole file cannot be read because of this record */
