@@ -89,9 +89,11 @@ export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>>
   products: labelled(productTable, Object.keys(ProductCreate.properties)),
   opportunities: new Map([
     ...labelled(opportunityTable, Object.keys(OpportunityCreate.properties)),
-    ...[...keysOf('Pipeline')].map((key) => [key, { field: 'pipeline', rank: 0 }] as const),
-    ...[...keysOf('Stage|Phase|Deal stage')].map((key) => [key, { field: 'stage', rank: 0 }] as const),
-    ...[...keysOf('Assigned to|Owner|Deal owner')].map((key) => [key, { field: 'user.email', rank: 0 }] as const),
+    ...knownNames({
+      pipeline: { label: 'Pipeline', headers: '' },
+      stage: { label: 'Stage', headers: 'Phase|Deal stage' },
+      'user.email': { label: 'Assigned to', headers: 'Owner|Deal owner' },
+    }),
   ]),
 };
 
