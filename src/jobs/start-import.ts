@@ -22,6 +22,7 @@ import {
   startImport,
   createImport,
   endImport,
+  leaveOutNotes,
   updateImport,
   requireImport,
 } from '../queries/jobs/imports.ts';
@@ -176,7 +177,8 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 /**
  * Stores an uploaded file, with one transaction for each chunk. Then starts the import if its settings say so. If too
  * many imports have started during the upload, keeps the file.
- * @param options `mayWrite`: maximum number of records that the import may write without an approval
+ * @param options `mayWrite`: maximum number of records that the import may write without an approval; `mayNote`: false
+ *   if it must make no notes
  * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
  * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
  * another upload has started, or if the import should start and too many are running
@@ -184,7 +186,12 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
   customerId: string,
-  { id, visible, mayWrite = Infinity }: { id: string; visible: VisibleImports; mayWrite?: number },
+  {
+    id,
+    visible,
+    mayWrite = Infinity,
+    mayNote = true,
+  }: { id: string; visible: VisibleImports; mayWrite?: number; mayNote?: boolean },
   pieces: AsyncIterable<Buffer>,
 ): Promise<void> {
   const mayStart = (found: ImportState): boolean =>
@@ -198,7 +205,9 @@ export async function receiveFile(
   let isWaiting = false;
   try {
     const stored = await storeChunks(db, customerId, upload, pieces);
-    isWaiting = await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible, mayStart }));
+    isWaiting = await db.transaction((sql) =>
+      complete(sql, customerId, upload, { ...stored, visible, mayStart, mayNote }),
+    );
   } catch (error) {
     // If this fails too, the next upload or the end of the import removes the chunks.
     const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
@@ -272,18 +281,21 @@ async function complete(
     found: file,
     visible,
     mayStart,
+    mayNote,
   }: {
     bytes: number;
     lines: number;
     found: FoundFile;
     visible: VisibleImports;
     mayStart: (found: ImportState) => boolean;
+    mayNote: boolean;
   },
 ): Promise<boolean> {
   const found = await lockImport(sql, customerId, importId, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
   await endUpload(sql, customerId, { importId: found.id, bytes, lines }, file);
+  if (!mayNote) await leaveOutNotes(sql, customerId, found.id);
   if (!mayStart(await lockImport(sql, customerId, importId, visible))) return false;
   if (!(await canStart(sql, customerId))) return true;
   await beginWork(sql, customerId, found.id);

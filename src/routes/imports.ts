@@ -132,10 +132,12 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Import, 409: ErrorBody },
       },
     },
-    async ({ db, caller, params: { id }, body }) => {
+    ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
-      await db.transaction((sql) => limitNotes(sql, caller, id));
-      return changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body));
+      return changed(db, caller, id, async (sql, one) => {
+        await limitNotes(sql, caller, id);
+        await changeImport(sql, caller.customerId, one, body);
+      });
     },
   );
 
@@ -288,9 +290,9 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
         id: request.params.id,
         visible: visibleTo(request.caller),
         mayWrite: freeRecordsOf(request.caller),
+        mayNote: mayNote(request.caller),
       };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
-      await request.db.transaction((sql) => limitNotes(sql, request.caller, given.id));
       await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
       return request.db.lookup((sql) => requireImport(sql, customerId, given.id, given.visible));
     },
@@ -322,12 +324,14 @@ const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind
 
 function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mapping'>): void {
   const makesNotes = Object.values(mapping ?? {}).some((mapped) => fieldOfMapped(mapped) === 'note');
-  if (makesNotes && caller.kind === 'key' && !caller.scopes.includes(noteScope)) throw forbidden([noteScope]);
+  if (makesNotes && !mayNote(caller)) throw forbidden([noteScope]);
 }
+
+const mayNote = (caller: Caller): boolean => caller.kind !== 'key' || caller.scopes.includes(noteScope);
 
 /** A key that may not make notes makes none by an import that somebody else has begun, either. */
 async function limitNotes(sql: Transaction, caller: Caller, id: string): Promise<void> {
-  if (caller.kind !== 'key' || caller.scopes.includes(noteScope)) return;
+  if (mayNote(caller)) return;
   const found = await lockImport(sql, caller.customerId, id, visibleTo(caller));
   await leaveOutNotes(sql, caller.customerId, found.id);
 }
