@@ -354,12 +354,11 @@ export const takesNoNotes = ({ object, format, takesNotes }: ImportFile): boolea
   !takesNotes && format !== 'ndjson' && importColumn(object, noteColumn.name) !== undefined;
 
 /**
- * Returns the fields that an import ignores: read-only fields such as `score`, notes that it may not make, and `id`
- * unless it identifies the records.
+ * Returns the fields that an import ignores: read-only fields such as `score`, and `id` unless it identifies the
+ * records.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = importedFields[file.object];
   const written = new Set([...Object.keys(create.properties), matchOf(file)]);
-  const readOnly = Object.keys(shown.properties).filter((name) => !written.has(name));
-  return new Set(takesNoNotes(file) ? [...readOnly, noteColumn.name] : readOnly);
+  return new Set(Object.keys(shown.properties).filter((name) => !written.has(name)));
 }

@@ -20,6 +20,7 @@ import type { DecimalMark, ReadType } from './values.ts';
 import { ValueReader } from './read-value.ts';
 import { firstColumns, headerKey, namesOfFields, readHeader } from './header.ts';
 import type { Beginning, Content, CsvHeader } from './header.ts';
+import { noteColumn } from './columns.ts';
 import { ColumnGuesser } from './guess-columns.ts';
 
 interface FooterRecord {
@@ -234,9 +235,10 @@ export async function planColumns(
   const known = file.guess ? await remembered(beginning.headers) : undefined;
   requireHeader(file, beginning, known);
   const first = firstColumns(beginning.headers);
-  const decisions = beginning.headers.map((header, i) =>
-    decide(file, beginning, first.get(header) === i ? known : undefined, header, i),
-  );
+  const decisions = beginning.headers.map((header, i) => {
+    const decision = decide(file, beginning, first.get(header) === i ? known : undefined, header, i);
+    return decision?.field === noteColumn.name && takesNoNotes(file) ? undefined : decision;
+  });
   // Each of these steps takes up to 50 ms for 10,000 columns.
   await yieldToEventLoop();
   if (file.guess) guessOthers(decisions, { file, beginning, reader: await ValueReader.load() });
@@ -254,7 +256,7 @@ const isNoteFor =
   (file: ImportFile) =>
   (cell: string): boolean =>
     file.guess === true &&
-    (!isNameFor(file, cell) || namesOfFields[file.object].get(headerKey(cell))?.field === 'note') &&
+    (!isNameFor(file, cell) || namesOfFields[file.object].get(headerKey(cell))?.field === noteColumn.name) &&
     !errorsHeaders.has(cell) &&
     !isValue(cell);
 
@@ -294,7 +296,6 @@ function decide(
     return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
   const before = mappedIn(known, header);
   if (before !== undefined && before !== header) return decisionOf(before, 'remembered');
-  if (header === 'note' && takesNoNotes(file)) return undefined;
   if (!importColumn(file.object, header) || (file.guess && isOtherThing(file, beginning, header, i))) return undefined;
   return decisionOf(header, 'name');
 }
@@ -334,7 +335,10 @@ function guessOthers(
 ): void {
   const { headers, sample } = beginning;
   const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
-  const taken = [...decisions.flatMap((decision) => decision?.field ?? []), ...(takesNoNotes(file) ? ['note'] : [])];
+  const taken = [
+    ...decisions.flatMap((decision) => decision?.field ?? []),
+    ...(takesNoNotes(file) ? [noteColumn.name] : []),
+  ];
   const guesses = new ColumnGuesser({ object: file.object, headers, sample, reader }, taken).guess(open);
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }

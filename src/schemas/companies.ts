@@ -1,5 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import {
+  noteEntry,
   type FieldTable,
   Country,
   CreatedAt,
@@ -102,13 +103,7 @@ export const companyTable = {
       'Firmenname|Firma|Unternehmen|Unternehmensname|Firmenbezeichnung|Nom de l’entreprise|Nom de la société|Raison sociale|Société|' +
       'Entreprise|Nom|Nombre de la empresa|Razón social|Empresa|Compañía|Nombre',
   },
-  note: {
-    label: 'Note',
-    isInternal: true,
-    headers:
-      'Note|Notes|Notiz|Notizen|Bemerkung|Bemerkungen|Kommentar|Kommentare|Comment|Comments|Remark|Remarks|Comentario|Comentarios|' +
-      'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
-  },
+  note: noteEntry,
   domain: {
     label: 'Domain',
     filter: 'domain',

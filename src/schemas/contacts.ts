@@ -1,5 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import {
+  noteEntry,
   type FieldTable,
   Country,
   CreatedAt,
@@ -260,13 +261,7 @@ export const contactTable = {
       'Kontaktname|Kontaktperson|Nom complet|Nom et prénom|Nom, prénom|Prénom et nom|Nom du contact|Nombre completo|' +
       'Nombre y apellidos|Apellidos y nombre|Persona de contacto',
   },
-  note: {
-    label: 'Note',
-    isInternal: true,
-    headers:
-      'Note|Notes|Notiz|Notizen|Bemerkung|Bemerkungen|Kommentar|Kommentare|Comment|Comments|Remark|Remarks|Comentario|Comentarios|' +
-      'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
-  },
+  note: noteEntry,
   work_email: {
     label: 'Work e-mail',
     filter: 'text',

@@ -351,6 +351,15 @@ export interface FieldEntry {
   headers?: string;
 }
 
+/** The column of a file that makes notes of contacts and companies. */
+export const noteEntry = {
+  label: 'Note',
+  isInternal: true,
+  headers:
+    'Note|Notes|Notiz|Notizen|Bemerkung|Bemerkungen|Kommentar|Kommentare|Comment|Comments|Remark|Remarks|Comentario|Comentarios|' +
+    'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
+} as const satisfies FieldEntry;
+
 export type FormControl = 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
 
 /**
