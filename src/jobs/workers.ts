@@ -177,7 +177,7 @@ async function forEachImport(
 /** Number of prospects whose unlocks one request indexes. If the request fails, the next run retries all of them. */
 const unlocksAtOnce = 500;
 
-/** After failed requests of this total time, a run sends no more (ms). */
+/** A run stops sending when its failed requests have taken this long in all (ms). */
 const maxStuckMs = 30_000;
 
 /**

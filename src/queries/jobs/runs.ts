@@ -100,7 +100,7 @@ export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: s
   order by i.position`;
 
 /**
- * Copies inputs without a result, or with the result `cancelled`, in the same order.
+ * Copies the inputs of a job that have no result, or the result `cancelled`, to another job. Keeps their order.
  * @returns the number of copies (`total`), and their items without duplicates
  */
 export async function copyOpenInputs(
