@@ -326,7 +326,8 @@ export interface RightsServices {
   notify: (text: string) => unknown;
 }
 
-export const ofAll = ({ db }: Pick<RightsServices, 'db'>) => db.for({ customerId: allCustomers }, null);
+export const databaseOfAllCustomers = ({ db }: Pick<RightsServices, 'db'>) =>
+  db.for({ customerId: allCustomers }, null);
 
 /**
  * Returns the catalog in use. Adds the catalog in PostgreSQL if that is another one: people may remain there from the

@@ -14,7 +14,7 @@ import {
 import type { ContactOfPerson, Mentions, UnlockOfPerson, LoggedAction, Suppression } from '../queries/jobs/privacy.ts';
 import { PersonIds } from './parse-records.ts';
 import { findPeople, type Copy, type Noted } from './privacy.ts';
-import { ofAll, type RightsServices } from './postgres.ts';
+import { databaseOfAllCustomers, type RightsServices } from './postgres.ts';
 
 type Named<T> = T & { customer: string };
 
@@ -39,7 +39,7 @@ export async function report(
 ): Promise<Report> {
   const people = await findPeople(services, identifier);
   const identifiers = await identifiersFor(services, identifier, people);
-  const all = ofAll(services);
+  const all = databaseOfAllCustomers(services);
   const linked = await all.search((sql) => listContactsOf(sql, identifiers));
   // Contacts that were changed since have only the prospect in common with those that have the address.
   const known = [...identifiers, ...linked.flatMap(({ prospect_id }) => (prospect_id ? [idOf(prospect_id)] : []))];

@@ -9,7 +9,7 @@ import {
 } from '../queries/jobs/unlocks.ts';
 import { identifiersOf, spellingsOf, type Identifier } from '../queries/jobs/catalog-imports.ts';
 import type { Catalog } from './catalog.ts';
-import { ofAll, storesOf, type RightsServices, whenNoImportRuns } from './postgres.ts';
+import { databaseOfAllCustomers, storesOf, type RightsServices, whenNoImportRuns } from './postgres.ts';
 import {
   insertRemovals,
   findErasures,
@@ -57,7 +57,10 @@ export async function findPeople(services: RightsServices, identifier: Identifie
   await services.db.search(async (sql) => {
     for await (const people of readHeldPeople(sql)) note('held', people);
   });
-  note('job results', await ofAll(services).search((sql) => findUnlockResults(sql, spellingsOf(identifier))));
+  note(
+    'job results',
+    await databaseOfAllCustomers(services).search((sql) => findUnlockResults(sql, spellingsOf(identifier))),
+  );
   return copies;
 }
 
@@ -74,7 +77,7 @@ async function* candidatesIn(store: Catalog, { kind, value }: Identifier): Async
 export interface Effects {
   deleted: number;
   held: number;
-  /** Number of customers who had unlocked a person, and are notified of the removal now. */
+  /** Number of customers who had unlocked a person, and are told of the removal now. */
   told: number;
   contacts: number;
   results: number;
@@ -97,8 +100,10 @@ const sumOf = (one: Effects, other: Effects): Effects => ({
 async function erasePeople(services: RightsServices, ids: readonly string[]): Promise<Effects> {
   if (ids.length === 0) return noEffects;
   let effects = { ...noEffects };
-  const customers = await ofAll(services).search((sql) => findUnlockingCustomers(sql, ids as string[]));
-  const erasures = await ofAll(services).search((sql) => findErasures(sql, ids));
+  const customers = await databaseOfAllCustomers(services).search((sql) =>
+    findUnlockingCustomers(sql, ids as string[]),
+  );
+  const erasures = await databaseOfAllCustomers(services).search((sql) => findErasures(sql, ids));
   for (const [customerId, unlocked] of byCustomer(customers))
     effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlocked, erasures));
   await services.db.transaction((sql) => deleteHeldPeople(sql, ids));
@@ -233,7 +238,7 @@ async function sweepUnlocks(
   let effects: Effects = noEffects;
   for (let after = lowestId; ;) {
     stillHeld();
-    const ids = await ofAll(services).search((sql) => listUnlockedIds(sql, after, batchSize));
+    const ids = await databaseOfAllCustomers(services).search((sql) => listUnlockedIds(sql, after, batchSize));
     const erased = ids.filter((id) => suppressed.isErased({ _id: id, work_email: '', emails: [], profnet_url: null }));
     effects = sumOf(effects, await erasePeople(services, erased));
     if (ids.length < batchSize) return effects;
@@ -308,7 +313,7 @@ async function findUnlockedIds(
   identifier: Identifier,
 ): Promise<{ made: string[]; linked: string[] }> {
   const ofImports = new Set((await PersonIds.open(services.db)).allOf(identifier));
-  const all = ofAll(services);
+  const all = databaseOfAllCustomers(services);
   const contacts = await all.search((sql) => listContactsOf(sql, [identifier]));
   const ids = ofImports.union(new Set(contacts.flatMap(({ prospect_id }) => prospect_id ?? [])));
   const [made, linked]: [string[], string[]] = [[], []];
@@ -355,7 +360,7 @@ export async function suppress(services: RightsServices, identifier: Identifier,
  * unless another identifier of theirs is suppressed.
  * @returns the number of lifted suppressions, and of returned people
  */
-export async function lift(
+export async function removeSuppression(
   services: RightsServices,
   identifier: Identifier | undefined,
   noted: Noted,

@@ -30,7 +30,7 @@ const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
   withDatabase(async (db) => {
     const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
     const cursors = await openCursors(db);
-    let after = cursor === undefined ? await findEnd(db, id) : placeOf(cursors, id, cursor);
+    let after = cursor === undefined ? await findEnd(db, id) : positionOfCursor(cursors, id, cursor);
     for (;;) {
       const { events, next, isMore } = await readEvents(db, id, { after, types, limit: 1_000 });
       // A change after one that could not be written would look as if none were missing.
@@ -45,7 +45,7 @@ const writeLine = (text: string): Promise<void> =>
     process.stdout.write(`${text}\n`, (error) => (error ? reject(error) : resolve()));
   });
 
-function placeOf(cursors: FeedCursors, customerId: string, cursor: string): FeedPosition {
+function positionOfCursor(cursors: FeedCursors, customerId: string, cursor: string): FeedPosition {
   const place = cursors.decode(customerId, cursor);
   if (!place) throw new UsageError('the cursor is not one of this customer');
   return place;

@@ -2,7 +2,16 @@ import { readFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { InvalidArgumentError, type Command } from 'commander';
 import { report, type Report } from '../catalog/privacy-report.ts';
-import { apply, erase, lift, list, suppress, type Noted, type SavedList, type Effects } from '../catalog/privacy.ts';
+import {
+  apply,
+  erase,
+  list,
+  removeSuppression,
+  suppress,
+  type Noted,
+  type SavedList,
+  type Effects,
+} from '../catalog/privacy.ts';
 import type { RightsServices } from '../catalog/postgres.ts';
 import { toIdentifier, type Identifier, type IdentifierKind } from '../queries/jobs/catalog-imports.ts';
 import { isInstant } from '../schemas/formats.ts';
@@ -139,7 +148,7 @@ const suppressGiven = (options: Options) => {
 const liftGiven = (options: Options) => {
   const isOfCase = options.case !== undefined && !options.email && !options.profile && !options.id;
   const identifier = isOfCase ? undefined : requireIdentifier(options);
-  return run((services, noted) => lift(services, identifier, noted), options);
+  return run((services, noted) => removeSuppression(services, identifier, noted), options);
 };
 
 async function applyFile(file: string | undefined) {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { withImportLock } from '../../src/catalog/import-lock.ts';
-import { lift } from '../../src/catalog/privacy.ts';
+import { removeSuppression } from '../../src/catalog/privacy.ts';
 import { toIdentifier } from '../../src/queries/jobs/catalog-imports.ts';
 import { unlockPeople } from '../../src/queries/jobs/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
@@ -151,7 +151,7 @@ export function testRequests(app: TestApp, own: Record<string, string> = {}): vo
     });
   });
 
-  test('a job that had chosen a suppressed person unlocks the others only; lift shows the person again', async () => {
+  test('a job that had chosen a suppressed person unlocks the others only; lifting the suppression shows the person again', async () => {
     const [ada, bob] = [unique(), unique()];
     await load([ada, bob]);
     const customer = await app.customer();
@@ -184,15 +184,15 @@ export function testRequests(app: TestApp, own: Record<string, string> = {}): vo
     expect(await stored([ada, again])).toEqual([]);
   });
 
-  test('lift waits for a reindex that runs, which would lose a person who is written back meanwhile', async () => {
+  test('lifting a suppression waits for a reindex that runs, which would lose a person who is written back meanwhile', async () => {
     const ada = unique();
     await load([ada]);
     await privacy('suppress', '--id', ada._id, '--reason', 'objection');
     const told = Promise.withResolvers<unknown>();
     const services = { db: app.db, catalog: app.catalog, notify: told.resolve };
-    let lifting: ReturnType<typeof lift> | undefined;
+    let lifting: ReturnType<typeof removeSuppression> | undefined;
     await withImportLock(app.db, async () => {
-      lifting = lift(services, toIdentifier('id', ada._id), { operator: 'test' });
+      lifting = removeSuppression(services, toIdentifier('id', ada._id), { operator: 'test' });
       await Promise.race([told.promise, lifting]);
       expect(await stored([ada])).toEqual([]);
     });

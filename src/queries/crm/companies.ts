@@ -73,7 +73,7 @@ async function lockSuccessor(sql: Transaction, customerId: string, merged: strin
   return id;
 }
 
-interface Wanted {
+interface CompanyKeys {
   keys: readonly string[];
   ids?: readonly string[];
 }
@@ -86,7 +86,7 @@ interface Wanted {
 export async function lockCompanies(
   sql: Transaction,
   customerId: string,
-  { keys, ids = [] }: Wanted,
+  { keys, ids = [] }: CompanyKeys,
 ): Promise<LockedCompanies> {
   const found = await findOldest(sql, customerId, keys);
   const missing = keys.filter((key) => !found.has(key));
@@ -119,7 +119,7 @@ const valuesOf = (keys: readonly string[]): [names: string[], domains: string[]]
 async function lockRows(
   sql: Transaction,
   customerId: string,
-  { keys, ids = [], found = new Map() }: Wanted & { found?: ReadonlyMap<string, string> | undefined },
+  { keys, ids = [], found = new Map() }: CompanyKeys & { found?: ReadonlyMap<string, string> | undefined },
 ): Promise<LockedCompanies & { gone: string[] }> {
   const byKey = new Map<string, string | null>([...found.keys()].map((key) => [key, null]));
   const byId = new Set<string>();

@@ -286,7 +286,7 @@ export async function findDuplicates(
 ): Promise<RecordPage<DuplicateGroup> & { asOf: string | undefined }> {
   const asOf = isCounted(by) ? await db.transaction((sql) => askForCount(sql, customerId, by)) : undefined;
   if (isCounted(by) && asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
-  const list = { list: ['duplicates', by], customerId, columns: placeColumns, positionOf: placeOf };
+  const list = { list: ['duplicates', by], customerId, columns: placeColumns, positionOf: positionOfGroup };
   const page = await readPage(list, paginate, (after) =>
     db.search((sql) =>
       isCounted(by)
@@ -303,7 +303,7 @@ const placeColumns: Column[] = [
   { type: 'exact', value: 'hash', raw: 'hash', required: true },
 ];
 
-function placeOf({ value, count, ids }: DuplicateGroup): Position {
+function positionOfGroup({ value, count, ids }: DuplicateGroup): Position {
   const part = [...value].slice(0, partLength).join('');
   return { id: ids[0]!, values: [count, part, createHash('md5').update(value).digest('hex')] };
 }

@@ -103,14 +103,14 @@ export async function findEffects(
 function effectOf(id: string, rows: readonly Row[]): Effect {
   const [first, last] = [rows[0]!, rows.at(-1)!];
   const { noun, merged_into } = last;
-  const told = { id, noun, first: first.position, last: last.position, merged_into, is_restored: first.is_restored };
+  const common = { id, noun, first: first.position, last: last.position, merged_into, is_restored: first.is_restored };
   if (first.verb === 'created')
-    return { ...told, kind: last.verb === 'deleted' ? 'none' : 'created', before: {}, after: {} };
+    return { ...common, kind: last.verb === 'deleted' ? 'none' : 'created', before: {}, after: {} };
   const kind = last.verb === 'deleted' ? 'deleted' : 'updated';
   // Of several writes, the first says what was before, and the last what is after.
   const before = rows.reduceRight((values, row) => withValues(values, row.before, row.after), {} as Values);
   const after = rows.reduce((values, row) => withValues(values, row.after, row.before), {} as Values);
-  return { ...told, kind, before, after };
+  return { ...common, kind, before, after };
 }
 
 /**

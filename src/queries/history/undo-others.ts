@@ -68,9 +68,9 @@ export async function undoOther(
     const outcome = await others.restore(sql, customerId, id, before, effect.before);
     const isLeftOut = outcome.kept?.includes('external_id');
     const external_id = isLeftOut ? null : ((before['external_id'] as string | undefined) ?? null);
-    const told = noun === 'list' ? { id } : { id, external_id };
+    const subject = noun === 'list' ? { id } : { id, external_id };
     if (outcome.status === 'succeeded')
-      await withDeferredWrites(sql, customerId, async (deferred) => deferred.created(noun, told, { restored: true }));
+      await withDeferredWrites(sql, customerId, async (deferred) => deferred.created(noun, subject, { restored: true }));
     return outcome;
   }
   if (!current) return { status: kind === 'updated' ? 'failed' : 'skipped', reason: 'gone' };

@@ -141,11 +141,11 @@ class Writes {
   #record(
     noun: EventNoun,
     verb: 'created' | 'updated' | 'deleted',
-    told: object,
+    subject: object,
     more: object = {},
     values: Pick<NewEvent, 'before' | 'after'> = {},
   ): void {
-    const { id, external_id } = told as { id: string; external_id?: string | null };
+    const { id, external_id } = subject as { id: string; external_id?: string | null };
     this.event({
       type: `${noun}.${verb}`,
       data: { id, ...(external_id === undefined ? {} : { external_id }), ...more },

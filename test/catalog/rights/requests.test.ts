@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { PersonIds } from '../../../src/catalog/parse-records.ts';
 import { report } from '../../../src/catalog/privacy-report.ts';
-import { apply, erase, lift, list } from '../../../src/catalog/privacy.ts';
+import { apply, erase, removeSuppression, list } from '../../../src/catalog/privacy.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { jobBatches } from '../../../src/jobs/workers.ts';
 import { takeTurn } from '../../../src/jobs/turns.ts';
@@ -126,7 +126,7 @@ test('who is erased again, after the first erasure was lifted, is told again, on
   expect(await eraseOne()).toMatchObject({ told: 2 });
   expect(await eraseOne()).toMatchObject({ told: 0 });
   const first = await removedAt();
-  await lift(services, undefined, noted);
+  await removeSuppression(services, undefined, noted);
   await writePeople(app.catalog, [one]);
   expect(await eraseOne()).toMatchObject({ told: 2 });
   expect(await eraseOne()).toMatchObject({ told: 0 });
@@ -201,7 +201,7 @@ test('an erasure deletes only those who have the given identifier, several only 
     held: 1,
   });
   expect(await stored(one, twin)).toBe(0);
-  await lift(services, toIdentifier('profnet_url', `profnet.example/in/jané-${own}`), noted);
+  await removeSuppression(services, toIdentifier('profnet_url', `profnet.example/in/jané-${own}`), noted);
   expect(await stored(one, twin)).toBe(1);
   expect(await erase(services, { kind: 'email', value: none.work_email }, noted)).toMatchObject({
     deleted: 1,
@@ -228,7 +228,7 @@ test.each(['profnet_url', 'email'] as const)(
     expect([(await open()).has(one), (await open()).isErased(person())]).toEqual([true, false]);
     const services = { ...app, notify: () => undefined };
     const given = toIdentifier(kind, kind === 'email' ? work_email : profnet_url);
-    expect(await lift(services, given, { operator: 'tests' })).toMatchObject({ lifted: 1 });
+    expect(await removeSuppression(services, given, { operator: 'tests' })).toMatchObject({ lifted: 1 });
     expect((await open()).has(one)).toBe(false);
   },
 );
@@ -284,7 +284,7 @@ test('a saved list that names somebody twice suppresses the person once', async 
   await erase(services, { kind: 'email', value: `${noted.case_ref}@twice.example` }, noted);
   const saved = await list(services, noted);
   const own = saved.suppressions.find(({ case_ref }) => case_ref === noted.case_ref);
-  await lift(services, undefined, noted);
+  await removeSuppression(services, undefined, noted);
   const twice = { ...saved, suppressions: [{ ...own!, is_erasure: false }, own!] };
   expect(await apply(services, twice, noted)).toMatchObject({ suppressed: 1 });
   const [stored] = await app.owner`select is_erasure from suppressions where case_ref = ${noted.case_ref}`;
