@@ -146,11 +146,14 @@ const finders: Readonly<Record<string, readonly [EventNoun, FindRecords<object>]
   activities: ['activity', findActivities],
 };
 
+/** The body of a call whose schema it passed. Items of batches are not checked before the batch runs. */
 interface SentBody {
   id?: string;
   merge_ids?: string[];
   ids?: string[];
-  items?: { id?: string }[];
+  contact_ids?: string[];
+  match?: string;
+  items?: unknown[];
   emails?: { email: string }[];
   filters?: Record<string, unknown>;
 }
@@ -176,9 +179,12 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   const { pathname } = new URL(url, 'http://localhost');
   const [of = '', target] = [pathname.split('/')[3], /[0-9a-f-]{36}/.exec(pathname)?.[0]];
   const [noun, find] = finders[of] ?? (['contact', findContacts] as const);
-  const namesOf = async (ids: readonly string[]): Promise<ReadonlyMap<string, string>> => {
+  const namesOf = async (given: readonly unknown[]): Promise<(id: unknown) => string | undefined> => {
+    const idIn = (id: unknown): string => canonicalId(typeof id === 'string' ? id : '') ?? '';
+    const ids = given.slice(0, namesShown).map(idIn).filter(Boolean);
     const rows = (await db.lookup((sql) => find(sql, customerId, ids))) as { id: string }[];
-    return new Map(rows.map((row) => [row.id, nameOfRecord(noun, row)]));
+    const names = new Map(rows.map((row) => [row.id, nameOfRecord(noun, row)]));
+    return (id) => names.get(idIn(id));
   };
   if (of === 'imports' && target) {
     const found = await db.lookup((sql) => requireImport(sql, customerId, target, allImports));
@@ -186,18 +192,32 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   }
   if (of === 'changes' && target) return [['Takes back', html`<a href="/app/changes/${target}">this change</a>`]];
   if (of === 'list-contact' && target) return [['List', html`<a href="/app/lists/${target}">this list</a>`]];
+  const gone = 'deleted meanwhile';
   if (sent.merge_ids) {
-    const known = await namesOf([sent.id!, ...sent.merge_ids]);
+    const nameOfId = await namesOf([sent.id, ...sent.merge_ids]);
     return [
-      ['Stays', html`${known.get(sent.id!) ?? 'deleted meanwhile'}`],
-      ['Become part of it', someNames(sent.merge_ids.map((one) => known.get(one) ?? 'deleted meanwhile'))],
+      ['Stays', html`${nameOfId(sent.id) ?? gone}`],
+      ['Become part of it', someNames(sent.merge_ids, (one) => nameOfId(one) ?? gone)],
     ];
   }
-  if (sent.items) {
-    const known = await namesOf(sent.items.slice(0, namesShown).flatMap((item) => canonicalId(item.id ?? '') ?? []));
-    return [['Records', someNames(sent.items.map((item) => known.get(item.id ?? '') ?? nameOfRecord(noun, item)))]];
+  if (sent.contact_ids) {
+    const nameOfId = await namesOf(sent.contact_ids);
+    return [['Contacts', someNames(sent.contact_ids, (one) => nameOfId(one) ?? gone)]];
   }
-  if (sent.emails) return [['Addresses', someNames(sent.emails.map(({ email }) => email))]];
+  if (sent.items) {
+    const { match = 'id' } = sent;
+    const valueIn = (item: unknown): unknown => (item as Record<string, unknown> | null)?.[match];
+    const nameOfId = await namesOf(match === 'id' ? sent.items.map(valueIn) : []);
+    const nameOfItem = (item: unknown): string => {
+      if (item === null || typeof item !== 'object') return 'not a record';
+      const texts = Object.entries(item).filter(([, value]) => typeof value === 'string');
+      if (pathname.endsWith('/create')) return nameOfRecord(noun, Object.fromEntries(texts));
+      // Not by the names that were sent: those are the ones that it would have afterwards.
+      return nameOfId(valueIn(item)) ?? `${match.replaceAll('_', ' ')} ${JSON.stringify(valueIn(item))}`;
+    };
+    return [['Records', someNames(sent.items, nameOfItem)]];
+  }
+  if (sent.emails) return [['Addresses', someNames(sent.emails, ({ email }) => email)]];
   if (of === 'service-handler' && sent.ids) {
     const people = await findChosenIfUp(catalog, sent.ids.slice(0, namesShown));
     const names = people.map((one) => nameOfRecord('contact', one));
@@ -205,14 +225,21 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   }
   return Object.entries(sent.filters ?? {}).map(([name, value]) => [
     Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : name.replaceAll('_', ' '),
-    html`${[value].flat().join(', ')}`,
+    html`${[value].flat().map(clausesIn).join(', ')}`,
   ]);
 }
 
-const namesShown = 20;
+/** Returns a part of a filter as text: a value, or an operator with its values. */
+const clausesIn = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part));
 
-const someNames = (names: readonly string[]): Html =>
-  html`${names.slice(0, namesShown).join(', ')}!${moreThan(names.length)}`;
+const namesShown = 20;
+const lettersShown = 100;
+
+const someNames = <T>(all: readonly T[], nameOfOne: (one: T) => string): Html =>
+  html`${all
+    .slice(0, namesShown)
+    .map((one) => nameOfOne(one).slice(0, lettersShown))
+    .join(', ')}!${moreThan(all.length)}`;
 
 const moreThan = (all: number): Html => (all > namesShown ? html` and ${count(all - namesShown)} more` : '');
 

@@ -190,6 +190,23 @@ describe('a call that is larger than its key may send', () => {
     expect(await totalOf(client)).toBe(3);
   });
 
+  test('is shown with the stored names of its records, not those that it sends, and with items that are no records', async () => {
+    const { client, customer } = await limited({ records: 1 });
+    const ada = await make(customer, '/contacts', contactBody());
+    const visitor = await visitorOf(app.fastify, client.id);
+    const shown = async (operation: string, body: object) => {
+      const id = waiting(await client.post(`/contacts/batch/${operation}`, body));
+      return textOf(await visitor.get(`/app/approvals/${id}`));
+    };
+    const lie = { first_name: 'Somebody', last_name: 'Else' };
+    expect(await shown('update', { items: [{ id: ada.toUpperCase(), ...lie }, null, { id: ['x'] }] })).toContain(
+      'Records Ada Lovelace, not a record, id ["x"]',
+    );
+    expect(await shown('delete', { match: 'external_id', items: [{ external_id: 'a' }, 1] })).toContain(
+      'Records external id "a", not a record',
+    );
+  });
+
   test('never runs when it is refused', async () => {
     const { client, decide } = await limited({ records: 0 });
     const id = waiting(await createMany(client, 1));
