@@ -154,10 +154,11 @@ export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: Ra
 }
 
 /**
- * Returns true for a value without which the others of its record would mean something else: the currency of a price,
- * the lines of an opportunity.
+ * Returns true for a value without which the others of its item would mean something else: the currency of a price, a
+ * price whose currency is given, the lines of an opportunity.
  */
-export const isDecisive = ({ path }: Fault): boolean => /^\/(?:currency|products)(?:\/|$)/.test(path);
+export const isDecisive = ({ path }: Fault, item: object): boolean =>
+  /^\/(?:currency|products)(?:\/|$)/.test(path) || (path === '/price' && Object.hasOwn(item, 'currency'));
 
 interface ReadItem {
   item: Record<string, unknown>;
@@ -176,7 +177,8 @@ function readRecord(row: StoredRow, read: ReadItemOf, skipsInvalid: boolean): Fi
   } = fault === undefined || fault === 'too many cells' ? read(row) : recordFault(faultTexts[fault]);
   const unstorable = row.mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : [];
   const all = [...invalid, ...unstorable];
-  if (!skipsInvalid || unstorable.some(({ path }) => path === '') || all.some(isDecisive)) faults.push(...all);
+  if (!skipsInvalid || unstorable.some(({ path }) => path === '') || all.some((one) => isDecisive(one, item)))
+    faults.push(...all);
   else for (const { path } of unstorable) removeValue(item, tokensOf(path));
   const warnings = skipsInvalid ? all : [];
   return { item: faults.length === 0 ? item : errorOf(faults), shown: item, warnings, line };

@@ -180,7 +180,7 @@ function leaveOut(item: object, faults: readonly Fault[], { operation, match }: 
   const places = faults.map(({ path }) => tokensOf(path));
   const isNeeded = ([field]: string[]): boolean =>
     field === undefined || !Object.hasOwn(item, field) || (operation !== 'create' && field === match);
-  if (faults.length === 0 || places.some(isNeeded) || faults.some(isDecisive)) return false;
+  if (faults.length === 0 || places.some(isNeeded) || faults.some((one) => isDecisive(one, item))) return false;
   for (const place of places) removeValue(item as Record<string, unknown>, place);
   return true;
 }
