@@ -56,7 +56,7 @@ const readers: Record<ReadType, (text: string, mark?: DecimalMark) => CustomValu
   boolean: readBoolean,
   date: readDate,
   url: readUrl,
-  instant: (text) => (/^\d{4}-\d\d-\d\dT/i.test(text) ? text : `${readDate(text)}T00:00:00Z`),
+  instant: readInstant,
 };
 
 export type DecimalMark = '.' | ',';
@@ -144,6 +144,20 @@ function readDate(text: string): string {
   const found = year === undefined ? dateAsWritten(text) : dateOf(year, month!, day!);
   if (found === undefined) throw new InvalidCell(`${quoted(text)} is not a date (such as 2024-12-31)`);
   return found;
+}
+
+const timeOfDay = /[\s,](\d{1,2}:\d{2})(:\d{2})?\s*(?:Z|UTC|([-+]\d{2}):?(\d{2}))?$/i;
+const longestInstant = 40;
+
+/** A date alone means its midnight. Date and time without a zone are in UTC. */
+function readInstant(text: string): string {
+  if (/^\d{4}-\d\d-\d\dT/i.test(text)) return text;
+  const day = readDate(text);
+  if (!text.includes(':')) return `${day}T00:00:00Z`;
+  const [, time, seconds = ':00', zone, zoneMinutes] = timeOfDay.exec(text.slice(0, longestInstant + 1)) ?? [];
+  if (time === undefined || text.length > longestInstant)
+    throw new InvalidCell(`${quoted(text)} is not a date and time (such as 2024-12-31T18:00:00Z)`);
+  return `${day}T${time.padStart(5, '0')}${seconds}${zone === undefined ? 'Z' : `${zone}:${zoneMinutes}`}`;
 }
 
 /** Reads the day first in a date with points. With other separators, throws InvalidCell if two dates are possible. */

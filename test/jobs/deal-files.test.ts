@@ -121,7 +121,7 @@ test('prices, choices and dates of a file of deals are read as people write them
     'r2;B;2.500;Stk;no;Euro',
     'r3;C;12,50;Stk;ja;CHF',
     'r4;D;1;Stk;maybe;constructor',
-    'r5;E;viel;Stk;;EUR',
+    'r5;E;viel;Stk;;',
   ].join('\n');
   const made = await importFile(app, customer, settings('products'), priced);
   expect(countsOf(made), (await errorsOf(customer, made.id)).join('\n')).toMatchObject({ created: 3, failed: 2 });
@@ -137,11 +137,13 @@ test('prices, choices and dates of a file of deals are read as people write them
   const doubtful = await importFile(app, customer, settings('products'), 'external_id,price\nr3,1.249\n');
   expect(countsOf(doubtful), (await errorsOf(customer, doubtful.id)).join()).toMatchObject({ unchanged: 1 });
   expect(await errorsOf(customer, doubtful.id)).toEqual([expect.stringContaining('can be two numbers')]);
+  const priceless = await importFile(app, customer, settings('products'), 'external_id,price,currency\nr3,1.249,EUR\n');
+  expect(countsOf(priceless)).toMatchObject({ failed: 1 }); // else the stored price would be in euros
 
   const header =
     'external_id,name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date,priority,products\n';
   const deal = (id: string, date: string, priority: string, lines: string): string =>
-    `${id},N,Sales,Lead,${userId},${date},31.12.2026,${priority},"${lines.replaceAll('"', '""')}"\n`;
+    `${id},N,Sales,Lead,${userId},${date},31.12.2026 6:30+02:00,${priority},"${lines.replaceAll('"', '""')}"\n`;
   const line = '{"id":{"external_id":"r1"},"price":2.5,"quantity":1.5}';
   const file = header + deal('1', '31.3.2026', 'high', '') + deal('2', '2026-03-14', 'low', `[${line}]`);
   const done = await importFile(app, customer, settings('opportunities'), file);
@@ -152,7 +154,7 @@ test('prices, choices and dates of a file of deals are read as people write them
     {
       priority: 'HIGHT',
       estimated_closing_date: '2026-03-31T00:00:00.000Z',
-      close_date: '2026-12-31T00:00:00.000Z',
+      close_date: '2026-12-31T04:30:00.000Z',
     },
   ]);
 });
