@@ -135,8 +135,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
       return changed(db, caller, id, async (sql, one) => {
-        await limitNotes(sql, caller, id);
         await changeImport(sql, caller.customerId, one, body);
+        await limitNotes(sql, caller, id);
       });
     },
   );

@@ -51,6 +51,14 @@ test('an import needs no worker, reports its numbers, and writes the failed reco
   expect(await importsOf()).toHaveLength(2);
 });
 
+test('an operator imports notes', async () => {
+  const file = join(folder, 'notes.csv');
+  await writeFile(file, 'work_email,Remarks\nnoted@example.com,Met at the fair\n');
+  const mapping = JSON.stringify({ work_email: 'work_email', Remarks: 'note' });
+  expect(await run('contacts', file, '--mapping', mapping)).toMatchObject({ code: 0 });
+  expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'Met at the fair' }]);
+});
+
 test('takes the encoding and the format from the file, or from options', async () => {
   const file = join(folder, 'names');
   await writeFile(file, Buffer.from('first_name;last_name;work_email\n\xa3;L;a@example.com\n', 'latin1'));

@@ -1,6 +1,6 @@
 import { afterCommit, originOf } from '../../database/db.ts';
 import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
-import { conflict, notFound } from '../../errors.ts';
+import { conflict, forbidden, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { addToJournal } from '../records/journal.ts';
 import { listDeclared } from '../records/custom-fields.ts';
@@ -245,12 +245,21 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   takesNotes?: boolean;
 }
 
-/** Lets an import make no notes from now on. */
-export const leaveOutNotes = (sql: Transaction, customerId: string, id: LockedId) => sql`
-  update imports
-  set takes_notes = false
-  where customer_id = ${customerId}
-    and id = ${id}`;
+/**
+ * Lets an import make no notes, because a key without their scope works on it.
+ * @throws DomainError `forbidden` if its mapping, or the columns of its check, name notes
+ */
+export async function leaveOutNotes(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+  const [changed] = await sql`
+    update imports
+    set takes_notes = false
+    where customer_id = ${customerId}
+      and id = ${id}
+      and not jsonb_path_exists(coalesce(mapping, '{}'), '$.* ? (@ == "note" || @.field == "note")')
+      and not jsonb_path_exists(coalesce(layout, '{}'), '$.columns[*] ? (@ == "note")')
+    returning id`;
+  if (!changed) throw forbidden([noteScope]);
+}
 
 /** Returns what the customer and who works on an import allow its file: declared fields, and notes. */
 export async function findAllowed(
@@ -274,8 +283,7 @@ export async function findAllowed(
       : [];
   return {
     declared: await listDeclared(sql, customerId, object),
-    takesNotes:
-      begun?.takes_notes === true && (actor?.type === 'user' || key?.permissions.includes(noteScope) === true),
+    takesNotes: begun?.takes_notes === true && (actor?.type !== 'key' || key?.permissions.includes(noteScope) === true),
   };
 }
 

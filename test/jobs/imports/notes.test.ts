@@ -51,6 +51,10 @@ test('a key that may not make activities cannot import notes: it is told, and a 
   expect((await client.get(`/imports/${done.id}/failures`)).body).toMatchObject([
     { line: 1, warning: expect.stringContaining('Notes') },
   ]);
+  const whoever = { object: 'contacts', mode: 'create', guess: true, dry_run: true } as const;
+  const checked = await importFile(app, customer, whoever, 'work_email,Notes\ny@b.example,x\n');
+  expect(checked).toMatchObject({ status: 'COMPLETED', created: 1 });
+  expect(await client.post(`/imports/${checked.id}/start`, { dry_run: false })).toMatchObject({ status: 403 });
   const plain = await importFile(
     app,
     client,
