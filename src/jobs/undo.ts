@@ -8,6 +8,7 @@ import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts'
 import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob } from './start-job.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
+import { isLocked } from '../queries/records/journal.ts';
 import { bulkWriters, lockBulk, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
 import { undoOther } from '../queries/history/undo-others.ts';
@@ -83,17 +84,26 @@ export async function startUndo(sql: Transaction, by: Undoer, changeId: string, 
 const maxTried = { people: 1_000, others: 200 };
 
 /**
- * Counts what an undo would do. Runs it and rolls it back. Estimates it for a large change.
+ * Milliseconds that a trial waits for a lock. It holds locks in another order than single writes, so it gives way before
+ * PostgreSQL finds a deadlock (after 1 s) and fails one of those.
+ */
+const trialLockMs = 500;
+
+/**
+ * Counts what an undo would do. Runs it and rolls it back. Estimates it for a large change, and while others hold its
+ * records.
  * @throws DomainError as `prepareUndo`
  */
 export async function countUndo(db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> {
   const { customerId } = by;
   const { records, types, until } = await db.search((sql) => prepareUndo(sql, by, changeId));
   const kind = types.every((type) => /^(contact|company)\./.test(type)) ? 'people' : 'others';
-  if (records > maxTried[kind]) return db.search((sql) => estimateUndo(sql, customerId, changeId));
-  return rolledBack(
+  const estimate = () => db.search((sql) => estimateUndo(sql, customerId, changeId));
+  if (records > maxTried[kind]) return estimate();
+  const trial = rolledBack(
     (work) => bulkWriters.run({ customerId }, () => db.transaction(work)),
     async (sql) => {
+      await sql`select set_config('lock_timeout', ${String(trialLockMs)}, true)`;
       const counts = { records: 0, restored: 0, kept: 0, conflicts: 0 };
       for (let before: number | undefined = until; before !== undefined;) {
         const { effects, outcomes } = await undoNext(sql, customerId, { undo_of: changeId, until }, before);
@@ -108,6 +118,10 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
       return counts;
     },
   );
+  return trial.catch((error: unknown) => {
+    if (isLocked(error)) return estimate();
+    throw error;
+  });
 }
 
 const maxBatchSize = 500;

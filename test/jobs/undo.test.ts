@@ -689,6 +689,16 @@ test('many records of a change are taken back once each, however often a worker 
   }
 });
 
+test('a dry run gives way to a write that holds its records', async () => {
+  const id = await make(customer, '/contacts', contactBody());
+  const change = await newestChange();
+  await app.owner.begin(async (sql) => {
+    await sql`select from contacts where customer_id = ${customer.id} and id = ${id} for update`;
+    const { status, body } = await customer.post(`/changes/${change}/undo`, { dry_run: true });
+    expect({ status, body }).toEqual({ status: 200, body: { records: 1, restored: 1, kept: 0, conflicts: 0 } });
+  });
+});
+
 describe('an undo', () => {
   test('needs the scopes of the way back, and is seen by keys that could start it', async () => {
     const id = await make(customer, '/contacts', contactBody());

@@ -303,5 +303,5 @@ const keepEnds = (sql: Transaction, part: number) => sql`
   where kept.position < excluded.position`;
 
 /** Returns true for SQLSTATE 55P03, also as the cause of an error of this service. */
-const isLocked = (error: unknown): boolean =>
+export const isLocked = (error: unknown): boolean =>
   error instanceof Error && (('code' in error && error.code === '55P03') || isLocked(error.cause));
