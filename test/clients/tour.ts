@@ -5,6 +5,7 @@ import { loopback } from '../jobs/webhooks/receivers.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { nodeEnvironment } from '../setup/cli.ts';
 import { grant } from '../setup/factories.ts';
+import { makeSession } from '../setup/sessions.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { startLyingProxy } from './lying-proxy.ts';
 
@@ -17,7 +18,7 @@ const contacts = '/api/ext/contacts';
 export interface TourService {
   app: TestApp;
   url: string;
-  /** Creates a customer. Returns the arguments of the program: two URLs and two keys. */
+  /** Creates a customer. Returns the arguments of the program: two URLs and three keys. */
   argumentsOf(): Promise<string[]>;
   /** Asserts what the program has printed, and that it has repeated a call with the same key. */
   expectTour(printed: string, errorClasses: Record<'permission' | 'timeout' | 'connection', string>): Promise<void>;
@@ -48,7 +49,10 @@ export async function startTourService(): Promise<TourService> {
     argumentsOf: async () => {
       const customer = await app.customer();
       await grant(app.fastify, customer.id, 'verification', 10);
-      return [url, proxy.url, customer.key, (await customer.withScopes(['contacts:read'])).key];
+      const [reader, limited] = [await customer.withScopes(['contacts:read']), await customer.withCaps({})];
+      const session = await makeSession(app.fastify, customer.id);
+      await session.call('PATCH', `/api/api-key/spend-caps/${limited.keyId}`, { approve_over: { records: 2 } });
+      return [url, proxy.url, customer.key, reader.key, limited.key];
     },
     expectTour: async (printed, classes) => {
       expect(JSON.parse(printed)).toMatchObject(seenBy(classes));
@@ -86,6 +90,7 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
     { class: 'ConflictError', status: 409, code: 'conflict', paths: ['/external_id'] },
     { class: 'PreconditionFailedError', status: 412, code: 'precondition_failed' },
     { class: 'IdempotencyMismatchError', status: 422, code: 'idempotency_mismatch' },
+    { class: 'ApprovalRequiredError', status: 202 },
     { class: timeout },
     { class: connection },
   ],

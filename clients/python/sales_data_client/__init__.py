@@ -2,6 +2,7 @@
 
 from ._client import SalesData
 from ._errors import (
+    ApprovalRequiredError,
     AuthenticationError,
     ConflictError,
     ConnectionFailedError,
@@ -31,6 +32,7 @@ from ._webhooks import WebhookVerificationError, verify_webhook
 
 __all__ = [
     "Answer",
+    "ApprovalRequiredError",
     "AuthenticationError",
     "ConflictError",
     "ConnectionFailedError",

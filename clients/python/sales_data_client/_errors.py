@@ -53,6 +53,14 @@ def _summary(faults: list[dict[str, str]]) -> str:
     return f" ({'; '.join(named + others)})"
 
 
+class ApprovalRequiredError(ResponseError):
+    """202: the call is larger than the key may send, and waits for the approval of an admin.
+
+    `body["approval"]` has its `id`, for `get_approval`, and the `url` where an admin decides. Approved, it runs by
+    itself: do not send it again.
+    """
+
+
 class ValidationError(ResponseError):
     """400: the request is not valid. `errors` names every fault."""
 
@@ -147,6 +155,7 @@ class ImportFailedError(SalesDataError):
 
 
 CLASSES: dict[int, type[ResponseError]] = {
+    202: ApprovalRequiredError,
     400: ValidationError,
     401: AuthenticationError,
     402: InsufficientCreditsError,

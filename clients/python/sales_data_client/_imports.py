@@ -49,13 +49,18 @@ def import_file(
     body: Any = {**settings, "object": kind}
     begun = api.create_import(body, idempotency_key=idempotency_key)["data"]["id"]
     try:
-        api.upload_import_file(begun, file, content_encoding=content_encoding)
+        sent = api.upload_import_file(begun, file, content_encoding=content_encoding)
     except SalesDataError as error:
         # An earlier attempt, or an earlier run of the program, may have sent the file.
-        if not isinstance(error, ConflictError) or api.get_import(begun)["status"] == "UPLOADING":
+        found = api.get_import(begun) if isinstance(error, ConflictError) else None
+        if found is None or found["status"] == "UPLOADING":
             if idempotency_key is None:  # with a key of the caller, the same call can send the file again
                 _cancel(api, begun)
             raise
+        sent = found
+    # A file with more lines than the key may write does not start by itself.
+    if sent["status"] == "UPLOADED":
+        api.start_import(begun)
     state = api.wait_for_import(begun, timeout=timeout, on_progress=on_progress)
     if state["status"] != "COMPLETED":
         raise ImportFailedError(state["error"] or f"The import is {state['status']}", state)

@@ -180,7 +180,7 @@ class Transport:
     def _attempt(self, request: httpx.Request, is_stream: bool) -> httpx.Response:
         with self._translated_errors():
             response = self._http.send(request, stream=is_stream, follow_redirects=False)
-            if response.is_success:
+            if response.is_success and response.status_code != 202:
                 return response
             response.read()
         raise error_of(response)

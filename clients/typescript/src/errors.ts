@@ -55,6 +55,11 @@ export class ResponseError extends SalesDataError {
   }
 }
 
+/**
+ * 202: the call is larger than the key may send, and waits for the approval of an admin. `body.approval` has its `id`, for
+ * `getApproval`, and the `url` where an admin decides. Approved, it runs by itself: do not send it again.
+ */
+export class ApprovalRequiredError extends ResponseError {}
 /** 400: the request is not valid. `errors` names every fault. */
 export class ValidationError extends ResponseError {}
 /** 401: the key or the session is missing, wrong, expired or revoked. */
@@ -110,6 +115,7 @@ export class AbortError extends SalesDataError {
 }
 
 const classes: Record<number, typeof ResponseError> = {
+  202: ApprovalRequiredError,
   400: ValidationError,
   401: AuthenticationError,
   402: InsufficientCreditsError,

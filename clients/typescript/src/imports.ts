@@ -35,15 +35,16 @@ export async function importFile(
   const call = signal ? { signal } : {};
   const keyed = idempotencyKey === undefined ? call : { ...call, idempotencyKey };
   const { data } = await api.createImport({ body: { ...settings, object } }, keyed);
-  try {
-    await api.uploadImportFile({ id: data.id, body: file, isGzip }, call);
-  } catch (error) {
-    if (!(error instanceof ConflictError) || !(await hasFile(api, data.id))) {
-      // With a key of the caller, the same call can send the file again.
-      if (idempotencyKey === undefined) await api.cancelImport({ id: data.id }).catch(() => undefined);
-      throw error;
-    }
-  }
+  const sent = await api.uploadImportFile({ id: data.id, body: file, isGzip }, call).catch(async (error: unknown) => {
+    // An earlier attempt, or an earlier run of the program, may have sent the file.
+    const found = error instanceof ConflictError ? await api.getImport({ id: data.id }) : undefined;
+    if (found && found.status !== 'UPLOADING') return found;
+    // With a key of the caller, the same call can send the file again.
+    if (idempotencyKey === undefined) await api.cancelImport({ id: data.id }).catch(() => undefined);
+    throw error;
+  });
+  // A file with more lines than the key may write does not start by itself.
+  if (sent.status === 'UPLOADED') await api.startImport({ id: data.id }, call);
   const waiting = { ...call, ...(timeoutMs === undefined ? {} : { timeoutMs }), ...(onProgress ? { onProgress } : {}) };
   const state = await api.waitForImport(data.id, waiting);
   if (state.status !== 'COMPLETED') throw new ImportFailedError(state);
@@ -52,7 +53,3 @@ export async function importFile(
     failures: () => api.each('listImportFailures', { id: state.id }) as AsyncGenerator<ImportFailure>,
   };
 }
-
-/** Returns whether an earlier attempt, or an earlier run of the program, has sent the file. */
-const hasFile = async (api: SalesData, id: string): Promise<boolean> =>
-  (await api.getImport({ id })).status !== 'UPLOADING';

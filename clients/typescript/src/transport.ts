@@ -66,7 +66,7 @@ async function attempt(settings: Settings, call: Call): Promise<Response> {
       ...(body instanceof ReadableStream ? { duplex: 'half' } : {}), // fetch demands it for streams
       signal: limit.signal,
     });
-    if (!response.ok) throw await errorOf(response);
+    if (!response.ok || response.status === 202) throw await errorOf(response);
     if (call.isDownload) return new Response(limitedBody(response, limit), response);
     // The body is read before the time is up, so that a response which stops in the middle is repeated too.
     return new Response(await readBody(response), response);

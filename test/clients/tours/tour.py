@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from sales_data_client import ImportFailedError, ResponseError, SalesData, SalesDataError
 
-base_url, lying_url, key, read_key = sys.argv[1:]
+base_url, lying_url, key, read_key, limited_key = sys.argv[1:]
 api = SalesData(base_url, key)
 
 
@@ -115,6 +115,7 @@ errors = [
     failure(lambda: api.update_contact(id, {"external_id": "crm-1"})),
     failure(lambda: api.update_contact(id, {"gender": "female"}, if_match=etag)),
     failure(twice),
+    failure(lambda: SalesData(base_url, limited_key).import_contacts("first_name,last_name\nA,A\nB,B\nC,C\n", mode="create")),
     failure(lambda: silent.list_contacts()),
     failure(lambda: refused.list_contacts()),
 ]

@@ -1,7 +1,7 @@
 // Uses every part of the client once. The project's test compiles and runs this program against the real service.
 import { ImportFailedError, ResponseError, SalesData } from 'sales-data-client';
 
-const [baseUrl, lyingUrl, key, readKey] = process.argv.slice(2) as [string, string, string, string];
+const [baseUrl, lyingUrl, key, readKey, limitedKey] = process.argv.slice(2) as [string, string, string, string, string];
 const api = new SalesData({ baseUrl, key });
 
 /** Returns the error of a call, with its class and what tests compare. */
@@ -114,6 +114,11 @@ const errors = [
     api
       .createContact({ body: { ...ada, work_email: 'c@example.com' } }, { idempotencyKey: 'once' })
       .then(() => api.createContact({ body: { ...ada, work_email: 'd@example.com' } }, { idempotencyKey: 'once' })),
+  ),
+  await failure(
+    new SalesData({ baseUrl, key: limitedKey }).importContacts('first_name,last_name\nA,A\nB,B\nC,C\n', {
+      mode: 'create',
+    }),
   ),
   await failure(silent.listContacts()),
   await failure(refused.listContacts()),
