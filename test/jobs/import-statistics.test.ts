@@ -32,13 +32,15 @@ test.skipIf(isOnCitus())(
     const customer = await app.customer();
     await importFile(app, customer, { ...newContacts, dry_run: true }, fileOf(0, 100));
     expect(await known()).toEqual({ contacts: -1, companies: -1 });
+    await importFile(app, customer, newContacts, `${header}Ada,King,ada@example.com,,`);
+    expect(await known()).toEqual({ contacts: 1, companies: -1 });
     await importFile(app, customer, newContacts, fileOf(0, 100));
-    expect(await known()).toEqual({ contacts: 100, companies: 100 });
-    expect(await vacuums()).toEqual({ contacts: 1, companies: 1 });
+    expect(await known()).toEqual({ contacts: 101, companies: 100 });
+    expect(await vacuums()).toEqual({ contacts: 2, companies: 1 });
     await importFile(app, customer, newContacts, fileOf(100, 105));
-    expect(await known()).toEqual({ contacts: 100, companies: 100 });
-    expect(await vacuums()).toEqual({ contacts: 1, companies: 1 });
+    expect(await known()).toEqual({ contacts: 101, companies: 100 });
+    expect(await vacuums()).toEqual({ contacts: 2, companies: 1 });
     await importFile(app, customer, newContacts, fileOf(105, 120));
-    expect(await known()).toEqual({ contacts: 120, companies: 120 });
+    expect(await known()).toEqual({ contacts: 121, companies: 120 });
   },
 );
