@@ -114,12 +114,12 @@ function timeOf(read: Read, text: string): number {
 }
 
 /**
- * Sizes from small to 1 MiB, so that a reader that is quadratic is found before it takes minutes. Of each size, a time
- * up to `noise` (ms) says nothing.
+ * A small size first, so that a reader that is quadratic is found before it takes minutes. Of each size, a time up to
+ * `noise` (ms) says nothing.
  */
 const sizes = [
-  { size: 2 ** 15, noise: 100 },
-  { size: 2 ** 20, noise: 1_000 },
+  { size: 2 ** 14, noise: 100 },
+  { size: 2 ** 18, noise: 300 },
 ];
 
 /** Returns what was slow, or undefined if the time grows as the text does. */

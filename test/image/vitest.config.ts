@@ -5,7 +5,6 @@ export default defineConfig({
     include: ['test/image/*.test.ts'],
     globalSetup: './test/image/compose.ts',
     testTimeout: 120_000,
-    fileParallelism: false,
     reporters: ['default', './test/setup/reporter.ts'],
   },
 });

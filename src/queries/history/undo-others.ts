@@ -70,7 +70,9 @@ export async function undoOther(
     const external_id = isLeftOut ? null : ((before['external_id'] as string | undefined) ?? null);
     const subject = noun === 'list' ? { id } : { id, external_id };
     if (outcome.status === 'succeeded')
-      await withDeferredWrites(sql, customerId, async (deferred) => deferred.created(noun, subject, { restored: true }));
+      await withDeferredWrites(sql, customerId, async (deferred) =>
+        deferred.created(noun, subject, { restored: true }),
+      );
     return outcome;
   }
   if (!current) return { status: kind === 'updated' ? 'failed' : 'skipped', reason: 'gone' };
