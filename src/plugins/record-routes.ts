@@ -15,7 +15,7 @@ import type { ExportedRecords } from '../files/write-records.ts';
 import { findEnd } from '../queries/records/feed.ts';
 import { Digest, DigestQuery } from '../schemas/events.ts';
 import type { ListRequest } from '../filters/parse.ts';
-import { ExportedFile, type ExportFormat, type GivenFields } from '../schemas/files.ts';
+import { ExportedFile, fieldsForScopes, type ExportFormat, type GivenFields } from '../schemas/files.ts';
 import { sendExport } from './responses.ts';
 
 interface Kind {
@@ -282,7 +282,10 @@ export function addExport(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: E
       // Read before the records: what changes while they are read follows this cursor.
       const end = await findEnd(request.db, request.caller.customerId);
       void reply.header('x-events-cursor', (await app.feedCursors()).encode(request.caller.customerId, end));
-      return sendExport(request, reply, kind.export(request.db, request.caller.customerId, body), body);
+      const records = kind.export(request.db, request.caller.customerId, body);
+      const { caller } = request;
+      const fields = caller.kind === 'key' ? fieldsForScopes(records.fields, caller.scopes) : records.fields;
+      return sendExport(request, reply, { ...records, fields }, body);
     },
   );
 }

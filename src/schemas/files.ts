@@ -7,6 +7,7 @@ import {
   ActivityPatch,
   activityTable,
 } from './activities.ts';
+import type { Scope } from './scopes.ts';
 import { namesWhere, type FieldTable, Enum, Strict } from './wire.ts';
 import {
   Company,
@@ -141,6 +142,12 @@ export function importableNames({ create }: FileFields): string[] {
 /** Returns the fields of a file for people, without ids. Each key of the custom fields is another column. */
 export const readableNames = ({ table }: FileFields): string[] => namesWhere(table, ({ isInternal }) => !isInternal);
 
+/** Leaves out the fields whose scope a key lacks. */
+export const fieldsForScopes = (fields: FileFields, scopes: readonly Scope[]): FileFields => ({
+  ...fields,
+  table: Object.fromEntries(Object.entries(fields.table).filter(([, { scope }]) => !scope || scopes.includes(scope))),
+});
+
 export const fieldSets = ['importable', 'readable', 'all'] as const;
 
 export type GivenFields = string | string[];
@@ -165,6 +172,9 @@ const Fields = (title: string, fields: FileFields): TUnsafe<GivenFields> => {
         description:
           `\`"importable"\` (default of \`csv\` and \`ndjson\`): ${importableNames(fields).join(', ')}. ` +
           `\`"readable"\` (default of \`xlsx\`; not with \`ndjson\`): ${readableNames(fields).join(', ')}` +
+          (Object.values(fields.table).some(({ scope }) => scope)
+            ? ' (names of other records if the key may read these)'
+            : '') +
           `${custom ? ', and each key of `custom_fields` as a column' : ''}. \`"all"\`: every field of the record. ` +
           `Or an array of names: ${allowed}.`,
         examples: ['importable', ['id', names[1]]],

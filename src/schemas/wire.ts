@@ -1,6 +1,7 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
 import { maxAddressLength } from '../text/domains.ts';
 import { isInstant } from './formats.ts';
+import type { Scope } from './scopes.ts';
 
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
@@ -341,6 +342,8 @@ export interface FieldEntry {
   isSearched?: true;
   isInternal?: true;
   isInTools?: true;
+  /** Scope of the other records whose names the field shows. A key without it gets no column in files for people. */
+  scope?: Scope;
   type?: 'email' | 'phone';
   references?: (typeof referenced)[number];
   form?: { group: string; control?: FormControl; hint?: string };

@@ -166,6 +166,11 @@ test('an export of deals for people names what they belong to, and its labels an
   expect(header).toBe(
     'name,description,price,priority,pipeline_name,stage_name,company_name,contact_names,assigned_email,product_names,estimated_closing_date,close_date,created_at,updated_at',
   );
+  const client = await customer.withScopes(['opportunities:read', 'companies:read']);
+  const { body: less } = await client.post('/opportunities/export', { format: 'csv', fields: 'readable' });
+  expect(String(less).split('\r\n')[0]).toBe(
+    'name,description,price,priority,company_name,estimated_closing_date,close_date,created_at,updated_at',
+  );
   const [{ email }] = (await customer.get('/customer/users')).body;
   const company = (await listOf('/company'))[0].company_name;
   expect(rows.join('\n')).toContain(`HIGHT,Sales,Lead,${company},`);
