@@ -18,7 +18,7 @@ import type { Requester } from '../access/credentials.ts';
 type Table = typeof prospectTable;
 export type SortField = { [Name in keyof Table]: Table[Name] extends { filter: string } ? Name : never }[keyof Table];
 
-/** Null values come last in both directions. */
+/** A sort field and its direction. Null values come last in both directions. */
 export interface SortKey {
   field: SortField;
   direction: 'ASC' | 'DESC';
@@ -66,9 +66,11 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
   }));
 
 export type Criterion =
-  /** The field equals one of the values. `""` also matches people without this field. */
+  /** Matches people whose field equals one of the values. `""` also matches people without this field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
-  /** The field contains all words of at least one alternative. Without alternatives, no person matches. */
+  /**
+   * Matches people whose field contains all words of at least one alternative. Without alternatives, nobody matches.
+   */
   | { kind: 'words'; member: WordField; alternatives: Words[] }
   | { kind: 'scores'; gte?: number; lte?: number }
   | { kind: 'verified'; gte?: string; lte?: string }
@@ -85,8 +87,8 @@ export type NamedPerson = [first: string, last: string, company: string];
 const maxWords = 800;
 
 /**
- * Ignores empty arrays, empty ranges, and ends of ranges that are null.
- * @throws DomainError `validation_failed` for more than 800 words
+ * Converts filters to search conditions. Ignores empty arrays, and ranges without bounds.
+ * @throws DomainError `validation_failed` for more than `maxWords` words
  */
 export function toCriteria(filters: ProspectFilters): Criterion[] {
   const { has_email, has_phone } = filters;
@@ -116,7 +118,6 @@ const haveWords = (field: WordField, values: string[] = []): Criterion | undefin
       }
     : undefined;
 
-/** A value without letters and digits has no words, and matches nobody. */
 const hasWords = (found: string[]): found is Words => found.length > 0;
 
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
@@ -149,8 +150,8 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns the filters for the response. Text fields and `date_verified` are always present, other fields only if the
- * request has them. Sent with a new request, they match the same people.
+ * Returns the filters as the response repeats them: text fields and `date_verified` always, other fields only if given.
+ * A new request with them matches the same people.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);
@@ -188,7 +189,7 @@ export interface EncodedPerson {
   bytes: Buffer;
 }
 
-/** Maximum product of page number and size. Later pages need a cursor. */
+/** Maximum product of page number and page size. Later pages need a cursor. */
 export const maxPageDepth = 10_000;
 
 export interface CatalogStatus {
@@ -199,8 +200,8 @@ export interface CatalogStatus {
 }
 
 /**
- * Detail of `catalog status`: the number of people without keys (`document.ts`), stored by an earlier release. Searches
- * by profile URL and e-mail address miss them until `catalog reindex`.
+ * Returns a detail of `catalog status`: the number of people whom searches by profile URL and e-mail address miss. An
+ * earlier release stored these people without keys. A reindex adds them.
  */
 export const unkeyedDetail = (people: number): Record<string, number> =>
   people === 0 ? {} : { 'not matched by profile and e-mail until a reindex': people };
@@ -211,13 +212,15 @@ export interface CatalogReads {
   /** Returns people in no particular order. Skips unknown ids. */
   find(ids: string[]): Promise<Prospect[]>;
   /**
-   * Returns at most ten values of one text field, or of all fields, the most frequent first. Each word of the search
-   * text must be the start of a word of the value.
+   * Returns at most ten values of one text field or of all, the most frequent first. Each word of the search text must
+   * begin a word of the value.
    */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
 }
 
-/** Use its own reads only for internal work. Use the reads of `for` for a customer's request. */
+/**
+ * The store of all prospects. Its own reads are only for internal work; a customer's request uses the reads of `for`.
+ */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
   readonly name: string;
@@ -225,19 +228,16 @@ export interface Catalog extends CatalogReads {
 
   for(requester: Requester): CatalogReads;
 
-  /**
-   * Copies all unlocks of these people that were committed before the call from PostgreSQL. Searches see them after
-   * `refresh`.
-   */
+  /** Copies the committed unlocks of these people from PostgreSQL. Searches see them after `refresh`. */
   syncUnlocks(ids: string[]): Promise<void>;
   refresh(): Promise<void>;
   isUp(): Promise<boolean>;
 
   /**
    * Prepares for writes. Call it once before the first write.
-   * @returns the catalog's incarnation. If it changes between calls, people who were written earlier may be missing
-   * @throws DomainError `unavailable` if an operator must act first: the index is blocked, closed, or not behind its
-   * alias
+   * @returns the incarnation, an id of the stored data. If it changes, people who were written earlier may be missing
+   * @throws DomainError `unavailable` if an operator must first repair the index, which is blocked, closed, or not
+   * behind its alias
    */
   prepare(): Promise<string>;
   encode(document: CatalogDocument): string;
@@ -246,13 +246,13 @@ export interface Catalog extends CatalogReads {
    * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Returns the ids that are already stored. Sees all written people. */
+  /** Returns those of the ids that are stored. Sees all written people. */
   findStored(ids: string[]): Promise<string[]>;
   people(): AsyncIterable<Prospect[]>;
   remove(ids: string[]): Promise<number>;
   /**
-   * Deletes the remains of removed people, as far as the engine can: old versions of rows, documents and suggestions.
-   * Call it after `finish`.
+   * Deletes what removed people leave behind, such as old versions of rows, documents and suggestions. Call it after
+   * `finish`.
    */
   purge(): Promise<void>;
   /**

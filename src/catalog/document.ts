@@ -22,8 +22,8 @@ export const fieldCodes = {
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
 
 /**
- * A full cache holds between `most` and 2 × `most` results. Results for texts longer than `longest` (UTF-16 units) are
- * not cached.
+ * `most`: number of results after which `memoize` starts a new half of its cache. `longest`: maximum length of a text
+ * whose result is cached (UTF-16 units).
  */
 const limits = { most: 10_000, longest: 64 };
 
@@ -55,7 +55,7 @@ function keyOfProfile(url: string): string | undefined {
   return profile && key('u', profile);
 }
 
-/** Returns the current key of a profile, and the key of earlier releases. The catalog can have either. */
+/** Returns the keys under which the catalog can store a profile: the current key, and that of earlier releases. */
 export function storedKeysOfProfile(url: string): string[] {
   const known = keyOfProfile(url);
   return known === undefined ? [] : [...new Set([known, key('u', formerProfileKey(url)) ?? known])];
@@ -99,7 +99,7 @@ export interface CatalogDocument {
 
 export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
-/** Maximum length of a folded text (UTF-16 units). Longer texts do not fit into a btree index of PostgreSQL. */
+/** Maximum length of a text after `fold` (UTF-16 units). Longer texts do not fit into a btree index of PostgreSQL. */
 export const maxFoldedLength = 640;
 
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
@@ -169,14 +169,14 @@ interface Folded {
 }
 
 /**
- * Capitalises each word of a folded text. Do not change this function: the catalog does not store spellings that it can
- * compute.
+ * Capitalises each word of a folded text (lower case, no accents). Do not change this function: the catalog stores only
+ * spellings that differ from its result.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 // A fixed list of letters, so that the result does not depend on the version of Unicode.
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
-/** Cached, because names, titles and places repeat in an import. */
+/** Folds a text (lower case, no accents). Cached, because names, titles and places repeat in an import. */
 const foldOnce = memoize((text): Folded => {
   const folded = fold(text);
   return { folded, spelled: text === usualSpelling(folded) ? undefined : text };
@@ -190,15 +190,18 @@ export interface Spelling {
   people: number;
 }
 
-/** All spellings of a folded text. `value` is the most frequent one. `people` counts the people with any of them. */
+/**
+ * A value to suggest, with all its spellings. `value` is the most frequent spelling. `people` counts the people with
+ * any spelling.
+ */
 export interface SuggestedValue extends Spelling {
   member: TextField;
   words: string[];
 }
 
 /**
- * Returns distinct folded words. An empty result matches all values. Undefined: the text has no words (such as `'*`)
- * and matches none.
+ * Returns the distinct words of a search text. An empty text gives `[]`, which matches all values. A text without
+ * words, such as `'*`, gives undefined and matches no value.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -206,7 +209,8 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Combines spellings of the same folded text. Keeps only one value in memory at a time.
+ * Combines the spellings of each folded text (lower case, no accents) into one value. Keeps only one value in memory at
+ * a time.
  * @param spellings sorted by `folded`
  */
 export async function* groupSpellings(

@@ -5,16 +5,18 @@ import { conflict } from '../errors.ts';
 const lockKey = 7_203_466_151;
 
 const heartbeatMs = 1_000;
-/** How long the transaction may be idle before PostgreSQL ends it (ms). Long, because a busy machine may be late. */
+/**
+ * Milliseconds that the transaction with the lock may be idle before PostgreSQL ends it. Long, because a busy machine
+ * may be late.
+ */
 const maxIdleMs = 600_000;
 
-/** Throws if the connection that holds the lock was lost. */
+/** Throws if the connection that holds the import lock was lost. */
 export type StillHeld = () => void;
 
 /**
- * Runs an import, removal or reindex under a lock that only one process can hold. The lock belongs to a connection, so
- * PostgreSQL releases it when the process dies. `work` must call `stillHeld` often. A lost connection is noticed after
- * about a second. Until then, two processes may write at the same time.
+ * Runs an import, removal or reindex under a lock that only one process can hold. The lock ends with its connection, so
+ * `work` must call `stillHeld` often. A lost connection is noticed after about a second.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export const withImportLock = <T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> =>

@@ -26,18 +26,17 @@ interface RunningWrite {
 }
 
 /**
- * Writes people in concurrent batches, and saves the progress. Never writes two batches with a common id at the same
- * time, so the later person wins. A slow batch does not block the others: Elasticsearch sometimes needs seconds for one
- * write.
+ * Writes people in concurrent batches, and saves the progress. Batches with a common id are written one after the
+ * other, so the later person wins.
  */
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /** Running and failed batches, by their end. The saved position never passes them. */
+  /** Batches that are being written or have failed, by their end in the input. The saved position never passes them. */
   readonly #inFlight = new Map<Reached, RunningWrite>();
-  /** Ends of batches in the order of the input, from the first unwritten one. Later batches may be written. */
+  /** Ends of batches in the order of the input, from the first batch that is not yet written. */
   readonly #ahead: Reached[] = [];
   #failed: Promise<void> | undefined;
   #savedAt = 0;
@@ -49,7 +48,7 @@ export class BatchWriter {
   }
 
   /**
-   * Adds one record of the input. Only counts it if it is invalid or the person is suppressed. Waits while too many
+   * Adds one record of the input. An invalid record or a suppressed person is only counted. Waits while too many
    * batches are being written.
    * @throws the error of an earlier failed write, at the latest when the batch is full
    */
@@ -125,14 +124,16 @@ export interface ImportRequest {
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
-   * Identifies the input. An interrupted import with the same id is resumed. Undefined: the import starts at the
-   * beginning.
+   * Id of the input. An interrupted import with the same id is resumed. Undefined: the import starts at the beginning.
    */
   source?: string | undefined;
-  /** Awaited for each invalid record, with its first line. A resumed import may report a record again. */
+  /**
+   * Called and awaited for each invalid record, with the number of its first line. A resumed import may report a record
+   * again.
+   */
   onBad: (line: number, fault: string) => unknown;
   onProgress: (reached: ImportProgress) => void;
-  /** Called for each repair of the catalog, and if an interrupted import cannot be resumed. */
+  /** Called with a text for each repair of the catalog, and if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
@@ -149,7 +150,7 @@ export interface ImportReport extends ImportProgress {
 
 /**
  * Adds people, or replaces those with the same id. Resumes an interrupted import of the same input, unless the catalog
- * was replaced in the meantime.
+ * was replaced.
  * @throws DomainError `conflict` if another import, removal or reindex is running; `unavailable` if the catalog is
  * unavailable for too long, or is replaced during the import; `validation_failed` if the first line of a CSV file is
  * unusable
@@ -187,8 +188,8 @@ const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
 /**
- * Saves the start or resumption of an import, and returns its progress.
- * @param source undefined if the import cannot be resumed; then nothing is saved
+ * Begins or resumes an import, and returns its progress so far.
+ * @param source undefined: the import cannot be resumed, and nothing is saved
  * @param onNote called if an interrupted import cannot be resumed
  */
 async function begin(

@@ -8,19 +8,19 @@ import type { ProspectMatch, ProspectMatches } from '../schemas/clean-data.ts';
 import { maskLocked, type ProspectServices } from './prospects.ts';
 
 export interface MatchQuery {
-  /** Only for enrichment, which is paid: a free match would confirm guessed addresses. */
+  /** E-mail addresses to match. Only for enrichment, which is paid: a free match would confirm guessed addresses. */
   emails?: readonly string[];
   profnet_url?: string | null | undefined;
   first_name?: string | undefined;
   last_name?: string | undefined;
   company_name?: string | undefined;
-  /** A country code, or a name. Used only to choose between several people. */
+  /** Code or name of a country. Used only to choose between several people. */
   location_country?: string | undefined;
 }
 
 type MatchedOn = 'email' | 'profnet_url' | 'name_and_company' | 'location_country';
 
-/** Zero people, one person, or several people who cannot be told apart. At most `maxCandidates`. */
+/** People who match a query: none, one, or at most `maxCandidates` who cannot be told apart. */
 export interface Match {
   found: Prospect[];
   matchedOn: MatchedOn[];
@@ -102,7 +102,10 @@ async function findAll(catalog: Reads, step: Step, wanted: readonly MatchQuery[]
 
 const bestOf = (one: Prospect, other: Prospect): number => other.score - one.score || (one._id < other._id ? -1 : 1);
 
-/** Searches for people with one of these values. Splits the values while a search result may be incomplete. */
+/**
+ * Finds people with these values, and adds them to `byValue`. If the result may be incomplete, searches for each half
+ * of the values.
+ */
 async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: Step, values: string[]): Promise<void> {
   const found = await catalog.search(searchFor(step.criterion(values)), { limit: maxFound });
   if (found.length === maxFound && values.length > 1) {
@@ -118,7 +121,7 @@ async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: 
 
 const searchFor = (criterion: Criterion): Search => ({ criteria: [criterion], order: bestFirst });
 
-/** If several people match, keeps those in the wanted country, if there are any. */
+/** If several people match, keeps those in the wanted country. Keeps all if nobody is in that country. */
 function decided(
   { found, matchedOn }: Match,
   { location_country: country = '' }: MatchQuery,

@@ -30,10 +30,6 @@ function traceReads({ engine }: Catalog, reads: CatalogReads): CatalogReads {
   };
 }
 
-/**
- * Opens the catalog in Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise in PostgreSQL. Connects at the first read
- * or write.
- */
 export function openCatalog(config: Config, db: SharedDatabase): Catalog {
   const catalog = config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);
   return isTracing() ? traceCatalog(catalog) : catalog;

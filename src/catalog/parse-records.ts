@@ -35,8 +35,8 @@ export class PersonIds {
   }
 
   /**
-   * Returns a UUIDv8 (RFC 9562 §5.8): the HMAC-SHA-256 of the address in lower case under the installation's secret.
-   * Customers see ids before they pay for the address. With a plain hash, they could test guessed addresses.
+   * Computes a UUIDv8 (RFC 9562 §5.8) from the address and the installation's secret, by HMAC-SHA-256. With a plain
+   * hash, customers could test guessed addresses.
    */
   ofEmail(email: string): PersonId {
     const address = email.toLowerCase();
@@ -44,7 +44,9 @@ export class PersonIds {
     return { id: toUuid(digest, 8), former: uuidOfUrl(`mailto:${address}`) };
   }
 
-  /** Returns all possible ids of a person with this identifier. For a profile, uses the usual spellings of its URL. */
+  /**
+   * Returns all ids that a person with this identifier can have. For a profile, tries the usual spellings of its URL.
+   */
   allOf(identifier: Identifier): string[] {
     const { kind, value } = identifier;
     if (kind === 'id') return [value];
@@ -74,7 +76,7 @@ export interface ImportedPerson {
   formerId: string | undefined;
 }
 
-/** Returns former ids that people keep. The catalog has a person, or a customer has an unlock, under such an id. */
+/** Returns the ids of earlier releases that people keep, because the catalog or an unlock contains them. */
 export async function findKeptIds(
   db: Database,
   catalog: Pick<Catalog, 'findStored'>,
@@ -213,7 +215,7 @@ const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01
 
 /**
  * Returns the record's `_id`. Without it, computes a UUID from `profnet_url` if that is a profile, otherwise from
- * `work_email`. A person who is imported again gets the same id.
+ * `work_email`. The same person always gets the same id.
  */
 function idOf(
   fields: ImportedFields,

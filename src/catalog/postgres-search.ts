@@ -14,17 +14,21 @@ import {
 } from './catalog.ts';
 
 /**
- * Returns the indexed text of a value or word: the field's code, a colon, and the folded text. Null counts as empty.
+ * Returns the text that the index contains for a value or word: the field's code, a colon, and the folded text. Null
+ * counts as empty.
  */
 const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
-/** Returns a token for each field that is searched as a whole, and for each word of the other fields. */
+/**
+ * Returns the index texts of a person: one for each field that is searched as a whole, and one for each word of the
+ * other fields.
+ */
 export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
   ...exactFields.map((field) => tokenOf(field, folded[field])),
   ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),
 ];
 
-/** The statement must use the alias `p` for `prospects`. */
+/** Returns the condition of a search. The statement must use the alias `p` for `prospects`. */
 export function matching(
   sql: FragmentMaker,
   { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
@@ -65,8 +69,8 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
 }
 
 /**
- * Matches a prospect whose id is among those that a separate look-up of each wanted value finds. With a direct
- * condition, the planner expects many matches, and reads all prospects in the order of the page.
+ * Matches prospects (`p`) that an index look-up of each wanted value finds. With a direct condition, the planner
+ * expects many matches and reads all prospects.
  * @param isFound condition of the look-up on the prospect `t`, by one index
  * @param isWanted further condition on the found prospect `one`
  */
@@ -78,7 +82,10 @@ const oneFoundBy = (sql: FragmentMaker, wanted: Fragment, isFound: Fragment, isW
     where ${isWanted}
   ))`;
 
-/** The index stores a hash, because the three names together can be too long for an index entry. */
+/**
+ * Matches prospects by names and company. The index stores a hash, because the three texts can be too long for an index
+ * entry.
+ */
 function printNamed(sql: FragmentMaker, people: NamedPerson[]): Fragment {
   const names = (i: 0 | 1 | 2): Fragment => sql`${people.map((person) => person[i])}::text[]`;
   const hash = (of: 't' | 'wanted'): Fragment =>
@@ -109,8 +116,8 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 }
 
 /**
- * Matches prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each prospect in the
- * index of unlocks. Otherwise old statistics can lead it to scan all unlocks of the customer for each prospect.
+ * Matches prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each prospect by
+ * index, even if its statistics are old.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
@@ -186,8 +193,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 }
 
 /**
- * Matches prospects that are not before a value in their first sort field, so that an index scan can start there.
- * PostgreSQL cannot derive this from the whole condition, which contains `or`. Returns `true` if the field can be null.
+ * Excludes prospects before a value of the first sort field, so that an index scan can start there. PostgreSQL cannot
+ * derive this from the whole condition, which contains `or`. Returns `true` if the field can be null.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

@@ -137,7 +137,7 @@ async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
   }
 }
 
-/** Counts the suggested values again. Readers see either only old or only new values. */
+/** Counts the suggested values again. Readers see the old values until all new ones are written. */
 async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
     await sql`delete from prospect_values where generation <> (select values_generation from catalog_state)`;
@@ -155,7 +155,6 @@ async function rebuildValues(db: Database): Promise<void> {
   await db.search((sql) => sql`vacuum (analyze) prospects, prospect_values`);
 }
 
-/** Reads with a cursor on one connection, and writes on another. So only one batch is in memory. */
 async function writeValues(db: Database, generation: number, field: TextField): Promise<void> {
   await db.search(async (sql) => {
     const folded = sql(field);
@@ -192,7 +191,8 @@ interface Row {
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
 /**
- * For up to a few hundred thousand people, in the service's own database. Searches see every committed write at once.
+ * Opens the catalog in the service's own database, for up to a few hundred thousand people. Searches see every
+ * committed write at once.
  */
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
@@ -248,8 +248,8 @@ const reads = (db: Database): CatalogReads => ({
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
 /**
- * Returns the number of the disk file of `prospects`. It changes when the table is truncated, so an import notices the
- * loss of its people.
+ * Returns the number of the disk file of `prospects`. It changes when the table is truncated, so an import notices that
+ * its people are lost.
  */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
@@ -272,8 +272,8 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
 }
 
 /**
- * For `netNewFor`, subtracts the matching prospects that this customer has unlocked. That is faster than a check of
- * each prospect.
+ * Counts matching prospects. For `netNewFor`, subtracts those that this customer has unlocked, which is faster than a
+ * check of each prospect.
  */
 async function count(sql: Sql, { criteria, netNewFor, unlockedBy }: CountedSearch): Promise<number> {
   const isMatch = matching(sql, { criteria });
@@ -330,8 +330,8 @@ export const databaseOfAllCustomers = ({ db }: Pick<RightsServices, 'db'>) =>
   db.for({ customerId: allCustomers }, null);
 
 /**
- * Returns the catalog in use. Adds the catalog in PostgreSQL if that is another one: people may remain there from the
- * time before the search cluster.
+ * Returns the catalog in use and, if that is a search cluster, also the one in PostgreSQL. People may remain there from
+ * earlier.
  */
 export const storesOf = ({ db, catalog }: Pick<RightsServices, 'db' | 'catalog'>): Catalog[] =>
   catalog.engine === 'postgres' ? [catalog] : [catalog, postgresCatalog(db)];

@@ -29,7 +29,7 @@ export interface Report {
 
 /**
  * Finds all data about the people with an identifier. After an erasure, it still finds the customers' own records.
- * @param action noted in the operators' log
+ * @param action name of the action in the operators' log
  */
 export async function report(
   services: RightsServices,
@@ -58,7 +58,10 @@ export async function report(
   return { people, unlocks: named(unlocks), contacts: named(contacts), mentions: named(mentions), ...noticed };
 }
 
-/** Includes the ids that an import may have computed. A person may be gone from the catalog, and still be unlocked. */
+/**
+ * Returns all identifiers of these people, and the ids that an import may have computed from them. A person who has
+ * left the catalog can still be unlocked.
+ */
 async function identifiersFor({ db }: RightsServices, given: Identifier, people: Copy[]): Promise<Identifier[]> {
   const identifiers = [given, ...people.flatMap(({ person }) => identifiersOf(person))];
   const ids = await PersonIds.open(db);

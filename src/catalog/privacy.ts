@@ -37,7 +37,6 @@ import { conflict, validationFailed, type DomainError } from '../errors.ts';
 import type { KeyedDigests } from '../text/ids.ts';
 import { PersonIds } from './parse-records.ts';
 
-/** Stores of people that belong to the service. Contacts belong to customers, so they are not listed. */
 type FoundIn = 'catalog' | 'former catalog' | 'held' | 'job results';
 
 export interface Copy {
@@ -77,7 +76,7 @@ async function* candidatesIn(store: Catalog, { kind, value }: Identifier): Async
 export interface Effects {
   deleted: number;
   held: number;
-  /** Number of customers who had unlocked a person, and are told of the removal now. */
+  /** Number of customers who had unlocked a person, and are now notified of the removal. */
   told: number;
   contacts: number;
   results: number;
@@ -94,8 +93,8 @@ const sumOf = (one: Effects, other: Effects): Effects => ({
 });
 
 /**
- * Erases people everywhere. They must be suppressed already. Erases them from the catalog last, so that an interrupted
- * erasure can be found and repeated. Keeps contacts, with a note.
+ * Erases suppressed people everywhere. Contacts stay, with a note. Erases from the catalog last, so that an interrupted
+ * erasure can be found and repeated.
  */
 async function erasePeople(services: RightsServices, ids: readonly string[]): Promise<Effects> {
   if (ids.length === 0) return noEffects;
@@ -144,7 +143,7 @@ async function removeFromStores(services: RightsServices, ids: readonly string[]
   return deleted;
 }
 
-/** Removes people who are only suppressed from the catalog. Holds them until the suppression is lifted. */
+/** Removes people from the catalog, and keeps them aside until their suppression is lifted. */
 async function hold(services: RightsServices, people: readonly Prospect[]): Promise<Effects> {
   if (people.length === 0) return noEffects;
   await services.db.transaction((sql) => holdPeople(sql, people));
@@ -156,7 +155,8 @@ async function hold(services: RightsServices, people: readonly Prospect[]): Prom
 }
 
 /**
- * Writes held people who are no longer suppressed to the catalog, unless the catalog has them again.
+ * Returns people to the catalog who were kept aside (held) and are no longer suppressed. Skips people whom the catalog
+ * has again.
  * @returns the number of released people
  */
 async function release({ db, catalog }: RightsServices, suppressed: SuppressedPeople): Promise<number> {
@@ -185,9 +185,9 @@ const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
   });
 
 /**
- * Applies the suppressions to the catalog again, after all imports that began before them. Then counts the suggestions
- * again, and deletes the remains of removed people.
- * @param withUnlocks also looks for erased people among all unlocks; for the time after a restored backup
+ * Waits for running imports, and applies the suppressions to the catalog again. Then counts the suggestions again, and
+ * deletes the remains of removed people.
+ * @param withUnlocks also looks for erased people among all unlocks, as needed after a restored backup
  */
 const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Effects> =>
   whenNoImportRuns(services, async (stillHeld) => {
@@ -253,7 +253,7 @@ function split(people: readonly Prospect[], suppressed: SuppressedPeople): [eras
   return [erased, people.filter((person) => !erased.includes(person))];
 }
 
-/** Collects the planner's statistics again, because they contain values of erased people. */
+/** Collects the statistics of PostgreSQL's planner again, because they contain values of erased people. */
 const forgetStatistics = (db: SharedDatabase) => db.transaction((sql) => sql`analyze job_results, held_people`);
 
 export interface Noted {
@@ -263,9 +263,8 @@ export interface Noted {
 }
 
 /**
- * Erases the people with the identifier. First suppresses all their identifiers, so that nobody can import or unlock
- * them. Others who share a further identifier are held, not deleted. Notifies customers who unlocked them, even if the
- * catalog no longer has the people. Can be repeated with the same identifier after an interruption.
+ * Erases the people with the identifier, and notifies customers who have unlocked them. First suppresses all their
+ * identifiers, so that nobody can import or unlock them. Can be repeated after an interruption.
  * @param isConfirmed also erases if several people have the identifier
  * @returns the effects, and the number of new suppressions
  * @throws DomainError `conflict` if several people have the identifier; nothing is written
@@ -305,8 +304,8 @@ function severalPeople(ids: ReadonlySet<string>): DomainError {
 }
 
 /**
- * Returns the ids under which customers have unlocked the person. `made`: ids that imports compute from the identifier.
- * `linked`: ids from which contacts with the identifier came. Excludes ids of people without the identifier.
+ * Returns ids under which customers have unlocked the person. `made`: ids that imports compute from the identifier.
+ * `linked`: ids from which contacts with the identifier came.
  */
 async function findUnlockedIds(
   services: RightsServices,
@@ -326,8 +325,8 @@ async function findUnlockedIds(
 }
 
 /**
- * Returns the distinct identifiers to suppress. Other people who share only a further identifier, such as an office's
- * e-mail address, are not deleted. They stay out of the catalog until that suppression is lifted.
+ * Returns the distinct identifiers to suppress. `is_erasure` is true for ids and for the given identifier. Other people
+ * who share only another identifier, such as an office's e-mail address, are kept aside, not deleted.
  */
 function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
   const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind === 'id' }]));
@@ -356,7 +355,7 @@ export async function suppress(services: RightsServices, identifier: Identifier,
 }
 
 /**
- * Lifts the suppression of an identifier, or all suppressions of a case. People who were never deleted return at once,
+ * Lifts the suppression of an identifier, or all suppressions of a case. People who were kept aside return at once,
  * unless another identifier of theirs is suppressed.
  * @returns the number of lifted suppressions, and of returned people
  */
@@ -397,9 +396,8 @@ export async function list({ db }: RightsServices, noted: Noted): Promise<SavedL
 const checkOf = (digests: KeyedDigests): string => toBytes(digests.of('suppressions')).toString('hex', 0, 8);
 
 /**
- * Adds the suppressions of a saved list. Then applies all suppressions to the catalog and to the data of a restored
- * backup.
- * @param saved undefined: adds none
+ * Adds the suppressions of a saved list, if there is one. Then applies all suppressions to the catalog and to the data
+ * of a restored backup.
  * @throws DomainError `validation_failed` if the list was made with another secret
  */
 export async function apply(
@@ -418,7 +416,7 @@ export async function apply(
   return { ...(await sweepCatalog(services, true)), suppressed };
 }
 
-/** Changes suppressions and logs the action in one transaction. No later job unlocks these people. */
+/** Changes suppressions under their lock, and logs the action in the same transaction. */
 async function changeSuppressions(
   { db }: RightsServices,
   action: PrivacyAction['action'],

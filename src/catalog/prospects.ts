@@ -20,7 +20,7 @@ import type { Catalog, Search, ProspectOrder, ProspectPosition } from './catalog
 
 const dot = '•';
 
-/** Hides e-mail addresses, phone number and their source from a customer who has not unlocked the prospect. */
+/** Masks the e-mail addresses and phone number of a prospect, and removes their source. */
 export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
@@ -28,10 +28,7 @@ export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospe
   mobile_phone: prospect.mobile_phone === null ? null : maskPhone(prospect.mobile_phone),
 });
 
-/**
- * Returns `a•••@example.com`, which hides the length. Returns `•••` for a text that is not an address, because it may
- * contain anything.
- */
+/** Returns `a•••@example.com`, which hides the length. Returns `•••` for a text that is not an address. */
 function maskEmail(email: string): string {
   if (email === '') return '';
   const hidden = dot.repeat(3);
@@ -135,7 +132,10 @@ function refuseTooDeep(page = 1, limit: number): void {
     ]);
 }
 
-/** Hashes the customer's id, the conditions and the order. A cursor is valid only for a search with the same hash. */
+/**
+ * Returns a hash of the customer's id, the conditions and the order. A cursor is valid only for a search with the same
+ * hash.
+ */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
     .update(JSON.stringify([prospectOrderFields.noun, customerId, criteria, order, netNewFor !== undefined]))
@@ -159,7 +159,10 @@ async function readAfter(
   return withLongTexts(position, last && positionOf(last, order).values);
 }
 
-/** Reads the unlocks from PostgreSQL, because the search index may lack the newest. */
+/**
+ * Masks prospects that the customer has not unlocked. Reads the unlocks from PostgreSQL, because the search index may
+ * lack the newest.
+ */
 export async function maskLocked(
   { config, db }: ProspectServices,
   customerId: string,

@@ -4,7 +4,7 @@ import type { Identified, IdentifierKind } from '../queries/jobs/catalog-imports
 import { openDigests, readSuppressions } from '../queries/jobs/privacy.ts';
 import type { KeyedDigests } from '../text/ids.ts';
 
-/** All suppressions in memory, as of the time when it was opened. For work that checks many people. */
+/** A copy of all suppressions in memory, for work that checks many people. It does not see later changes. */
 export class SuppressedPeople {
   readonly #digests: KeyedDigests;
   readonly #byKind: Record<IdentifierKind, Map<string, boolean>>;
@@ -33,12 +33,15 @@ export class SuppressedPeople {
     return this.#size > 0 && this.#found(person).some((isErasure) => isErasure !== undefined);
   }
 
-  /** Returns true if the person must be deleted. False: the person is at most kept out. */
+  /** Returns true if the person must be deleted. Another suppressed person is only kept out of the catalog. */
   isErased(person: Identified): boolean {
     return this.#size > 0 && this.#found(person).includes(true);
   }
 
-  /** Returns one value for each form of each identifier. Undefined: the form is not suppressed. True: it is erased. */
+  /**
+   * Looks up all forms of the person's identifiers. Each result is true for an erasure, false for another suppression,
+   * and undefined without one.
+   */
   #found(person: Identified): (boolean | undefined)[] {
     return identifiersOf(person).flatMap((own) => {
       const digests = this.#byKind[own.kind];

@@ -11,22 +11,20 @@ import { serviceItself, type Requester } from '../../access/credentials.ts';
 
 const load = createRequire(import.meta.url);
 
-/** Loads the client at its first use. Its 240 modules take a third of a command's start time. */
+/** Loads the client of Elasticsearch at its first use. Its 240 modules take a third of a command's start time. */
 const elasticsearch = (): typeof Package => load('@elastic/elasticsearch') as typeof Package;
 
 /**
- * The meaning of a cluster error for the caller:
- * - `wait`: the cluster cannot run the request now, and has changed nothing. A later retry may succeed, or an operator
- * must act.
+ * What an error of the cluster means for the caller:
+ * - `wait`: the cluster cannot run the request now, and has changed nothing. A retry or an operator can help.
  * - `missing`: the index does not exist.
- * - `refused`: the request does not fit the index, so a retry does not help. The service did not create the index, or
- * the service has a bug.
+ * - `refused`: the request does not fit the index, so a retry does not help.
  */
 type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * Meanings of error types with a misleading HTTP status. Of the others, 401, 429 and statuses from 500 mean `wait`. Any
- * other status means `refused`.
+ * Meanings of error types whose HTTP status is misleading. For all other types, 401, 429 and statuses from 500 mean
+ * `wait`, and any other status means `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -69,7 +67,8 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Accepts an offline copy of a shard, because the copy gets all writes when it comes back.
+ * Returns the answer if no shard failed to refresh. Accepts a copy of a shard that is offline, because it gets all
+ * writes when it comes back.
  * @throws PartialAnswer if a shard failed
  */
 function requireRefreshed<T extends Shards>(answer: T): T {
@@ -108,7 +107,7 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
 const isAborted = (error: unknown): boolean => error instanceof elasticsearch().errors.RequestAbortedError;
 
 /**
- * Converts errors of the client to our own. Removes the request and its personal data.
+ * Runs `work`, and converts errors of the client to our own. They do not contain the request, which has personal data.
  * @throws DomainError `unavailable` if the cluster cannot respond now
  * @throws ClusterRefusal if it rejected the request
  */
@@ -139,7 +138,7 @@ interface CallOptions {
 
 export interface Reader {
   /**
-   * Waits first if too many reads are running.
+   * Runs a read, after a wait if too many reads are running.
    * @throws DomainError `unavailable` if the cluster is down, overloaded or does not respond, or if the wait takes too
    * long
    */
@@ -148,7 +147,7 @@ export interface Reader {
 
 export type Call<T> = (client: Client, options: CallOptions) => Promise<T>;
 
-/** How long calls of an import are retried (ms). Longer than the cluster needs to detect a lost node. */
+/** Milliseconds for which an import retries its calls. The cluster needs less time to detect a lost node. */
 const importPatienceMs = 300_000;
 const askMs = 1_000;
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
@@ -156,9 +155,8 @@ const firstPauseMs = 100;
 const maxPauseMs = 5_000;
 
 /**
- * Sends calls to a cluster. The client's pool chooses the node. A node that broke a connection or did not respond in
- * time gets fewer calls until it responds. Retries a broken connection or a 502 to 504 once, on another node. Limits
- * concurrent reads, and shares them fairly between customers.
+ * Sends calls to a cluster. Retries a broken connection or a status 502 to 504 once, on another node. Limits concurrent
+ * reads, and shares them fairly between customers.
  */
 export class ClusterClient {
   readonly #client: Client;
@@ -201,7 +199,7 @@ export class ClusterClient {
   }
 
   /**
-   * Retries an idempotent call while the cluster is unavailable.
+   * Runs an idempotent call, and retries it while the cluster is unavailable.
    * @param retryTimeoutMs maximum time (ms); default: that of an import
    * @throws DomainError `unavailable` after `retryTimeoutMs`
    * @throws ClusterRefusal if a retry would not help
@@ -296,17 +294,15 @@ interface ItemResult {
 }
 
 /**
- * Returns undefined if the operation succeeded. Deleting a missing document (404) and a version conflict (409) count as
- * success.
+ * Returns the meaning of a failed operation, or undefined if it succeeded. Deleting a missing document (404) and a
+ * version conflict (409) count as success.
  */
 const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
  * Sends operations in a bulk request. Retries those that fail because the cluster is busy or the index is blocked.
- * @param alias an alias, not the name of the index. If the index is missing, the cluster rejects operations on an
- * alias. With the name, it would create an index with default settings
- * @param retryTimeoutMs how long operations are retried (ms)
+ * @param alias must be an alias: with the name of a missing index, the cluster would create the index
  * @returns results by document id
  * @throws DomainError `unavailable` if some operations still fail after `retryTimeoutMs`
  * @throws ClusterRefusal if a retry would not help
@@ -334,10 +330,6 @@ export async function bulk(
   }
 }
 
-/**
- * Returns one result for each operation, in the same order.
- * @throws ClusterRefusal if the cluster rejected an operation and a retry would not help
- */
 async function bulkOnce(
   nodes: ClusterClient,
   index: string,

@@ -44,10 +44,7 @@ import type { SharedDatabase } from '../../database/db.ts';
 import { allCustomers, serviceItself } from '../../access/credentials.ts';
 import type { Catalog } from '../catalog.ts';
 
-/**
- * How long calls are retried while unlocks are copied (ms). Short, because the job can run again later, and other jobs
- * need the worker.
- */
+/** Milliseconds for which a call is retried while unlocks are copied. Short, because the job can run again later. */
 const syncPatienceMs = 10_000;
 
 const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
@@ -57,14 +54,14 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * `searched`: the index for searches must exist, except before the first import has finished. `any`: it may be missing,
- * e.g. during an import that replaces a lost index.
+ * Whether the index for searches must exist. `searched`: yes, once an import has finished. `any`: no, for example
+ * during an import that replaces a lost index.
  */
 type Demand = 'searched' | 'any';
 
 /**
- * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. Writes a document only if no
- * other process has changed it since it was read. So older unlocks never replace newer ones.
+ * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. If another process changes a
+ * document at the same time, reads and writes it again.
  * @param ids ids of the people
  * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
  */
@@ -99,8 +96,7 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 /**
  * Returns the indexes to which unlocks must be written. Asks the cluster each time, because a reindex may have created
  * another index.
- * @throws DomainError `unavailable` if the alias for searches belongs to several indexes or to a foreign one; or if
- * `demand` is `searched` and no index has the alias, although an import has finished
+ * @throws DomainError `unavailable` if the index for searches is lost, or is not one of ours
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
@@ -120,7 +116,6 @@ interface PeopleRead {
   unread: string[];
 }
 
-/** Reads people by id. People who cannot be read are in `unread`, e.g. because their shard is still starting. */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
@@ -165,7 +160,8 @@ const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people with their unlocks from PostgreSQL. Writes people again if their unlocks change in the meantime.
+ * Writes people together with their unlocks from PostgreSQL. Writes people again if their unlocks change in the
+ * meantime.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
@@ -185,10 +181,6 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
   return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
 }
 
-/**
- * Also finds people who are written but not yet searchable.
- * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
- */
 async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
   const docs = await nodes
     .work(async (client, options) =>
@@ -205,10 +197,9 @@ async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Pr
 }
 
 /**
- * Copies all people into a new index, except suppressed people. Then switches searches to it atomically, and deletes
- * the old index.
+ * Copies all people into a new index, except suppressed people. Then switches searches to it at once, and deletes the
+ * old index.
  * @param progress awaited after each batch; if it throws, the reindex ends with this error
- * @returns the number of people, and the new index
  * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
  */
 async function reindex(
@@ -284,7 +275,10 @@ async function purge({ nodes, names }: Indexes): Promise<void> {
   for (const { name: index } of people) await mergeDeletions({ nodes }, index);
 }
 
-/** Removes deleted documents from the files of an index. A merge with default settings leaves up to a tenth of them. */
+/**
+ * Removes all deleted documents from the files of an index. With default settings, a merge leaves up to a tenth of
+ * them.
+ */
 async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
   await changeSettings(nodes, index, allow(0));
@@ -296,14 +290,14 @@ async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string):
 
 const mergeMs = 3_600_000;
 
-/** For many millions of people. Connects at the first read or write. */
+/** Opens the catalog in Elasticsearch, for many millions of people. Connects at the first read or write. */
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
   const nodes = new ClusterClient(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
   /**
-   * The index for writes, until the next `prepare` or `reindex`. It is kept so that later writes fail if the index is
-   * lost. Otherwise they would go to another index.
+   * Index for writes, until the next `prepare` or `reindex`. If it is lost, later writes fail; they do not go to
+   * another index.
    */
   let target: WriteTarget | undefined;
   const known = async (): Promise<WriteTarget | undefined> => (target ??= await findTarget(indexes));
@@ -362,8 +356,8 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
 }
 
 /**
- * Ends an import into an index. Makes people visible to searches, and computes suggested values. If the index replaces
- * a lost one, searches use it from now on. Returns the number of people.
+ * Ends an import into an index: makes its people visible to searches, and computes suggested values. An index that
+ * replaces a lost one is searched from now on. Returns the number of people.
  * @throws DomainError `unavailable` if searches use another index by now
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {

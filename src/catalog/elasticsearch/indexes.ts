@@ -11,14 +11,14 @@ import { unkeyedDetail, type CatalogStatus } from '../catalog.ts';
 
 export interface Names {
   people: string;
-  /** All indexes with people: the one for searches and, during a reindex, the new one. */
+  /** Alias of all indexes with people: the one for searches and, during a reindex, the new one. */
   everywhere: string;
   values: string;
 }
 
 /**
- * Version of the index format. All index names contain it, so that a new release does not read an old format. Increase
- * it when the fields, `fold` or `usualSpelling` change.
+ * Version of the index format, which is part of all index names. Increase it when the fields, `fold` or `usualSpelling`
+ * change.
  */
 const layout = 1;
 
@@ -29,7 +29,7 @@ export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
 
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/** Returns true for names that the service creates: the alias, the time, and perhaps random digits. */
+/** Returns true for a name that the service gives to an index: the alias, the time, and perhaps random digits. */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
@@ -38,12 +38,12 @@ export const writeAlias = (index: string): string => `${index}-writes`;
 type Properties = Record<string, estypes.MappingProperty>;
 
 const keyword: estypes.MappingProperty = { type: 'keyword' };
-/** A text for searching, but not for sorting or counting. */
+/** Type of a text for searching, but not for sorting or counting. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
-/** A text for sorting and counting, but not for searching. */
+/** Type of a text for sorting and counting, but not for searching. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
 const half: estypes.MappingProperty = { type: 'long', index: false };
-/** A small number. Filters scan its values, because an index on it would slow down imports. */
+/** Type of a small number. Filters scan its values, because an index on it would slow down imports. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fieldCodes[field];
@@ -63,12 +63,12 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
 
 const laterFields: Properties = { k: term };
 
-/** Intervals at which new writes become visible to searches. An import is faster with a longer interval. */
+/** How often new writes become visible to searches. A longer interval makes an import faster. */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
 /**
- * Sorted by score, so that a search in the default order can stop after one page. The refresh interval is that of an
- * import.
+ * Returns the settings and fields of an index of people. It is sorted by score, so that a search in the default order
+ * can stop after one page.
  */
 export const peopleIndex = (
   config: Config,
@@ -101,7 +101,10 @@ export const peopleIndex = (
   },
 });
 
-/** Sorted by number of people, so that the most frequent values come first. */
+/**
+ * Returns the settings and fields of the index of suggested values. It is sorted by number of people, so that the most
+ * frequent values come first.
+ */
 export const valuesIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
@@ -126,8 +129,8 @@ export interface Indexes {
 }
 
 /**
- * An index that has the catalog's alias, or whose name equals or starts with the alias. Other programs may have created
- * it (see `isOurs`).
+ * An index that has the catalog's alias, or a name that equals or begins with the alias. Other programs may have
+ * created it (see `isOurs`).
  */
 export interface FoundIndex {
   name: string;
@@ -149,7 +152,7 @@ export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
- * Use it after a call: `promise.catch(whenIndexMissing)`.
+ * Rethrows the error of a call. Use it as `promise.catch(whenIndexMissing)`.
  * @throws DomainError `unavailable` if an index is missing; otherwise the given error
  */
 export function whenIndexMissing(error: unknown): never {
@@ -157,7 +160,7 @@ export function whenIndexMissing(error: unknown): never {
 }
 
 /**
- * Returns all indexes with this alias, or a name that equals or starts with it. Includes closed and hidden ones.
+ * Returns all indexes that have this alias, or a name that equals or begins with it. Includes closed and hidden ones.
  * @param retryTimeoutMs how long to retry (ms)
  */
 export async function findIndexes(
@@ -223,13 +226,13 @@ export async function readCatalog<T>(indexes: Indexes, alias: string, read: () =
 }
 
 export interface WriteTarget extends FoundIndex {
-  /** True: searches use the index. An index that replaces a lost one is searched only after its import has ended. */
+  /** True if searches use the index. False for an index that replaces a lost one, until its import has ended. */
   isSearched: boolean;
 }
 
 /**
- * Finds the index for writes. It is the index that searches use, or that of an unfinished import which replaces a lost
- * one. Deletes the remains of an interrupted reindex.
+ * Finds the index for writes: the index that searches use, or that of an unfinished import which replaces a lost one.
+ * Deletes the remains of an interrupted reindex.
  * @returns undefined if the catalog has no index
  * @throws DomainError `unavailable` if an operator must change something in the cluster first
  */
@@ -253,7 +256,9 @@ export async function findTarget(indexes: Indexes): Promise<WriteTarget | undefi
 
 const mustAct = (fault: string) => unavailable(`${fault}. Mend this in the search cluster: docs/catalog.md, "Repair"`);
 
-/** Accepts the block of a nearly full disk, because the cluster itself removes it. Writes wait for this. */
+/**
+ * Checks that an index accepts writes. Ignores the block of a nearly full disk, which the cluster removes by itself.
+ */
 function requireOpen({ name, blocks, isClosed }: FoundIndex): void {
   if (isClosed) throw mustAct(`The index ${name} is closed`);
   const block = blocks.find((one) => one !== 'read_only_allow_delete');
@@ -290,8 +295,8 @@ export async function deleteIndexes(nodes: ClusterClient, indexes: readonly { na
 }
 
 /**
- * Creates an empty index for all later writes. Searches use the first index of a catalog at once. An index that
- * replaces a lost one is used only after the import.
+ * Creates an empty index for all later writes. Searches use it at once if it is the catalog's first. If it replaces a
+ * lost one, searches use it after the import.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -323,8 +328,8 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
   );
 
 /**
- * Returns true if the service created the index of the alias, all primary shards are available, and nothing is blocked.
- * Also returns true if no import has created an index yet.
+ * Returns true if the index of the alias is ours and not blocked, and all its primary shards are available. Also
+ * returns true before the first import.
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
@@ -349,10 +354,6 @@ interface Blocks {
 const look = async (nodes: ClusterClient, alias: string): Promise<IndexState> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
-/**
- * Returns 0 as a count if the index is missing or foreign.
- * @throws DomainError `unavailable` if the cluster or some of its shards do not respond
- */
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   const { nodes, names } = indexes;
   const [people, values] = await Promise.all([countIn(nodes, names.people), countIn(nodes, names.values)]);

@@ -52,12 +52,12 @@ export interface PersonSource
   has_email: 0 | 1;
   has_phone: 0 | 1;
   unlocked_by?: string[] | undefined;
-  /** Keys that identify the person. Missing if an earlier release stored the person. */
+  /** Keys for matching by profile URL and e-mail address. Missing if an earlier release stored the person. */
   k?: string[] | undefined;
 }
 
 /**
- * Built as one object literal, because that serialises twice as fast.
+ * Returns a person as a document of Elasticsearch. It is one object literal, because that serialises twice as fast.
  * @param unlockedBy ids of the customers who have unlocked the person
  */
 export const toSource = (
@@ -209,7 +209,6 @@ const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): es
   ...idHalvesOf(id),
 ];
 
-/** Each read throws `unavailable` if the index is missing although people were imported. */
 export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   const { names } = indexes;
   const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
@@ -221,7 +220,6 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   };
 }
 
-/** Reads all fields, because the cluster takes longer to select some. */
 async function searchPeople(
   reader: Reader,
   index: string,
@@ -254,7 +252,10 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
   return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
-/** Sorts by the id fields. The cluster rejects this order for an index that the service did not create. */
+/**
+ * Sort order that the cluster rejects for an index without our fields. It keeps us from counting in another program's
+ * index.
+ */
 const indexGuardOrder = sortBy([]);
 
 async function countPeople(reader: Reader, index: string, search: CountedSearch): Promise<number> {

@@ -18,9 +18,6 @@ import {
   deleteIndexes,
 } from './indexes.ts';
 
-/**
- * Returns at most ten values, the most frequent first. The index has this order, so the search stops after ten hits.
- */
 export async function suggest(
   reader: Reader,
   names: Names,
@@ -50,7 +47,7 @@ const batchSize = 1_000;
 
 /**
  * Counts the suggested values of all text fields into a new index, and switches searches to it. Keeps the previous
- * index, because running searches may use it. The next call deletes it.
+ * index for running searches; the next call deletes it.
  * @param pageSize number of values in one request
  * @param people name of the index of people
  */
@@ -93,7 +90,10 @@ async function show(nodes: ClusterClient, names: Names, index: string): Promise<
   await deleteIndexes(nodes, unused);
 }
 
-/** Lets the cluster choose the document's id, because an id made from the value could be too long. */
+/**
+ * Returns the operation that stores a value. The cluster chooses the document's id, because an id made from the value
+ * could be too long.
+ */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
