@@ -54,10 +54,6 @@ export function define(command: Command): void {
   command.command('status').description('show the state of the catalog').action(commandAction(status, printStatus));
 }
 
-/**
- * Imports a file and prints the result.
- * @throws Error after the import, if the file has invalid lines and the option `--strict` is set
- */
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
   const run = async (): Promise<ImportReport> => {
@@ -113,7 +109,9 @@ async function runImport(
   });
 }
 
-/** Deletes the saved progress of earlier versions of a file. With `--restart`, also deletes that of this version. */
+/**
+ * Deletes the saved import progress of earlier versions of a file. With `--restart`, also deletes that of this version.
+ */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
   await db.transaction(async (sql) => {
@@ -132,7 +130,7 @@ function formatOf(file: string): Format {
 interface Input {
   chunks: AsyncIterable<Buffer>;
   path: string | undefined;
-  /** Identifies this version of the file by path, size and time of change. Undefined for standard input. */
+  /** Id of this version of the file, made from its path, size and time of change. Undefined for standard input. */
   source: string | undefined;
   size: number | undefined;
   read: () => number;
@@ -163,8 +161,8 @@ async function openInput(file: string): Promise<Input> {
 }
 
 /**
- * Yields the chunks of a file.
- * @throws Error after the last chunk if the file has changed meanwhile, because the chunks may mix old and new content
+ * Yields the chunks of a file. A file that changes meanwhile may yield a mix of old and new content.
+ * @throws Error after the last chunk, if the file has changed
  */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
   yield* chunks;
@@ -240,7 +238,7 @@ const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
 interface Status extends CatalogStatus {
   imported_at: string | null;
   unfinished_imports: { source: string; line: number; updated_at: string }[];
-  /** Number of unindexed unlocks. Always 0 if the catalog is in PostgreSQL. */
+  /** Number of unlocks that are not yet in the search index. Always 0 if the catalog is in PostgreSQL. */
   unlocks_behind: number;
 }
 

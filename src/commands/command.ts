@@ -8,7 +8,7 @@ export interface CommandModule {
   define(command: Command): void;
 }
 
-/** Wrong usage. The program ends with exit code 2. */
+/** Thrown if the command line is wrong. The program ends with exit code 2. */
 export class UsageError extends Error {}
 
 /**
@@ -27,7 +27,6 @@ export function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
 
-/** Adds `--json` to a command or, if it has subcommands, to each of them. */
 export function addJson(command: Command): void {
   for (const verb of command.commands) addJson(verb);
   if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
@@ -41,7 +40,7 @@ export function exitCodeOf(error: unknown): 0 | 1 | 2 {
 
 /**
  * Returns a parser that throws if an option's value does not have the format.
- * @param format the name of a format in src/schemas/formats.ts
+ * @param format name of a format in src/schemas/formats.ts
  * @param expected describes valid text in the error message
  */
 const formatted = (format: Format, expected: string) => (value: string) => {
@@ -97,7 +96,7 @@ export const asInteger =
 
 /**
  * Returns a text table with aligned columns, or `none` if there are no rows.
- * @param columns by heading: returns the text of the column for a row
+ * @param columns functions that return a row's text for a column, by heading
  */
 export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
   if (rows.length === 0) return 'none';
@@ -115,14 +114,14 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
 }
 
 /**
- * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces.
- * Otherwise, text from users could control the terminal or fake lines.
+ * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces,
+ * because they could control the terminal.
  */
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, ' ');
 
 const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));
 
-/** Stops V8's young generation from growing, or lets it grow again. Never shrinks it. */
+/** Stops V8's memory for new objects from growing, or lets it grow again. Never shrinks it. */
 export const keepYoungHeapSmall = (isSmall: boolean): void =>
   setFlagsFromString(`--semi-space-growth-factor=${isSmall ? 1 : 2}`);
 

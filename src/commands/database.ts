@@ -8,24 +8,24 @@ import { checkSchema } from '../database/migrations.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { keyFromFile } from '../accounts/webhook-targets.ts';
 
-/** URLs of PostgreSQL. `url` logs in as the service, `ownerUrl` as the owner of the schema. */
+/** A PostgreSQL server. `url` logs in as the service, `ownerUrl` as the owner of the schema. */
 interface Server {
   url: string;
   ownerUrl: string;
   owner: number | undefined;
-  /** Calls `onEnd` with the reason when the embedded PostgreSQL has ended. Does nothing for another server. */
+  /** Calls `onEnd` with the reason when the embedded PostgreSQL ends. Does nothing for any other server. */
   watch(onEnd: (reason: string) => void): void;
   close(): Promise<void>;
 }
 
-/** Open database and catalog. The command must call `close` at the end. */
+/** The open database and catalog. The command must call `close` at the end. */
 export interface OpenServices {
   config: Config;
   db: SharedDatabase;
   catalog: Catalog;
   url: string;
   ownerUrl: string;
-  /** Starts to log outages of the database. Ends the process with exit code 1 if the embedded PostgreSQL ends. */
+  /** Logs outages of the database from now on. Ends the process with exit code 1 if the embedded PostgreSQL ends. */
   watchDatabase(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
@@ -57,8 +57,8 @@ export async function openServices(given: Config = readConfig()): Promise<OpenSe
 }
 
 /**
- * Adds a key for the secrets of webhooks to the configuration. With the embedded PostgreSQL, the key is stored in
- * `DATA_DIR`.
+ * Returns the configuration with a key for webhook secrets. With the embedded PostgreSQL, the service creates the key
+ * itself and stores it in `DATA_DIR`.
  */
 async function withWebhookKey(config: Config): Promise<Config> {
   if (config.DATABASE_URL !== undefined || config.WEBHOOK_SECRET_KEY !== undefined) return config;
@@ -86,10 +86,6 @@ async function openServer(config: Config): Promise<Server> {
   return { ...server, url: server.serviceUrl };
 }
 
-/**
- * Checks the version of the schema.
- * @throws Error if migrations are missing, or the database is too new for this program
- */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {
   const { state, isSupported } = await db.lookup(checkSchema);
   if (isSupported) return;
@@ -98,7 +94,7 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
   throw new Error('The database is newer than this program: update the program');
 }
 
-/** Runs `work` with the URLs of PostgreSQL. Without `DATABASE_URL`, opens the embedded server for that time. */
+/** Runs `work` with the URLs of PostgreSQL. Without `DATABASE_URL`, starts the embedded server for that time. */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());
   try {
@@ -132,7 +128,7 @@ export const forCustomer = <T>(
 ): Promise<T> => inTransaction(async (sql) => work(sql, (await requireCustomer(sql, customer)).id));
 
 /**
- * Statement timeout of commands that work on the whole catalog (ms). Their statements take longer than those of
+ * Milliseconds that a statement of a command on the whole catalog may take. Such statements take longer than those of
  * requests.
  */
 const maxStatementMs = 3_600_000;

@@ -1,9 +1,6 @@
 import { DomainError } from '../errors.ts';
 
-/**
- * Converts an error to a message for the terminal. It says what is wrong and, if known, how to fix it. Only bugs of
- * this program are shown with a stack trace.
- */
+/** Converts an error to a message for the terminal. Only bugs of this program are shown with a stack trace. */
 export function explain(error: unknown): string {
   const known = knownCause(error);
   if (known) return known;
@@ -12,7 +9,7 @@ export function explain(error: unknown): string {
   return isOurs(error) ? error.message : `unexpected ${error.stack ?? error.message}`;
 }
 
-/** Returns true if the error's message was written for users. The excluded classes are bugs of this program. */
+/** Returns true if the error's message was written for users. Errors of the listed classes are bugs of this program. */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 

@@ -91,10 +91,6 @@ const asFields =
     return selected;
   };
 
-/**
- * Returns the format for the extension of a file.
- * @throws UsageError if the extension is unknown
- */
 export function formatOf<Format extends string>(file: string, formats: readonly Format[]): Format {
   const format = formats.find((one) => file.toLowerCase().endsWith(`.${one}`));
   if (format) return format;
@@ -194,10 +190,6 @@ export function defineEnrichment(command: Command): void {
 
 const asUuids = (value: string): string[] => value.split(',').map((id) => asUuid(id.trim()));
 
-/**
- * Adds an option of the form `name=id`.
- * @throws InvalidArgumentError for any other form
- */
 function addField(value: string, fields: Record<string, string> = {}): Record<string, string> {
   const [name = '', id = ''] = value.split('=');
   if (name === '') throw new InvalidArgumentError('It must be a field and an id, such as job_title=<id>.');
@@ -264,10 +256,6 @@ interface EnrichOptions {
   yes?: true;
 }
 
-/**
- * Estimates an enrichment or starts it.
- * @throws UsageError if it should start without a limit of its cost
- */
 function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
   if (yes && options.maxCredits === undefined) throw new UsageError('--yes needs --max-credits');
   if (options.list && options.ids) throw new UsageError('give --list or --ids, not both');

@@ -6,7 +6,9 @@ export interface Random {
   next(): number;
   below(below: number): number;
   pick<T>(among: readonly T[]): T;
-  /** Returns an item by Zipf's law. The n-th item is about n times rarer than the first, like real names and cities. */
+  /**
+   * Returns an item by Zipf's law: the n-th item is about n times rarer than the first, as with real names and cities.
+   */
   pickZipf<T>(among: readonly T[]): T;
   zipf(below: number): number;
 }

@@ -46,7 +46,7 @@ const canAsk = (isStandardInput: boolean): boolean => !isStandardInput && proces
 /**
  * Shows how the columns of a file are read, and starts its import if the user agrees. Does nothing if an earlier run of
  * the command has started it.
- * @throws Error if the file cannot be imported this way, or the user does not agree. The import is then cancelled
+ * @throws Error after it has cancelled the import, because the import cannot run or the user does not agree
  */
 async function showAndStart(
   db: Database,
@@ -169,10 +169,6 @@ const isField = (mapped: unknown): boolean =>
     'field' in mapped &&
     (customTypes as readonly unknown[]).includes((mapped as { type?: unknown }).type));
 
-/**
- * Imports a file and prints the result.
- * @throws Error after that, if the import has failed or was cancelled
- */
 async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
   let done: Import | undefined;
   const run = async (): Promise<Import> => (done = await importFile(object, file, options));
@@ -252,17 +248,15 @@ async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffe
   return hash.digest();
 }
 
-/**
- * Returns the id of an active customer.
- * @throws Error if the customer is suspended, because workers do not process its imports
- */
 async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
   const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
   if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
   return id;
 }
 
-/** Returns the id of the import that an interrupted run of the same command has started, or of a new import. */
+/**
+ * Returns the id of the import that an interrupted run of the same command has started. Without one, creates an import.
+ */
 const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, fingerprint: Buffer): Promise<string> =>
   db.transaction(
     async (sql) =>
@@ -282,7 +276,7 @@ async function sendIfMissing(
 
 const lookMs = 500;
 
-/** If no worker has shown activity for this time, this process does the work (seconds). */
+/** Seconds without activity of any worker after which this process does the work itself. */
 const aloneAfter = 15;
 
 /** Waits until an import has ended, and returns it. If there are no workers, this process does the work. */

@@ -37,8 +37,8 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
   );
 
 /**
- * Returns the action of a subcommand that changes the job named by `--job`. It prints the job whose id `change`
- * returns. This is the changed job, or the new job after a retry.
+ * Returns the action of a subcommand that changes the job named by `--job` and prints a job.
+ * @param change returns the id of the job to print: the changed job, or the new one after a retry
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>

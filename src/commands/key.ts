@@ -47,10 +47,6 @@ export function define(command: Command): void {
     .action(commandAction(revoke, (key) => print([key])));
 }
 
-/**
- * Adds an option of the form `pool=amount/time`.
- * @throws InvalidArgumentError for any other form
- */
 function addCap(value: string, caps: SpendCaps = noCaps): SpendCaps {
   const [, pool = '', amount = '', per = ''] = /^(\w+)=(\d+)\/(\w+)$/.exec(value) ?? [];
   if (!pools.includes(pool as Pool) || !capPeriods.includes(per as SpendCap['per']))

@@ -35,9 +35,7 @@ import { mintToken } from '../access/credentials.ts';
 
 const count = 5_000;
 const seed = 1;
-/** Name under which the progress is stored, so that an interrupted import can resume. */
 const source = 'people of the demo';
-/** Maximum time to wait for another process's import (ms). */
 const retryTimeoutMs = 120_000;
 const pollMs = 250;
 
@@ -150,7 +148,7 @@ function demoContact(company: DemoCompany): ContactCreate {
 
 interface Team {
   customerId: string;
-  /** The first user becomes the owner of the demo's lists. */
+  /** Ids of the users. The first user owns the demo's lists. */
   userIds: string[];
   contactIds: string[];
 }
@@ -275,7 +273,6 @@ export interface Demo {
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-/** First job of the demo customer. It shows a new user progress, charged credits and results. */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
 interface Services {
@@ -295,7 +292,7 @@ export class OtherCustomerError extends Error {
 /**
  * Creates the demo customer and imports invented people into the catalog, if they are missing. Sets a new password and
  * creates another API key, which is valid for a week.
- * @param force changes nothing if the demo customer exists. In a database with other customers, imports no people
+ * @param force changes nothing if the demo customer exists; with other customers in the database, imports no people
  * @throws OtherCustomerError if there is another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
@@ -334,7 +331,7 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
   });
 }
 
-/** Key of the advisory lock that lets one process at a time create the demo. The number has no meaning. */
+/** Key of the advisory lock under which one process at a time creates the demo. The number has no meaning. */
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 
@@ -347,7 +344,9 @@ async function lockDemo(sql: Transaction): Promise<void> {
   }
 }
 
-/** Returns null if the catalog is unavailable, because the demo works without it. Throws every other error. */
+/**
+ * Converts an error to null if the catalog is unavailable, because the demo works without it. Throws every other error.
+ */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;
   throw error;

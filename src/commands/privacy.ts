@@ -102,7 +102,6 @@ const run = <T>(work: (services: RightsServices, noted: Noted) => Promise<T>, op
     return work({ db, catalog, notify }, noted);
   });
 
-/** The report without the data of the person. */
 type Shown = Omit<Report, 'people'> & {
   people: (Pick<Prospect, '_id' | 'source' | 'collected_at'> & { place: string })[];
 };
@@ -121,7 +120,7 @@ const find =
     return { people: shown, ...rest };
   };
 
-/** Exports what the person may receive: nothing about other people, and no ids of customers. */
+/** Returns the data that a person may receive. It has nothing about other people, and no ids of customers. */
 async function exportPerson(options: Options): Promise<object> {
   const identifier = requireIdentifier(options);
   const { people, unlocks, suppressions } = await run(

@@ -43,8 +43,8 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
 };
 
 /**
- * Creates the parser. For wrong usage, and after printing help, it throws a CommanderError instead of ending the
- * process.
+ * Creates the parser of the command line. For wrong usage, and after printing help, the parser throws a CommanderError;
+ * it does not end the process.
  * @param words the command line without the program name
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {

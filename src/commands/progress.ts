@@ -1,14 +1,14 @@
 export interface Progress {
   /**
    * Updates the display, at most every 100 ms on a terminal, every 5 s otherwise.
-   * @param done done part of `total`, in the same unit
+   * @param done finished part of `total`, in the same unit
    * @param text shown beside the bar
-   * @param items number of items done, for the rate per second
+   * @param items number of finished items, for the rate per second
    * @param total replaces the total given at creation
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Prints a permanent line above the bar. Resolves when the stream is ready for the next line (backpressure).
+   * Prints a permanent line above the bar. Resolves when the stream is ready for the next line.
    * @throws the error of the stream, except if the reader has closed it
    */
   line(text: string): Promise<void>;

@@ -50,10 +50,10 @@ class Shutdown {
   }
 
   /**
-   * Shuts down when the process gets a signal. After SIGTERM, servers first accept requests for another `graceMs`. Then
-   * running requests and jobs have SHUTDOWN_MS to finish. The database has 15 s more to close. After a second signal,
-   * the process ends at once with exit code 1.
-   * @param graceMs time in which `/readyz` already tells load balancers to send no more requests (ms)
+   * Shuts down when the process gets a signal. Running requests and jobs then have `SHUTDOWN_MS` to finish. After a
+   * second signal, the process ends at once with exit code 1.
+   * @param graceMs milliseconds after SIGTERM in which servers still accept requests, while `/readyz` tells load
+   * balancers to stop
    */
   runAtSignal(log: FastifyBaseLogger, graceMs = 0): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
@@ -73,8 +73,8 @@ class Shutdown {
 }
 
 /**
- * Starts an HTTP server for health checks and metrics on `METRICS_PORT`. `shutdown` stops it. Returns its URL, or null
- * if the port is not set.
+ * Starts an HTTP server for health checks and metrics on `METRICS_PORT`, until `shutdown` stops it. Returns its URL, or
+ * null if the port is not set.
  */
 export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
   const { HOST, METRICS_PORT } = services.config;
@@ -108,8 +108,8 @@ export async function runServices<T>(
 }
 
 /**
- * Returns the action of a command that runs until it gets a signal. Like `commandAction`, but also writes JSON without
- * `--json` if the log format is JSON.
+ * Returns the action of a command that runs until it gets a signal. It prints like `commandAction`, and always prints
+ * JSON if the log format is JSON.
  */
 export const serverAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
