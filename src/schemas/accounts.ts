@@ -35,7 +35,10 @@ const NewPassword = () =>
     examples: ['correct horse battery'],
   });
 
-/** Any password: an old one may break the current rules. */
+/**
+ * Schema of a password that a user already has. It accepts any text, because an old password may break the current
+ * rules.
+ */
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024, description: 'The current password.' });
 
 export const Login = Strict(
@@ -154,15 +157,18 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** An audit event other than a failed login. Failed logins are saved by a function that counts several as one event. */
+/**
+ * An audit event to store, other than a failed login. Another function stores failed logins, and counts several as one
+ * event.
+ */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
-  /** The user that the event is about, not always the user who caused it. */
+  /** Id of the user that the event is about. Another user may have caused the event. */
   userId?: string | undefined;
   apiKeyId?: string;
   by: Actor;
-  /** Must never contain a secret, not even a wrong password or key. */
+  /** Further facts about the event. They must never contain a secret, not even a wrong password or key. */
   details?: Record<string, string>;
 }
 
@@ -287,7 +293,7 @@ export const DecidedApproval = Type.Object({ ...success, data: Approval }, { tit
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
-/** Maximum numbers of keys of one customer: active keys, and ended keys that lists show. */
+/** Maximum numbers of keys of one customer: active keys, and ended keys that a list shows. */
 export const keyLimits = { live: 1_000, endedShown: 1_000 } as const;
 
 const KeyName = () =>
@@ -303,7 +309,7 @@ const Expiration = () =>
   Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'Days until the key expires.' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
-/** `day` and `month` are in UTC. `total` never ends. */
+/** Periods of a spend cap. A day and a month begin at midnight UTC. `total` never ends. */
 export const capPeriods = ['day', 'month', 'total'] as const;
 
 export const maxCap = 1_000_000_000;
@@ -426,7 +432,7 @@ export const ApiKey = Type.Object(
 );
 export type ApiKey = Static<typeof ApiKey>;
 
-/** The only response with the secret `key`. */
+/** Response to a request that issues a key. Only this response contains the secret `key`. */
 export const IssuedKey = Type.Object(
   {
     ...success,

@@ -50,7 +50,7 @@ const UserByEmail = Strict(
 );
 const others: Record<string, TSchema> = { stage: StageByName, user: UserByEmail };
 
-/** Returns the schema of a body whose members may refer to records by other values than ids. */
+/** Returns the schema of a body in which members can refer to records by id or by another value. */
 function withReferences({ properties, ...schema }: TObject): TObject {
   const members = Object.entries(properties).map(([name, member]) => {
     const noun = referringMembers[name as keyof typeof referringMembers] as string | undefined;
@@ -81,7 +81,10 @@ export interface BatchKind {
   readonly patch: TObject;
   readonly shown: TObject;
   readonly matches: readonly MatchField[];
-  /** A new record needs at least one field of each group, in addition to the required fields of `create`. */
+  /**
+   * Groups of fields. A new record needs at least one field of each group, in addition to the required fields of
+   * `create`.
+   */
   readonly needsOneOf?: readonly (readonly string[])[];
   readonly mayPurge?: true;
 }
@@ -170,12 +173,12 @@ export const maxBatchItems = 1_000;
 
 export const maxBatchBytes = 5 * 1024 * 1024;
 
-/** Maximum numbers of faults in one response: of one item, and of all items together. */
+/** Maximum numbers of faults in one response: of each item, and of all items together. */
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
 /**
- * Returns the fields by which an item can name a record. Empty for `create`. Without `id` for `upsert`, because callers
- * cannot choose the id of a new record.
+ * Returns the fields by which an item can name a record. `create` has none. `upsert` lacks `id`, because callers cannot
+ * choose the id of a new record.
  */
 export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): MatchField[] => {
   if (operation === 'create') return [];
@@ -218,8 +221,7 @@ const titleOf = ({ title }: BatchKind, operation: BatchOperation): string =>
   `${title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`;
 
 /**
- * Returns the schema of the items of a batch. It limits only their number. Each item is validated later, because an
- * invalid item does not make the request invalid.
+ * Returns the schema of the items of a batch. It limits only their number; each item is validated later, on its own.
  */
 const Items = (kind: BatchKind, operation: BatchOperation): TUnsafe<unknown[]> =>
   Type.Unsafe<unknown[]>({

@@ -90,7 +90,7 @@ export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_field
 });
 export type CompanyPatch = Static<typeof CompanyPatch>;
 
-/** To add a field, add it here, to `writable` and to a migration. */
+/** Fields of companies. To add a field, add it here, to `writable` and to a migration. */
 export const companyTable = {
   company_name: {
     label: 'Name',

@@ -67,7 +67,6 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** In responses, names and `work_email` are `""` if a contact has none. */
 const answered = {
   ...writable,
   first_name: Text(255, { description: 'First name. `""` if none.', examples: ['Ada'] }),
@@ -78,7 +77,6 @@ const answered = {
   }),
 };
 
-/** Without a company, `id` is null and the other fields are `""`. */
 const ContactCompany = Type.Object(
   {
     id: Nullable(Uuid('Id of the company. Null: the contact has no company.')),
@@ -125,7 +123,8 @@ export type ContactDetail = Static<typeof ContactDetail>;
 const having = (name: string) => ({ properties: { [name]: {} }, required: [name] });
 
 /**
- * An id, a name or a domain. If no company has the name or domain, one is created. An empty object means no company.
+ * Names the company of a contact by its id, name or domain. If no company has the name or domain, one is created. An
+ * empty object means no company.
  */
 const CompanyReference = Strict(
   {
@@ -222,12 +221,12 @@ export const ContactPatch = Type.Partial(
 export type ContactPatch = Static<typeof ContactPatch>;
 
 /**
- * Name of the column with a contact's lists in files for people. It shows only lists to which the contact was added by
- * hand.
+ * Name of the column with a contact's lists in files that people read. It shows only lists to which the contact was
+ * added by hand.
  */
 export const listNames = 'list_names';
 
-/** To add a field, add it here, to `writable` and to a migration. */
+/** Fields of contacts. To add a field, add it here, to `writable` and to a migration. */
 export const contactTable = {
   first_name: {
     label: 'First name',

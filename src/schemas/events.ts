@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { undoScopes, type Scope } from './scopes.ts';
 import { Enum, Instant, Nullable, Strict, Uuid, Flag } from './wire.ts';
 
-/** The records whose changes make events. Each has the events `….created`, `….updated` and `….deleted`. */
+/** Kinds of records whose changes create events, such as `contact.created`. */
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity', 'activity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
 
@@ -25,7 +25,6 @@ export type EventSource = (typeof eventSources)[number];
 
 const actorTypes = ['key', 'user', 'operator', 'service'] as const;
 
-/** Who made a change: an API key, a user, the command line, or the service by itself. */
 export interface EventActor {
   type: (typeof actorTypes)[number];
   id?: string;
@@ -33,7 +32,7 @@ export interface EventActor {
 }
 
 /**
- * Scopes by type of event. A key with one of them sees events of that type. Events of jobs and imports also require
+ * Scopes that let a key see events, by type of event. One of them is enough. Events of jobs and imports also require
  * access to the job or import.
  */
 export const eventReaders = {

@@ -161,7 +161,8 @@ function typeOf(name: string, schema: TSchema): FieldType {
 }
 
 /**
- * Maximum length by type of name. White space around a name does not count. Of a web address, only the domain counts.
+ * Maximum length of names and domains, by format of the schema. White space around a name does not count. Of a web
+ * address, only the domain counts.
  */
 const lengths: Record<string, number> = { name: 255, domain: maxDomainLength };
 

@@ -29,7 +29,6 @@ import {
 import { Product, ProductCreate, productFilterFields, ProductFilters, ProductPatch, productTable } from './products.ts';
 import { customKey, indexed, nameOf, orderOf, type FilterFields, type GivenOrder } from './filters.ts';
 
-/** CSV with a header line, or NDJSON (one JSON object per line). */
 export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
@@ -44,7 +43,7 @@ export interface FileFields {
   readonly create: TObject;
   readonly patch: TObject;
   readonly table: FieldTable;
-  /** Columns of imports only. They refer to other records by other values than ids. */
+  /** Columns that only imports have. They refer to other records by values such as a name, not by id. */
   readonly references?: Readonly<Record<string, ReferenceColumn>>;
 }
 
@@ -108,14 +107,14 @@ export const importedFields = {
   opportunities: opportunityFileFields,
 } as const satisfies Record<string, FileFields>;
 
-/** Names of a contact's company fields in files, with their names in responses. */
+/** Columns for the company of a contact in files, with the names of the same fields in responses. */
 export const companyParts = {
   'company.id': 'id',
   'company.name': 'company_name',
   'company.industry': 'industry',
 } as const;
 
-/** Columns of imports only. They find the company of a contact. */
+/** Columns by which an import finds the company of a contact. Exports do not have them. */
 export const companyKeys = { 'company.external_id': 'external_id', 'company.domain': 'domain' } as const;
 
 export function namesOf({ shown }: FileFields): string[] {
@@ -139,7 +138,7 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** Returns the fields of a file for people, without ids. Each key of the custom fields is another column. */
+/** Returns the fields of a file that is made for people to read. Ids are not among them. */
 export const readableNames = ({ table }: FileFields): string[] => namesWhere(table, ({ isInternal }) => !isInternal);
 
 /** Leaves out the fields whose scope a key lacks. */
@@ -155,7 +154,7 @@ export type GivenFields = string | string[];
 export const defaultFields = (format: ExportFormat): (typeof fieldSets)[number] =>
   format === 'xlsx' ? 'readable' : 'importable';
 
-/** Maximum number of keys of custom fields in one file for people. The file has a column for each key. */
+/** Maximum number of custom fields in one file for people. The file has a column for each. */
 export const maxReadableKeys = 1_000;
 
 export const maxFileFields = 200;
@@ -229,7 +228,9 @@ export const contentTypes: Record<ExportFormat, string> = {
   xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
 };
 
-/** A file that is streamed while its records are read. If the connection breaks, the file is incomplete. */
+/**
+ * Response with a file that is streamed while its records are read. If the connection breaks, the file is incomplete.
+ */
 export const ExportedFile = {
   description: 'The file. An export that fails half-way ends with a broken connection.',
   content: {

@@ -38,7 +38,7 @@ export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   of: [],
 };
 
-/** Limits of one request. `values` is per condition, `characters` per value. */
+/** Maximum numbers in the filters of one request. `values` counts per condition, `characters` per value. */
 export const filterLimits = { conditions: 25, values: 100, characters: 256, customKey: 64, orderKeys: 3 } as const;
 
 export function fieldType(fields: FilterFields, name: string): FieldType | undefined {
@@ -59,14 +59,14 @@ export const orderable = (fields: FilterFields): string[] =>
 
 export const indexed = ({ table }: FilterFields): string[] => namesWhere(table, ({ isIndexed }) => isIndexed);
 
-/** Value of a condition. Texts may have any spelling. Instants and ids may have any notation. */
+/** Value of a condition, as the caller wrote it. Texts, times and ids are not yet normalised. */
 export type Value = string | number | boolean;
 
 type Operators = { [Name in Operator]?: Value | Value[] | null | undefined };
 
 export type Condition = Value | Value[] | null | Operators;
 
-/** Conditions by field name. `_or` contains alternatives. */
+/** Conditions by field name. `_or` contains groups of conditions, of which one must match. */
 export type GivenFilters = { _or?: GivenFilters[] | undefined } & {
   [field: string]: Condition | GivenFilters[] | undefined;
 };
@@ -78,7 +78,10 @@ const Instants = Type.String({ format: 'date-time', maxLength: 256 });
 const Ids = Type.String({ format: 'uuid' });
 const Numbers = Type.Number({ minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER });
 
-/** Schemas by type of field: the beginning of their names, and the forms of a value. */
+/**
+ * Schemas by type of field. `title` is the beginning of the schemas' names. `values` are the forms that a value can
+ * have.
+ */
 const scalars: Record<Exclude<FieldType, 'search' | 'of'>, { title: string; values: TSchema[] }> = {
   text: { title: 'Text', values: [Words] },
   exact: { title: 'Text', values: [Words] },
@@ -159,8 +162,8 @@ const operatorTexts: Record<Operator, string> = {
 };
 
 /**
- * Returns the description of filters.
- * @param searched where `search` looks for words. Undefined if there is no such condition
+ * Returns the description of filters for the API document.
+ * @param searched fields in which the condition `search` looks for words; undefined if there is no such condition
  */
 export const textOfFilters = (searched?: string) =>
   [

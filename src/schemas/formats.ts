@@ -5,13 +5,14 @@ import { domainOf, maxAddressLength, withAsciiDomain } from '../text/domains.ts'
 import { canonicalId } from '../text/ids.ts';
 
 /**
- * ISO 3166-1 alpha-2 codes, in upper case. Without Kosovo's widely used `XK`, which is in the range for private use.
+ * Country codes of ISO 3166-1 alpha-2, in upper case. Without `XK`, which many use for Kosovo, because it is in the
+ * range for private use.
  */
 export const countries: ReadonlySet<string> = new Set(
   countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'),
 );
 
-/** Returns the code of the country with this English name or three-letter code. */
+/** Returns the two-letter code of the country with this English name or three-letter code. */
 export function countryCode(name: string): string | undefined {
   const names = new Intl.DisplayNames('en', { type: 'region' });
   const given = name.trim().toLowerCase();
@@ -43,7 +44,7 @@ export const formats = {
 } satisfies Record<string, (text: string) => boolean>;
 export type Format = keyof typeof formats;
 
-/** Returns true for an e-mail address. Other text in the field of a prospect, such as `n/a`, counts as no address. */
+/** Returns true for an e-mail address. A prospect's field can also contain other text, such as `n/a`. */
 export const isEmailAddress = (text: string): boolean => formats.email(text);
 
 const documentedEmail = emailPattern.source
@@ -57,9 +58,8 @@ const documentedInstant =
   '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
 
 /**
- * The schemas that stand in the OpenAPI document for the formats of this program, because clients know only standard
- * formats. A pattern accepts all valid strings, and a few invalid ones, such as February 30. A schema with a title
- * becomes a component.
+ * Standard schemas that replace this program's own formats in the OpenAPI document. A pattern accepts all valid
+ * strings, and a few invalid ones, such as February 30. A schema with a title becomes a component.
  */
 export const documentedFormats: Record<
   string,

@@ -32,8 +32,8 @@ export const importedKinds: Record<ImportObject, BatchKind> = {
 const allMatches = [...new Set(Object.values(importedKinds).flatMap(({ matches }) => matches))];
 
 /**
- * `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that starts by itself skips
- * `UPLOADED`. COMPLETED may have failed records.
+ * Statuses of an import: `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that
+ * starts by itself skips `UPLOADED`. A completed import may have failed records.
  */
 const importStatuses = ['UPLOADING', 'UPLOADED', 'PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type ImportStatus = (typeof importStatuses)[number];
@@ -46,17 +46,16 @@ export const maxWaitingImports = 20;
 
 export const maxXlsxBytes = 50 * 1024 * 1024;
 
-/** `auto` detects the format from the bytes of the file. */
+/** Formats of a file to import. `auto` detects the format from the bytes of the file. */
 export const importFormats = ['auto', 'csv', 'ndjson', 'xlsx'] as const;
 export type ImportFormat = (typeof importFormats)[number];
 
-/** Returns the scopes that a key needs to start or read such an import. */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
   return actions.map((action) => `${object}:${action}` as const);
 }
 
-/** Scope that an import with a column of notes needs, too. */
+/** Scope that an import also needs if it has a column of notes. */
 export const noteScope = 'activities:create';
 
 export const anyImportScope: readonly Scope[] = [
@@ -66,7 +65,7 @@ export const anyImportScope: readonly Scope[] = [
 export const customTypes = ['text', 'number', 'boolean', 'date'] as const;
 export type CustomType = (typeof customTypes)[number];
 
-/** Field to which a column is mapped. The type is that of a custom field. Null if the column is not imported. */
+/** Field to which a column is mapped, or null if the column is not imported. A custom field has a type. */
 export type MappedField = string | { field: string; type: CustomType } | null;
 
 export type Mapping = Record<string, MappedField>;

@@ -6,11 +6,14 @@ import { scopes as allScopes, type Scope } from './scopes.ts';
 import { UndoResult } from './events.ts';
 import { Verification } from './verification.ts';
 
-/** `subscription` pays for unlocking prospects, `verification` for verifying e-mail addresses. */
+/** Kinds of credits. `subscription` pays for unlocking prospects, `verification` for verifying e-mail addresses. */
 export const pools = ['subscription', 'verification'] as const;
 export type Pool = (typeof pools)[number];
 
-/** A job reserves credits at its start, is charged for its results, and releases the rest at its end. */
+/**
+ * Kinds of entries in the ledger of credits. A job reserves credits at its start, is charged for its results, and
+ * releases the rest at its end.
+ */
 const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
@@ -69,7 +72,10 @@ export const jobTypes = [
 ] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** One of these scopes is enough to read or cancel a job of the type. For the type `undo`, see `VisibleJobs`. */
+/**
+ * Scopes that let a key read and cancel jobs, by type of job. One of them is enough. For the type `undo`, see
+ * `VisibleJobs`.
+ */
 const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -78,12 +84,12 @@ const jobReaders = {
   enrich_contacts: ['payment_prospect:create'],
 } as const satisfies Record<Exclude<JobType, 'undo'>, readonly Scope[]>;
 
-/** Scope that a key needs in addition to one of `jobReaders`. */
+/** Scope that a key needs in addition to one of `jobReaders`, by type of job. */
 const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
 
 /**
- * The jobs that a caller may read and cancel, which are the jobs that it could have started. A job of type `undo` is
- * visible if `scopes` contains all scopes that its stored request needs.
+ * Jobs that a caller may read and cancel, which are those that it could have started. A job of type `undo` is visible
+ * if `scopes` contains all scopes that its stored request needs.
  */
 export interface VisibleJobs {
   types: readonly JobType[];
@@ -101,7 +107,9 @@ export const visibleJobs = (scopes: readonly Scope[]): VisibleJobs => ({
 
 export const allJobs: VisibleJobs = { types: jobTypes, scopes: allScopes };
 
-/** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. COMPLETED may have failed items. */
+/**
+ * Statuses of a job: `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. A completed job may have failed items.
+ */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 

@@ -17,7 +17,6 @@ import {
   Uuid,
 } from './wire.ts';
 
-/** `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty. */
 export const ruleOperators = [
   'equals',
   'not_equals',
@@ -38,7 +37,7 @@ export type RuleOperator = (typeof ruleOperators)[number];
 
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500 } as const;
 
-/** Fields that rules cannot use. With `list_id`, the members of a list would depend on another list. */
+/** Fields that the rules of a list cannot use. With `list_id`, the members of a list would depend on another list. */
 export const unruled: readonly string[] = ['list_id', 'search'];
 export const ruleFields = Object.keys(contactFilterFields.types).filter((name) => !unruled.includes(name));
 

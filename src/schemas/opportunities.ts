@@ -18,7 +18,6 @@ import {
 } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
-/** The status of a stage also applies to all opportunities in it. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
@@ -90,7 +89,6 @@ const StageGiven = Strict({
   status: stageProperties.status,
 });
 
-/** A pipeline to create. Its currency cannot change, because the prices of its opportunities are in it. */
 export const PipelineCreate = Strict({
   name: Name(),
   currency: Currency(),
@@ -99,11 +97,14 @@ export const PipelineCreate = Strict({
 });
 export type PipelineCreate = Static<typeof PipelineCreate>;
 
-/** A change of a pipeline. Stages that are missing in `stages` are deleted. */
+/**
+ * Body that changes a pipeline. Stages that are missing in `stages` are deleted. The currency cannot change, because
+ * the prices of opportunities are in it.
+ */
 export const PipelinePatch = Type.Omit(PipelineCreate, ['currency'], { additionalProperties: false });
 export type PipelinePatch = Static<typeof PipelinePatch>;
 
-/** `HIGHT` is not a typing error: the contract has this value. */
+/** Priorities of an opportunity. `HIGHT` is not a typing error: the contract has this value. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
@@ -225,7 +226,7 @@ export const OpportunityCreate = Type.Composite(
 );
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
-/** Either all changes are applied or none. Each product may occur only once. */
+/** Changes of an opportunity's products. All are applied or none. Each product may occur only once. */
 const LinesPatch = Strict(
   {
     add: Type.Optional(
@@ -274,7 +275,6 @@ export const OpportunityQuery = Type.Partial(
   },
 );
 
-/** Omitted fields do not change. Null clears a nullable field. */
 export const OpportunityPatch = Type.Partial(
   Type.Object({
     ...writable,
@@ -296,7 +296,7 @@ export const OpportunityPatch = Type.Partial(
     ],
   },
 );
-/** Lines in batches: either changes, or all lines anew. */
+/** Products of an opportunity in a batch: either changes of the present lines, or a new list that replaces them. */
 export const LinesOrPatch = Type.Union([LinesPatch, Lines('All lines that the opportunity then has, in their order.')]);
 
 export type OpportunityPatch = Omit<Static<typeof OpportunityPatch>, 'products'> & { products?: LinesPatch | Line[] };

@@ -65,7 +65,9 @@ export type ProductListItem = Static<typeof ProductListItem>;
 
 const { name, price, unit, ...optional } = writable;
 
-/** By default, a product is active and has the currency of the customer's subscription. */
+/**
+ * Body that creates a product. By default, the product is active and has the currency of the customer's subscription.
+ */
 export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }), Type.Partial(Type.Object(optional))], {
   additionalProperties: false,
   title: 'ProductCreate',
@@ -73,7 +75,10 @@ export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }),
 });
 export type ProductCreate = Static<typeof ProductCreate>;
 
-/** Omitted fields do not change. A new price does not affect opportunities that already use the product. */
+/**
+ * Body that changes a product. Omitted fields do not change. A new price does not affect opportunities that already use
+ * the product.
+ */
 export const ProductPatch = Type.Partial(Type.Object(writable), {
   additionalProperties: false,
   title: 'ProductPatch',

@@ -22,7 +22,7 @@ import { verificationStatuses, VerificationStatus } from './verification.ts';
 const names = ['first_name', 'last_name'] as const;
 const places = ['location_locality', 'location_region', 'location_country', 'location_postal_code'] as const;
 
-/** Fields that are compared as a whole, without regard to case and accents. */
+/** Fields of prospects that filters compare as a whole, without regard to case and accents. */
 export const exactFields = [...names, ...places] as const;
 
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
@@ -33,7 +33,6 @@ export type ExactField = (typeof exactFields)[number];
 export type WordField = (typeof wordFields)[number];
 export type TextField = (typeof textFields)[number];
 
-/** E-mail addresses and phone number are masked until the customer has unlocked the prospect. */
 export const Prospect = Type.Object(
   {
     _id: Uuid('Id of the prospect, to unlock it.'),
@@ -79,7 +78,7 @@ export type Prospect = Static<typeof Prospect>;
 
 export const maxSourceLength = 120;
 
-/** In orders, `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
+/** Fields of prospects. In orders, `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
 export const prospectTable = {
   _id: { label: 'Id' },
   first_name: { label: 'First name', filter: 'text' },
@@ -157,7 +156,6 @@ const additive = {
   }),
 };
 
-/** Filters for prospects. All fields must match. Of an array, one value is enough. */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
@@ -166,7 +164,7 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
 /**
- * The contract's filters are always present. Additional filters of this service are present only if the request
+ * Filters that a response repeats. The contract's filters are always present, additional filters only if the request
  * contains them.
  */
 export const FiltersApplied = Type.Composite(

@@ -36,7 +36,7 @@ export const scopes = [
 
 export type Scope = (typeof scopes)[number];
 
-/** Beginning of the scopes of each kind of record. */
+/** Beginning of the scopes for each kind of record, as in `contacts:read`. */
 export const recordScopes = {
   contact: 'contacts',
   company: 'companies',
@@ -46,7 +46,7 @@ export const recordScopes = {
   activity: 'activities',
 } as const;
 
-/** Scopes of which a key needs some to undo a change. */
+/** Scopes that a key may need to undo a change. Which of them it needs depends on the change. */
 export const undoScopes: readonly Scope[] = Object.values(recordScopes).flatMap((record) =>
   (['create', 'update', 'delete'] as const).map((verb) => `${record}:${verb}` as const),
 );
@@ -80,7 +80,6 @@ export type Access =
 export const isUsual = (own: readonly Scope[]): boolean =>
   own.length === usualScopes.length && usualScopes.every((scope) => own.includes(scope));
 
-/** Returns the scopes of API keys that give access to a route. Returns none if the route takes no API key. */
 export function scopesOf(access: Access): readonly Scope[] {
   if ('scope' in access) return [access.scope];
   if ('allScopes' in access) return access.allScopes;
@@ -92,7 +91,7 @@ export const firstLacking = <S extends string>(own: readonly string[], needed: r
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Required: without it, the server does not start. */
+    /** Who may call the route. Required: without it, the server does not start. */
     access?: Access;
   }
 }

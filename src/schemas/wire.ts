@@ -7,8 +7,8 @@ export const Strict = <P extends TProperties>(properties: P, options: object = {
   Type.Object(properties, { additionalProperties: false, ...options });
 
 /**
- * Returns a schema with an array of types, such as `["string", "null"]`. The serialiser is much slower with a union of
- * two schemas.
+ * Returns a schema that also allows null, by an array of types such as `["string", "null"]`. The serialiser is much
+ * slower with a union of two schemas.
  */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
@@ -27,7 +27,7 @@ export const Enum = <T extends string>(values: readonly T[], options: About = {}
 export const Flag = (description: string, value = false) =>
   Type.Optional(Type.Boolean({ default: value, description }));
 
-/** Validation converts an id in a request to lower case. */
+/** Schema of an id. Validation converts an id in a request to lower case. */
 export const Uuid = (options: About = {}) =>
   Type.String({
     format: 'uuid',
@@ -36,7 +36,7 @@ export const Uuid = (options: About = {}) =>
     ...described(options),
   });
 
-/** Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any offset. */
+/** Schema of a time. Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any offset. */
 export const Instant = (options: About = {}) =>
   Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...described(options) });
 
@@ -54,7 +54,6 @@ export const Score = () =>
     description: 'Rating of the data in the prospect catalog, from 0 to 100. 0 if there is none.',
   });
 
-/** 1–255 characters after trimming. The trimmed name is stored. */
 export const Name = (options: About = {}) =>
   Type.String({
     format: 'name',
@@ -66,7 +65,6 @@ export const Name = (options: About = {}) =>
 
 export const Text = (max = 255, options: About = {}) => Type.String({ maxLength: max, ...described(options) });
 
-/** Id that the client chooses. It is unique among the customer's records of the same kind. */
 export const ExternalId = () =>
   Nullable(
     Type.String({
@@ -88,7 +86,6 @@ export const Email = (options: About = {}) =>
     ...described(options),
   });
 
-/** Domain name. Validation reduces a web address to its domain, which is stored. */
 export const Domain = (description: string) =>
   Type.String({
     format: 'domain',
@@ -101,7 +98,6 @@ export const Domain = (description: string) =>
 export const Url = (options: About = {}) =>
   Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...described(options) });
 
-/** ISO 3166-1 alpha-2; `""` means unknown. Requests may use either case; responses use upper case. */
 export const Country = (options: About = {}) =>
   Type.String({
     format: 'country',
@@ -111,7 +107,6 @@ export const Country = (options: About = {}) =>
     ...described(options),
   });
 
-/** ISO 4217. Requests may use either case; responses use upper case. */
 export const Currency = (options: About = {}) =>
   Type.String({
     format: 'currency',
@@ -121,7 +116,7 @@ export const Currency = (options: About = {}) =>
     ...described(options),
   });
 
-/** At most 4 decimals. A JSON number holds each amount up to the maximum exactly. */
+/** Schema of a price. Prices have at most 4 decimals, so a JSON number holds each one exactly. */
 export const Price = (options: About = {}) =>
   Type.Number({
     minimum: 0,
@@ -141,7 +136,6 @@ export const CustomFields = (options: object = {}) =>
     ...options,
   });
 
-/** Sets the keys in the request and removes those whose value is null. Others do not change. */
 export const CustomFieldsPatch = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
     ...customFields(['string', 'number', 'boolean', 'null']),
@@ -149,7 +143,7 @@ export const CustomFieldsPatch = (options: object = {}) =>
     ...options,
   });
 
-/** Limits of one record: number of keys, and size as JSON (bytes). */
+/** Limits of the custom fields of one record: number of keys, and size as JSON (bytes). */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFieldsText =
@@ -157,8 +151,7 @@ const customFieldsText =
   `At most ${customFieldsLimits.keys} keys of 1–64 characters, together at most ${customFieldsLimits.bytes / 1024} KiB of JSON.`;
 
 /**
- * Limits of JSON numbers. A number beyond ±(2^53 − 1) would be stored as a neighbouring number, and two ids could
- * become one.
+ * Range of numbers in custom fields. JSON parsers may change a number beyond ±(2^53 − 1), so that two ids become one.
  */
 const safeNumbers = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 
@@ -188,8 +181,8 @@ export type PurgeQuery = Static<typeof PurgeQuery>;
 export const defaultLimit = 25;
 
 /**
- * Page number, without `default: 1`. Some generated clients would always send the default, which is not allowed with a
- * cursor.
+ * Schema of a page number, without `default: 1`. Some generated clients would always send the default, which is not
+ * allowed with a cursor.
  */
 export const PageNumber = (options: About = {}) =>
   Type.Integer({
@@ -216,7 +209,6 @@ export const Paginate = Strict(
 );
 export type Paginate = Static<typeof Paginate>;
 
-/** A page number, or the cursor in the response with the previous page. */
 export const PaginateOrContinue = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
   { description: Paginate.description },
@@ -324,7 +316,7 @@ export const ShortageBody = Type.Composite(
  * - `domain`: like `exact`, after the values are reduced to domains.
  * - `custom`: any string, number or boolean.
  * - `search`: can only be searched for words.
- * - `of`: an id, or several of which one is enough.
+ * - `of`: an id, or several ids of which one is enough.
  */
 export type FieldType =
   'text' | 'exact' | 'domain' | 'integer' | 'number' | 'boolean' | 'instant' | 'uuid' | 'custom' | 'search' | 'of';
@@ -349,12 +341,12 @@ export interface FieldEntry {
   form?: { group: string; control?: FormControl; hint?: string };
   /**
    * Names of the field's column in other programs' files, separated by `|`. Case, accents, white space and punctuation
-   * do not matter. Earlier names are preferred: of `Business City` and `Home City`, the first is taken.
+   * do not matter. If a file has several of the columns, the first name in this list wins.
    */
   headers?: string;
 }
 
-/** The column of a file that makes notes of contacts and companies. */
+/** Column of a file that creates notes on contacts and companies. */
 export const noteEntry = {
   label: 'Note',
   isInternal: true,
@@ -366,8 +358,8 @@ export const noteEntry = {
 export type FormControl = 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
 
 /**
- * Fields of a kind of records, in the order in which people read them. Some fields are not members of the record,
- * because only filters or only imports have them.
+ * Fields of a kind of records, in the order in which people read them. Some fields exist only in filters or only in
+ * imports.
  */
 export type FieldTable<Name extends string = string> = Readonly<Record<string, FieldEntry> & Record<Name, FieldEntry>>;
 
@@ -376,7 +368,7 @@ export const namesWhere = (table: FieldTable, holds: (entry: FieldEntry) => unkn
 
 const empty: Readonly<Record<string, unknown>> = { string: '', array: [], object: {} };
 
-/** Returns the values of these fields in a new record for which no values were given. */
+/** Returns the values that these fields have in a new record if no values are given. */
 export const blankOf = <Schema extends TObject, Name extends keyof Static<Schema> & string>(
   { properties }: Schema,
   names: readonly Name[],
@@ -399,11 +391,13 @@ export interface DeclaredField {
   key: string;
   label: string;
   type: DeclaredType;
-  /** Empty if the type is not `choice`. */
   choices: string[];
 }
 
-/** PostgreSQL cannot store NUL. A record cannot have a field with the name `__proto__`. */
+/**
+ * Path parameter with the name of a custom field. PostgreSQL cannot store NUL. A record cannot have a field named
+ * `__proto__`.
+ */
 export const KeyParams = Strict({
   key: Type.String({
     minLength: 1,
@@ -441,7 +435,6 @@ export type Declaration = Static<typeof Declaration>;
 
 const maxNamed = 10;
 
-/** Returns why a value is not valid for a field, and what would be right. Returns undefined for a valid value. */
 export function faultOfValue(
   { type, choices }: Pick<DeclaredField, 'type' | 'choices'>,
   value: unknown,
