@@ -8,12 +8,12 @@ import type { Estimate } from '../schemas/jobs.ts';
 import { actorOf } from './auth.ts';
 import { callApproved } from './requester.ts';
 
-/** Cost and size of a call. A missing value counts as zero. */
+/** Cost of a call in credits, and number of records. A missing number counts as zero. */
 export type SizeNow = Promise<Partial<Size>> | Partial<Size>;
 
 /**
- * Stores a call that is larger than its key may send, and returns the response that says so. Returns undefined if the
- * call may run.
+ * Stores a call that is too large for its key to send without an approval. Returns the response that says so, or
+ * undefined if the call may run.
  * @throws DomainError `conflict` if an approved call has grown since it was sent
  */
 export async function letWait(
@@ -41,7 +41,10 @@ export async function letWait(
 const isOver = (size: Size, over: Partial<ApproveOver>): boolean =>
   size.credits > (over.credits ?? Infinity) || size.records > (over.records ?? Infinity);
 
-/** Returns the `size` of a call that starts a job, unless it asks only for the estimate. */
+/**
+ * Returns a function that measures a call which starts a job, for `letWait`. Returns undefined if the call asks only
+ * for the estimate.
+ */
 export const unlessDry = <T = undefined>(
   body: { dry_run?: boolean } | null,
   estimate: (sql: Transaction, prepared: T) => Promise<Pick<Estimate, 'matches' | 'cost'>>,
@@ -54,7 +57,7 @@ export const unlessDry = <T = undefined>(
       };
 
 /**
- * Runs or rejects a waiting call.
+ * Runs an approved call, or stores that it was refused.
  * @throws DomainError `not_found`; `conflict` if the call no longer waits, or has failed
  */
 export async function decideCall(request: FastifyRequest, id: string, isApproved: boolean): Promise<void> {

@@ -23,7 +23,7 @@ interface SessionCookies {
   tokenOf: (request: FastifyRequest) => string | undefined;
 }
 
-/** Lifetime of the cookies (seconds): 12 hours, the lifetime of a session. */
+/** Lifetime of the cookies in seconds, which is that of a session. */
 const maxAge = 12 * 60 * 60;
 
 /**
@@ -46,22 +46,17 @@ export const isHttps = (publicUrl: string | undefined): boolean => publicUrl?.st
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** True if the route takes an API key also as `Authorization: Bearer <key>`. It takes no session token. */
+    /** True if the route takes an API key also as `Authorization: Bearer <key>`. It then takes no session token. */
     keyAsBearer?: true;
   }
 }
 
-/**
- * Authenticates a request by its API key.
- * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
- * @throws DomainError `unavailable` if the database does not respond.
- */
 type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
  * Creates the function that authenticates requests by API key. It reads the key from the database for each request, so
  * a revoked key is rejected at once.
- * @param unauthenticatedLimit Limits how many keys are looked up for an IP address that sends many invalid keys.
+ * @param unauthenticatedLimit limits the look-ups for an IP address that sends many invalid keys
  */
 function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
   const find = batchLookups(
@@ -130,12 +125,11 @@ function hashOf(credential: 'key' | 'session', text: string | undefined): TokenH
 
 const asText = (hash: TokenHash): string => hash.toString('latin1');
 
-/** Interval at which the uses of API keys are written to the database (ms). */
 const recordingDelay = 1_000;
 
 /**
- * Returns a function that records the use of an API key. A background task updates `last_used_at` of all used keys, at
- * most once per second, with one statement.
+ * Returns a function that records the use of an API key. A background task updates `last_used_at` of all used keys once
+ * per second, with one statement.
  */
 function usageRecorder(app: FastifyInstance): (keyId: string) => void {
   const pending = new Set<string>();
@@ -166,8 +160,8 @@ type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 /**
  * Creates the function that authenticates requests by session token. It reads the session from the database for each
  * request.
- * @param tokenOf Returns the session token of a request, not yet validated.
- * @param unauthenticatedLimit Limits how many tokens are looked up for an IP address that sends many invalid tokens.
+ * @param tokenOf returns the session token of a request, not yet validated
+ * @param unauthenticatedLimit limits the look-ups for an IP address that sends many invalid tokens
  */
 function sessionAuthenticator(
   app: FastifyInstance,
@@ -189,11 +183,6 @@ function sessionAuthenticator(
   };
 }
 
-/**
- * Returns the session token from the request header `Authorization: Bearer <token>` (RFC 6750). The word `Bearer` is
- * case-insensitive. Returns undefined if the header is missing, and an empty string if it contains no single token.
- * @throws Unauthorized if the header has another scheme
- */
 const bearerToken = ({ headers: { authorization } }: FastifyRequest): string | undefined =>
   tokenIn('session', authorization, ['bearer']);
 

@@ -25,7 +25,7 @@ declare module 'fastify' {
   }
 }
 
-/** Minimum size of a large body (bytes). Large bodies are parsed one per round of the event loop. */
+/** Size from which a body counts as large (bytes). Large bodies are parsed one per round of the event loop. */
 const largeBytes = 1024 * 1024;
 
 const nothing = Buffer.alloc(0);
@@ -89,7 +89,8 @@ const withoutMark = (text: Buffer): Buffer =>
 declare module 'fastify' {
   interface FastifyContextConfig {
     /**
-     * True if the request body is a batch. An invalid item in its array `items` does not make the whole body invalid.
+     * True if the request body is a batch. Then an invalid item in its array `items` does not make the whole body
+     * invalid.
      */
     isBatch?: true;
   }
@@ -236,12 +237,12 @@ export async function batchOf<T extends BatchOperation>(
 }
 
 /**
- * Limits how many responses with records are serialised at once. One can have 13 MB, and many would block the event
- * loop.
+ * Limits how many responses with records are serialised at once. A response can have 13 MB, and many would block the
+ * event loop.
  */
 const recordAnswers = new Gate({ name: 'record_answers', limit: 2 });
 
-/** Sends records. Serialises them one by one, with pauses in which other requests are served. */
+/** Sends the results of a batch read. Serialises them one by one, with pauses in which other requests are served. */
 export async function sendRecords(
   { requester: { customerId, signal } }: FastifyRequest,
   reply: FastifyReply,
@@ -290,7 +291,7 @@ const errorOf = ({ code, message, matchingIds }: DomainError, faults: Fault[]) =
   ...(matchingIds ? { matching_ids: matchingIds } : {}),
 });
 
-/** Maximum size of a body that is always read (bytes). */
+/** Maximum size of a body that does not count toward the limit of memory (bytes). */
 const smallBytes = 64 * 1024;
 
 /**

@@ -53,8 +53,8 @@ async function documentation(app: FastifyInstance): Promise<void> {
 }
 
 /**
- * Returns the compressed script of the documentation. It is text of 20 MB, so a separate thread loads it at the first
- * request.
+ * Returns the compressed script of the documentation. A separate thread loads it at the first request, because it is
+ * text of 20 MB.
  */
 const loadScript = (): Promise<Buffer> =>
   new Promise((resolve, reject) => {

@@ -25,9 +25,9 @@ export const cutText = (text: string): string =>
   (text.length > maxTextLength ? `${text.slice(0, maxTextLength - 1)}…` : text).toWellFormed();
 
 /**
- * Returns the invalid values (`faults`) for an error response. Shortens long texts, and omits elements at the end if
- * the list is too long.
- * @param bytes The maximum size of the list as JSON, without its brackets.
+ * Returns the invalid values for an error response. Shortens long texts, and omits the last values if the list is too
+ * long.
+ * @param bytes maximum size of the list as JSON, without its brackets
  */
 function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault[] {
   const listed: Fault[] = [];
@@ -66,7 +66,6 @@ export function watchRequests(): () => void {
   return () => void unsubscribe(requestStart, note);
 }
 
-/** The response objects of requests that are exempt from the server's `requestTimeout`, for example file uploads. */
 const patient = new WeakSet<ServerResponse>();
 
 /**
@@ -205,7 +204,6 @@ export const statuses: Record<ErrorCode, number> = {
   unavailable: 503,
 };
 
-/** Converts Fastify's own errors to the error codes of this API. The keys are Fastify's error codes. */
 const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
     new DomainError('unsupported_media_type', 'The body must be JSON, with the header Content-Type: application/json'),
@@ -265,8 +263,8 @@ function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, r
 }
 
 /**
- * Returns the fields of an error response that name records. `matching_ids` are the records that a value matches if it
- * matches several. `merged_into` is the record into which the requested record was merged.
+ * Returns the members of an error response that name records. `matching_ids`: the records that match a value, if there
+ * are several. `merged_into`: the record into which the requested one was merged.
  */
 const idsIn = ({ matchingIds, mergedInto }: DomainError): object => ({
   ...(matchingIds ? { matching_ids: matchingIds } : {}),

@@ -5,9 +5,11 @@ import { openCursors, type FeedCursors, findCustomersWithNewEvents } from '../qu
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Waits of requests for events. One poll per second serves all of them. A wait holds no database connection. */
+    /**
+     * Requests that wait for events. One regular query serves all of them, so a waiting request holds no database
+     * connection.
+     */
     eventWaits: EventWaits;
-    /** Signs and reads cursors of the feed of changes. */
     feedCursors(): Promise<FeedCursors>;
   }
 }

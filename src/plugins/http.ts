@@ -88,8 +88,7 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
 }
 
 /**
- * Request headers that may occur only once. If such a header occurred twice, a proxy and this service could use
- * different values.
+ * Request headers that may occur only once. A proxy and this service could use different values of a repeated header.
  */
 const single = new Set(['host', 'authorization', 'content-type', 'idempotency-key']);
 
@@ -111,8 +110,8 @@ const refusal = (message: string): DomainError => validationFailed([{ path: '', 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * True if the app is closing, or if `announceStop` was called. The app still serves requests, but `/readyz` tells
-     * load balancers to send no more requests.
+     * True if the app is closing, or will close soon. The app still serves requests, but `/readyz` tells load balancers
+     * to send no more.
      */
     readonly isStopping: boolean;
     /**

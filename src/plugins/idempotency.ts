@@ -12,14 +12,14 @@ declare module 'fastify' {
   interface FastifyInstance {
     /**
      * Runs the database writes of a request, and sends the response with the status of `reply`. With the header
-     * `Idempotency-Key`, the writes run at most once for each key: a retry with the same key gets the stored response.
-     * A route that uses this function must declare `idempotent: true`.
-     * @param effect Writes to the database, in one transaction, and returns the body of the response.
-     * @param before `prepare` runs before the transaction, such as a search, and passes its result to `effect`. It is
-     * not called if a response is stored. `size` returns what the effect would cost and write. It is called for keys
-     * whose larger calls need an approval. Such a call gets 202, and is stored until an admin decides.
-     * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
-     * @throws DomainError `conflict` if the first request with the key is still running.
+     * `Idempotency-Key`, the writes run at most once: a retry with the same key gets the stored response. The route
+     * must declare `idempotent: true`.
+     * @param effect writes to the database, in one transaction, and returns the body of the response
+     * @param before `prepare` runs before the transaction, for work such as a search, and passes its result to
+     * `effect`. `size` returns the cost and the number of records of the call. If the key needs an approval for a call
+     * of this size, the call is stored and gets 202.
+     * @throws DomainError `idempotency_mismatch` if the key was used for a different request
+     * @throws DomainError `conflict` if the first request with the key is still running
      */
     once<T = undefined>(
       request: FastifyRequest,

@@ -77,7 +77,7 @@ interface Observed {
 }
 
 // `/metrics` needs no authentication, so each call must be cheap.
-/** How long the metrics that come from the database are cached (ms). */
+/** Milliseconds for which the metrics that come from the database are cached. */
 const maxAgeMs = 5_000;
 
 export class ServiceMetrics {
@@ -194,7 +194,6 @@ class RecentBacklog {
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
   last: Backlog | undefined;
-  /** Empty if the database did not respond in time. */
   webhooks: WebhookBacklog[] = [];
 
   constructor(db: Observed['db']) {

@@ -13,7 +13,7 @@ type Schema = Record<string, unknown>;
 
 const documentedRequest = (schema: Schema): Schema => documented(schema, documentedFormats);
 
-/** Removes the formats `name`, `key-name` and `domain`, which only this service defines, from a response's schema. */
+/** Returns a response's schema without the formats `name`, `key-name` and `domain`, which only this service defines. */
 const documentedResponse = (schema: Schema): Schema => documented(schema, shownFormats);
 
 const { country, currency } = documentedFormats;
@@ -45,8 +45,8 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 }
 
 /**
- * Limits the schema of custom fields in filters to their names. The document generator applies it to all other names,
- * and some generated clients would then use it for all conditions.
+ * Restricts the schema of custom fields in filters to names of custom fields. Otherwise some generated clients use this
+ * schema for all conditions.
  */
 const withCustomFields = (schema: Schema): Schema =>
   isSchema(schema['additionalProperties']) && isSchema(schema['propertyNames']) && 'pattern' in schema['propertyNames']
@@ -54,8 +54,8 @@ const withCustomFields = (schema: Schema): Schema =>
     : schema;
 
 /**
- * Moves the default of an optional member to its description. Some generated clients would otherwise require the
- * member.
+ * Moves the default of an optional member to its description. Some generated clients require every member that has a
+ * default.
  */
 function withoutDefault({ default: value, ...schema }: Schema): Schema {
   if (value === undefined) return schema;
@@ -76,10 +76,7 @@ function documentedPart(key: string, value: unknown, part: (schema: Schema) => S
   return Object.fromEntries(Object.entries(value as Schema).map(([name, one]) => [name, part(one as Schema)]));
 }
 
-/**
- * Removes `format` from an alternative, its elements and its properties if all are optional. Java clients do not
- * compile with it. The pattern stays.
- */
+/** Removes `format` from one alternative of a union, because Java clients do not compile with it. The pattern stays. */
 function withoutFormat(schema: Schema): Schema {
   const rest = without(schema, ['format']);
   const { items, properties } = rest;

@@ -176,10 +176,6 @@ class Components {
   }
 }
 
-/**
- * Introduction to the API, in Markdown. It begins the OpenAPI document and the interactive documentation. Its first
- * example names the address of the service in development.
- */
 const introduction = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
 
 /**
@@ -238,7 +234,7 @@ export default fp(
 
 const access = { public: true } as const;
 
-/** Returns the document with its ETag. The tag is weak because the plain and the compressed form share it. */
+/** Returns the document as JSON, the same compressed, and its ETag. The tag is weak, because both forms share it. */
 function serialise(document: object) {
   const plain = Buffer.from(JSON.stringify(document));
   const tag = `W/"${createHash('sha256').update(plain).digest('base64url').slice(0, 22)}"`;

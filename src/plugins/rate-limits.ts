@@ -15,8 +15,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     limit?: 'prospects' | 'jobs' | 'bulk';
     /**
-     * Marks a route whose requests are expensive while they run. Each customer may run two requests of the same kind at
-     * once in this process. This limit also applies if rate limits are disabled.
+     * Marks a route whose requests are expensive. Each customer may run two requests of the same kind at once in this
+     * process, even if rate limits are disabled.
      */
     concurrent?: 'exports';
   }

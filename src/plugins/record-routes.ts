@@ -59,8 +59,8 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
 
     /**
      * Adds the route that reads one record.
-     * @param texts `nullForUnknown`: the response for an unknown id is null. `mayBeMerged`: the error for an unknown id
-     * names the record into which the record was merged
+     * @param texts with `nullForUnknown`, the response for an unknown id is null; with `mayBeMerged`, the error for an
+     * unknown id names the record into which it was merged
      */
     read<Row extends { id: string }>(
       record: TSchema,
@@ -134,18 +134,12 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
   };
 };
 
-/**
- * Returns the header `If-Match`.
- * @throws DomainError `validation_failed` if it is not a list of entity tags, also for an id that belongs to no record
- */
 function ifMatchOf({ 'if-match': ifMatch }: FastifyRequest['headers']): string | undefined {
   if (ifMatch !== undefined) readIfMatch(ifMatch);
   return ifMatch;
 }
 
-/**
- * Returns the error for an id that belongs to no record. It names the record into which the record was merged, if any.
- */
+/** Returns the error for an unknown id. It names the record into which the record was merged, if any. */
 async function unknown(
   { db, caller, params }: FastifyRequest,
   noun: string,

@@ -22,7 +22,7 @@ export const loggedRefusal = (code: string, faults: readonly Fault[] = []): Logg
 declare module 'fastify' {
   interface FastifyRequest {
     refusal: LoggedRefusal | undefined;
-    /** The id of the record, job or import that a POST created. A worker's log lines have it, too. */
+    /** Id of the record, job or import that a POST created. A worker logs the same id. */
     createdId: string | undefined;
   }
   interface FastifyContextConfig {
@@ -44,9 +44,9 @@ export function requestId(request: IncomingMessage): string {
 }
 
 /**
- * Fastify plugin that sets the response header `x-request-id` and writes one log line per request, without secrets and
- * bodies. The line says where the request came from, who sent it, which record the path names, and why it failed.
- * `RefusalLog` summarises requests that get 503. Successful requests of monitoring systems are logged at level `debug`.
+ * Fastify plugin that sets the response header `x-request-id`, and writes one log line per request, without secrets and
+ * bodies. `RefusalLog` summarises requests that get 503. Successful requests of monitoring systems are logged at level
+ * `debug`.
  */
 export const requestLog = fp(
   async (app) => {
@@ -96,7 +96,9 @@ function senderOf({ caller }: FastifyRequest): object {
   return { customer: caller.customerId, ...(caller.kind === 'key' ? { key: caller.keyId } : { user: caller.userId }) };
 }
 
-/** Returns the id in the path. Other parts of a path can be secret, such as the link for a new password. */
+/**
+ * Returns the id in the path, for the log. Other parts of a path can be secret, such as the link for a new password.
+ */
 function recordIn({ params }: FastifyRequest): object {
   const { id } = (params ?? {}) as { id?: unknown };
   return typeof id === 'string' && canonicalId(id) !== undefined ? { id } : {};

@@ -196,10 +196,7 @@ function catalogOf(this: FastifyRequest): CatalogReads {
   return this.server.catalog.for(this.requester);
 }
 
-/**
- * Sends the error response of a timed-out request, unless a response is being sent. The handler may still be waiting
- * for the rest of the request body.
- */
+/** Sends the error response of a timed-out request, unless a response is being sent. */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   // A second response would contradict the first one, and sending both would end the process.
   if (request.isAnswered || reply.sent) return;
@@ -215,7 +212,7 @@ function answerLate(request: FastifyRequest, reply: FastifyReply): void {
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Sends the test events that users request. Workers send all other events. */
+    /** Sender of the test events that users request. Workers send all other events. */
     webhookSender: Sender;
   }
 }

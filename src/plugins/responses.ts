@@ -17,8 +17,8 @@ declare module 'fastify' {
 }
 
 /**
- * Fastify plugin that requires every route to declare its responses. Replaces a success status that is not declared by
- * an error, because the fields of an undeclared body are not filtered.
+ * Fastify plugin that requires every route to declare its responses. An undeclared success status becomes an error,
+ * because the fields of its body would not be filtered.
  */
 export default fp(
   async (app) => {
@@ -74,7 +74,7 @@ function commonErrors(route: RouteOptions): Record<number, unknown> {
 }
 
 interface StreamedFile {
-  /** Starts to read the file. An error becomes an error response. Not called for a HEAD request. */
+  /** Starts to read the file. If it throws, the caller gets an error response. Not called for a HEAD request. */
   read: () => Promise<AsyncIterable<string | Buffer>>;
   type: string;
   name: string;
@@ -97,7 +97,10 @@ export async function sendFile(
   return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);
 }
 
-/** Logs a file that was not sent completely. Its status was already sent and does not show the failure. */
+/**
+ * Logs a file that was not sent completely. The status of the response does not show this, because it was sent before
+ * the file.
+ */
 function logCut(
   { log, caller: { customerId: customer }, requester: { signal } }: FastifyRequest,
   file: Readable,
@@ -110,8 +113,8 @@ function logCut(
 }
 
 /**
- * Streams records as a file while they are read from the database. If reading fails or the request times out, closes
- * the connection before the end, so that the caller can detect an incomplete file.
+ * Streams records as a file while they are read from the database. The caller can detect an incomplete file, as with
+ * `sendFile`.
  */
 export async function sendExport(
   request: FastifyRequest,
