@@ -8,8 +8,8 @@ import { publicUrl } from '../process/config.ts';
 import { scopes } from '../schemas/scopes.ts';
 
 /**
- * Adds the Model Context Protocol (Streamable HTTP without sessions), through which assistants use the service as
- * tools. A tool calls the routes of the API with the caller's key, so that all their checks and limits apply.
+ * Adds the routes of the Model Context Protocol (MCP), through which assistants use the service as tools. A tool calls
+ * the routes of the API with the caller's key, so that all their checks and limits apply.
  */
 const agents: FastifyPluginAsyncTypebox = async (app) => {
   const { CORS_ORIGINS = '', PUBLIC_URL } = app.config;
@@ -74,10 +74,7 @@ const agents: FastifyPluginAsyncTypebox = async (app) => {
 
 export default agents;
 
-/**
- * Rejects subscriptions, and several messages in one body. Each message must be a request of its own, so that rate
- * limits count it.
- */
+/** Rejects subscriptions, and several messages in one body. Rate limits count each request as one message. */
 function refuseSubscriptions(body: unknown): void {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw validationFailed([{ path: '', message: 'the body must be one message of JSON-RPC 2.0, not several' }]);

@@ -75,7 +75,6 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
-  /** Routes that undo a change, a job or an import by its id. */
   const undoRoutes = [
     ['/changes/:id/undo', 'undoChange', 'Undo a change', ''],
     ['/service-handler/:id/undo', 'undoJob', 'Undo what a job has written', ' Credits and unlocks stay.'],

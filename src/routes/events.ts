@@ -54,10 +54,6 @@ const events: FastifyPluginAsyncTypebox = async (app) => {
 
 export default events;
 
-/**
- * Returns the types of events to read.
- * @throws DomainError `forbidden` if the key may not read one of the types
- */
 function typesOf(own: readonly Scope[], asked: readonly EventType[] | undefined): EventType[] {
   const readable = readableEvents(own);
   const secret = asked?.find((type) => !readable.includes(type));

@@ -315,11 +315,13 @@ const changed = (
 
 const isApproved = (caller: Caller): boolean => caller.kind === 'key' && caller.approved !== undefined;
 
-/** Returns how many records an import of the caller may write without an approval. A larger one does not start by itself. */
+/**
+ * Returns the maximum number of records that an import of the caller may write without an approval. A larger import
+ * does not start by itself.
+ */
 const freeRecordsOf = (caller: Caller): number =>
   (caller.kind === 'key' ? caller.approveOver.records : null) ?? Infinity;
 
-/** Returns the visibility of imports. A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
 
 function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mapping'>): void {
@@ -329,7 +331,10 @@ function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mappin
 
 const mayNote = (caller: Caller): boolean => caller.kind !== 'key' || caller.scopes.includes(noteScope);
 
-/** A key that may not make notes makes none by an import that somebody else has begun, either. */
+/**
+ * Keeps an import from creating notes if the caller may not create them.
+ * @throws DomainError `forbidden` if the import has a column of notes
+ */
 async function limitNotes(sql: Transaction, caller: Caller, id: string): Promise<void> {
   if (mayNote(caller)) return;
   const found = await lockImport(sql, caller.customerId, id, visibleTo(caller));

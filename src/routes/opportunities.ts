@@ -89,7 +89,6 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
 };
 
 const readsPipelines = { access: { scope: 'pipelines:read' } } as const;
-/** Adds routes that read pipelines. Pipelines are created on the command line and on a page for admins. */
 function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
   app.get(
     '/pipelines',

@@ -20,7 +20,7 @@ const tags = ['prospects'];
 const access = { scope: 'prospect:read' } as const;
 const reading = { access, limit: 'prospects' } as const;
 
-/** The contract requires 201 for successful searches by filters. */
+/** Adds the routes of prospects. The contract requires the status 201 for successful searches by filters. */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/filters',
