@@ -34,7 +34,7 @@ export class RawToken {
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /** The prefix and the next four characters. They are not secret, and help users to identify their tokens. */
+  /** Returns the prefix and the next four characters, which are not secret. Users recognise their tokens by them. */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -88,8 +88,8 @@ function base62(value: bigint, length: number): string {
 }
 
 /**
- * The hash of a user without a password. No password matches it. Logins of unknown addresses are compared with it, so
- * that they take as long as others.
+ * Hash for users without a password, which no password matches. A login with an unknown address is checked against it,
+ * so that it takes as long as any other login.
  */
 export const noPassword =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';
@@ -120,7 +120,6 @@ export const authorOf = (caller: Caller): EventActor =>
 
 export interface Spender {
   customerId: string;
-  /** Null if the job was not started with a key. */
   apiKeyId: string | null;
   maxCredits?: number | undefined;
 }
@@ -136,47 +135,50 @@ declare module 'fastify' {
     /** The authenticated sender of the request. Undefined on routes without authentication. */
     caller: Caller;
     /**
-     * The validated and normalised IP address of the caller. If the request comes from a trusted proxy (`TRUST_PROXY`),
-     * this is the address that the proxy has forwarded. Do not use Fastify's `request.ip`, which ignores `TRUST_PROXY`.
+     * IP address of the caller, in its standard spelling. Behind a trusted proxy (`TRUST_PROXY`), it is the address
+     * that the proxy forwards. Use it instead of `request.ip`, which ignores `TRUST_PROXY`.
      */
     address: string;
   }
 }
 
 /**
- * The customer of an operation, and its time limits. Limited resources, such as database connections, are shared fairly
- * between customers.
+ * The customer for whom an operation runs, and the operation's time limits. Limited resources, such as database
+ * connections, are shared fairly between customers.
  */
 export interface Requester {
   customerId: string;
   /**
-   * Aborts when the result is no longer needed: the time is up, or the caller has closed the connection. The abort
+   * Aborts when nobody needs the result any more: the time is up, or the caller has closed the connection. The abort
    * reason is a DomainError.
    */
   signal?: AbortSignal;
-  /** Aborts only when the time is up. Used for writes, which continue after the caller has closed the connection. */
+  /**
+   * Aborts only when the time is up. Writes use it, because they continue after the caller has closed the connection.
+   */
   timeUp?: AbortSignal;
   /**
-   * The total time that the operation may still wait for limited resources (ms). Each wait reduces it. Undefined: only
-   * the limits of the resources apply.
+   * Milliseconds that all waits of the operation for limited resources may take together. Undefined: only the limits of
+   * the resources apply.
    */
   retryTimeoutMs?: number;
   /**
-   * Maximum time of each wait for a limited resource (ms). Replaces the limit of the resource. Set for long requests,
-   * such as exports.
+   * Milliseconds that each wait for a limited resource may take, instead of the resource's own limit. Set for long
+   * requests, such as exports.
    */
   waitMs?: number;
-  /** The actor in the journal. Default: the command line for a command, otherwise the service itself. */
+  /**
+   * Author of the operation's changes in the journal. Default: the command line for a command, otherwise the service.
+   */
   actor?: EventActor;
-  /** Groups all changes of the operation in the journal. Default: a new id for each transaction. */
+  /** Id that groups all changes of the operation in the journal. Default: a new id for each transaction. */
   changeId?: string;
-  /** The id of the request. Jobs and imports of the request store it. */
   requestId?: string;
 }
 
 export const serviceItself = 'service';
 
-/** Replaces a customer id in work on the rows of many customers, such as the search for waiting jobs. */
+/** Stands in place of a customer id in work on the rows of many customers, such as the search for waiting jobs. */
 export const allCustomers = 'all customers';
 
 export class CallerHungUp extends DomainError {

@@ -3,14 +3,14 @@ import { gateRefusals, gateWait } from '../process/metrics.ts';
 import { unlessAborted, type Requester } from './credentials.ts';
 
 /**
- * The holder of slots: the id of a customer, or the address of a caller without a credential. A unique symbol for an
- * operation without an owner.
+ * Id of who holds slots: the id of a customer, or the address of a caller without a credential. Work that belongs to
+ * neither has a unique symbol.
  */
 type SlotHolder = string | symbol;
 
 /**
- * A number of permits ("slots") to use a resource, such as connections, running requests or bytes of memory. Shares the
- * slots fairly between holders. A single holder gets at most half of them. Each of two holders gets at most a third.
+ * Limits the use of a resource, such as connections or bytes of memory, to a number of permits ("slots"). Shares them
+ * fairly: one holder gets at most half of the slots, each of two holders at most a third.
  */
 export class FairSemaphore {
   readonly #count: number;
@@ -18,7 +18,7 @@ export class FairSemaphore {
   readonly #held = new Map<SlotHolder, number>();
   #taken = 0;
 
-  /** @param count If it is `Infinity`, the slots are only counted. */
+  /** @param count number of slots; with `Infinity`, slots are only counted */
   constructor(count: number, perHolder = Infinity) {
     this.#count = count;
     this.#perHolder = perHolder;
@@ -75,8 +75,8 @@ interface Waiter {
 
 /**
  * Limits how many operations use a resource (such as the database) at the same time, and how many wait for it. Shares
- * running and waiting places fairly between customers. Rejects an operation with `unavailable` if too many are waiting,
- * or if it has waited too long.
+ * both fairly between customers. Rejects an operation with `unavailable` if too many are waiting, or if it has waited
+ * too long.
  */
 export class Gate {
   readonly name: string;
@@ -108,12 +108,10 @@ export class Gate {
   }
 
   /**
-   * Runs `work` for a customer. Waits first if too many operations are running. Rejects at once if the requester's
-   * signal aborts, but does not stop `work`.
-   * @param requester The customer, with an abort signal and a maximum waiting time.
+   * Runs `work` for a customer as soon as the limits allow it. If the requester's signal aborts, rejects with its
+   * reason, but does not stop `work`.
    * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the gate is
-   * closed.
-   * @throws The reason of the abort signal, if it aborts.
+   * closed
    */
   async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
     requester.signal?.throwIfAborted();
@@ -123,8 +121,7 @@ export class Gate {
   }
 
   /**
-   * Runs `work` that belongs to no customer. Waits first if too many operations are running. Each call counts as a
-   * separate customer.
+   * Runs `work` that belongs to no customer, as soon as the limits allow it. Each call counts as a separate customer.
    */
   async runAlone<T>(work: () => Promise<T>): Promise<T> {
     const holder = Symbol('work');
@@ -148,8 +145,8 @@ export class Gate {
   }
 
   /**
-   * Starts an operation, and returns undefined, if the limits allow it. Otherwise returns a promise that resolves when
-   * the operation may start.
+   * Takes a slot and returns undefined, if the limits allow it. Otherwise returns a promise that resolves when the
+   * operation has a slot.
    */
   #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
@@ -218,7 +215,7 @@ export class Gate {
     }
   }
 
-  /** Takes the slot for the next waiting operation. Returns undefined if the limits allow none. */
+  /** Takes a slot for the next waiting operation that may start. Returns undefined if none may. */
   #takeNext(): [SlotHolder, Set<Waiter>, Waiter] | undefined {
     for (const [holder, line] of this.#waiting) {
       const waiter = line.values().next().value!;

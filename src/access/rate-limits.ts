@@ -15,15 +15,12 @@ import { Gate } from './gate.ts';
 const answerMs = 75;
 const openMs = 1_000;
 const reconnectMs = 250;
-/**
- * Maximum time without data from Redis while a response is expected (ms). Then the client closes the connection, and
- * opens a new one.
- */
+/** Milliseconds that Redis may stay silent while a response is expected. After that, the client connects again. */
 const silenceMs = 2_000;
 
 /**
- * A client for a Redis or Valkey server, which may fail at any time. After a failed command, all commands fail at once
- * until a new connection is open. So an unavailable server does not delay requests.
+ * A client for a Redis or Valkey server that may become unavailable. After a failed command, all commands fail at once
+ * until a new connection is open. So an outage does not delay requests.
  */
 export class RedisServer {
   readonly client: Redis;
@@ -46,8 +43,8 @@ export class RedisServer {
   }
 
   /**
-   * Connects to a Redis server. Waits up to one second. Afterwards, connecting continues in the background.
-   * @param purpose the use of the server, such as `rate limits`, for log lines
+   * Connects to a Redis server. Waits at most one second; after that, connecting continues in the background.
+   * @param purpose use of the server in log lines, such as `rate limits`
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const { Redis } = await import('ioredis'); // few installations use it
@@ -101,8 +98,8 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 }
 
 /**
- * The variable that sets the maximum number of requests per minute, by rate limit. The limits are checked in this
- * order.
+ * Environment variables that set the maximum number of requests per minute, by rate limit. The limits are checked in
+ * this order.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
@@ -119,19 +116,17 @@ export type Policy = keyof typeof variables;
 
 export const policies = Object.keys(variables) as Policy[];
 
-/** Length of the time window of a rate limit (seconds). The window starts with the first counted request. */
 export const windowSeconds = 60;
 
 export interface Use {
   limit: Limit;
   used: number;
   msLeft: number;
-  /** The end of the time window, on the clock of `performance.now()` (ms). */
+  /** End of the time window (ms), on the clock of `performance.now()`. */
   endsAt: number;
   isShared: boolean;
 }
 
-/** @throws DomainError `rate_limited`, with the name of the first exceeded limit */
 export function refuseIfPast(uses: Use[]): void {
   const past = uses.find(({ limit, used }) => used > limit.quota);
   if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
@@ -140,8 +135,8 @@ export function refuseIfPast(uses: Use[]): void {
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
- * A maximum number of requests per minute for each key (an API key, a user, an IP address or an account). Redis counts
- * the requests. This process counts them in memory if no Redis is configured, or while Redis does not respond.
+ * Limits the requests per minute of each key (an API key, a user, an IP address or an account). Redis counts the
+ * requests. This process counts them if Redis is not configured or does not respond.
  */
 export class Limit {
   readonly policy: Policy;
@@ -182,7 +177,6 @@ export class Limit {
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
   }
 
-  /** Subtracts one counted request of a key. Does nothing if its time window has ended. */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
     if (performance.now() >= endsAt) return;
     if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
@@ -199,15 +193,14 @@ type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/** Maximum number of keys of one rate limit in memory. They need about 20 MB. */
+/** Maximum number of keys whose requests one rate limit counts in memory. They need about 20 MB. */
 export const maxKeys = 50_000;
 
 /**
- * Counts requests in memory for at most `maxKeys` keys (such as IP addresses). Deletes the keys with the oldest time
- * windows if there are more. So requests from millions of IP addresses cannot fill the memory.
+ * Counts requests in memory for at most `maxKeys` keys, such as IP addresses. Beyond that, deletes the keys with the
+ * oldest time windows.
  */
 class BoundedMemory extends RateLimiterMemory {
-  /** Keys with the newest time windows, as a ring buffer. `#next` is the index of the oldest one. */
   readonly #windows: { key: string; endsAt: number }[] = [];
   #next = 0;
 
@@ -226,7 +219,7 @@ class BoundedMemory extends RateLimiterMemory {
 }
 
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
-  /** Limits the failed logins of one IP address over all accounts. Its maximum is three times that of one account. */
+  /** Limits failed logins from one IP address, over all accounts. Allows three times as many as for one account. */
   loginAddress?: Limit;
   isUp(): Promise<boolean>;
   close(): void;
