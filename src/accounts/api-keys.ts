@@ -8,12 +8,12 @@ import { usualScopes } from '../schemas/scopes.ts';
 import { disableEndpointsOf } from '../queries/accounts/webhook-endpoints.ts';
 import { mintToken, type RawToken } from '../access/credentials.ts';
 
-/** Contains the secret in `key`. Show it only in the response to the request that issued it. */
+/** An API key with its secret in `key`. Show it only in the response to the request that issued it. */
 export type Issued = IssuedKey['data'];
 
 /**
- * Issues a key. Without `permissions`, it gets the usual scopes.
- * @param prefix the beginning of the key's text (`KEY_PREFIX`)
+ * Issues an API key. Without `permissions`, it gets `usualScopes`.
+ * @param prefix beginning of the secret (`KEY_PREFIX`)
  */
 export async function issueKey(
   sql: Transaction,
@@ -35,9 +35,9 @@ export async function issueKey(
 }
 
 /**
- * Replaces the secret of an API key. The previous secret stops working at once. Missing properties stay unchanged.
+ * Replaces the secret of an API key. The previous secret stops working at once. Omitted properties stay unchanged.
  * @param before the key as it was when the request began
- * @param prefix the beginning of the key's text (`KEY_PREFIX`)
+ * @param prefix beginning of the new secret (`KEY_PREFIX`)
  * @throws DomainError `not_found`; `conflict` if the key is not active, or was changed since `before` was read
  */
 export async function replaceKey(
@@ -87,9 +87,8 @@ function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {
 const withSecret = (row: IssuedRow, token: RawToken): Issued => ({ ...row, key: token.reveal() });
 
 /**
- * Revokes a key permanently, and disables the webhook endpoints that it created. Does nothing if the key is already
- * revoked.
- * @returns true if the customer has this key
+ * Revokes an API key permanently, and disables the webhook endpoints that it created.
+ * @returns false if the customer has no such key
  */
 export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
   const found = await revokeApiKey(sql, customerId, id, by);

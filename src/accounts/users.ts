@@ -27,7 +27,7 @@ import type { Actor, Role, User, UserCreate, Login, PasswordChange, Session } fr
 // OWASP's minimum for argon2id (Password Storage Cheat Sheet). Stored hashes contain their own parameters.
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
-/** Limits how many passwords are hashed at the same time. If too many logins wait, rejects more with `unavailable`. */
+/** Limits how many passwords are hashed at the same time. Rejects a call with `unavailable` if too many wait. */
 const gate = new Gate({
   name: 'passwords',
   // One hash takes 19 MiB of memory and one of the four threads that Node also needs for DNS and files.
@@ -36,7 +36,6 @@ const gate = new Gate({
   maxWaitMs: 2_000,
 });
 
-/** Returns an argon2id hash as a PHC string, which contains the random salt. */
 export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
@@ -49,7 +48,10 @@ export async function verifyPassword(stored: string | undefined, password: strin
   return right && stored !== undefined && stored !== noPassword;
 }
 
-/** Normalises to NFKC (NIST SP 800-63B, 3.1.1.2), because keyboards encode the same character differently. */
+/**
+ * Converts a password to Unicode NFKC, because keyboards encode the same character differently (NIST SP 800-63B,
+ * 3.1.1.2).
+ */
 const normal = (password: string): string => password.normalize('NFKC');
 
 export interface IssuedLink {
@@ -66,7 +68,7 @@ interface Change {
 
 /**
  * Returns a function that creates a user in a transaction. The user cannot log in before setting a password with the
- * link. The function throws DomainError `conflict` if a user has this e-mail address.
+ * link. The function throws DomainError `conflict` if the e-mail address is taken.
  */
 export async function userCreation(
   customerId: string,
@@ -86,7 +88,8 @@ const addressTaken = (): DomainError => {
 };
 
 /**
- * Issues a link for a new password and voids the user's previous link. The old password stays until the link is used.
+ * Issues a link for a new password. The user's previous link becomes invalid. The old password stays until the new link
+ * is used.
  */
 export async function issueLink(sql: Transaction, { customerId, userId, by }: Change): Promise<IssuedLink> {
   await blockLogins(sql, userId); // who uses the previous link right now would void the new one too
@@ -97,20 +100,14 @@ export async function issueLink(sql: Transaction, { customerId, userId, by }: Ch
   return { user, token, expires_at };
 }
 
-/**
- * Changes the role of a user.
- * @throws DomainError `conflict` if no other active admin is left
- */
+/** @throws DomainError `conflict` if no other active admin would be left */
 export async function setRole(sql: Transaction, { customerId, userId, by }: Change, role: Role): Promise<void> {
   await requireActive(sql, customerId, userId);
   if (role !== 'admin') await requireOtherAdmin(sql, customerId, userId);
   await changeRole(sql, customerId, userId, role, by);
 }
 
-/**
- * Deactivates a user.
- * @throws DomainError `conflict` if no other active admin is left
- */
+/** @throws DomainError `conflict` if no other active admin would be left */
 export async function deactivateUnlessLastAdmin(sql: Transaction, { customerId, userId, by }: Change): Promise<void> {
   await requireActive(sql, customerId, userId);
   await requireOtherAdmin(sql, customerId, userId);
@@ -164,7 +161,7 @@ export async function logIn(db: Database, { email, password }: Login, address: s
 }
 
 /**
- * Returns the reason to refuse a login, or undefined if it is accepted.
+ * Returns why a login is refused, or undefined if it is accepted.
  * @param account undefined if no user has the e-mail address
  * @param right true if the password is correct
  */
@@ -174,7 +171,8 @@ function refusalOf(account: Account | undefined, right: boolean): RefusalCause |
 }
 
 /**
- * Records a failed login. All failed logins call this, so that neither response nor timing reveals the reason.
+ * Records a failed login, and rejects it. Every failed login uses this function, so that neither response nor timing
+ * reveals the reason.
  * @throws Unauthorized in every case
  */
 async function refuseLogin(

@@ -10,36 +10,34 @@ import { hostOf, mayConnectTo, targetRules, type TargetRules } from './webhook-t
 
 export interface Message {
   url: string;
-  /** Id of the event. The receiver recognises a repeated message by it. */
+  /** Id of the event, by which the receiver recognises a repeated message. */
   id: string;
   body: string;
   sentAt: Date;
-  /** The body is signed with each secret. */
+  /** Secrets of the endpoint. The body is signed with each of them. */
   secrets: readonly string[];
 }
 
 export interface Outcome {
   ok: boolean;
-  /** Null if there was no response. */
   status: number | null;
   error: DeliveryError | null;
-  /** Time until the status was known (ms). */
   ms: number;
-  /** Seconds that the receiver asked to wait, or null. */
+  /** Seconds after which the receiver wants a retry (`Retry-After`), or null. */
   retryAfter: number | null;
 }
 
 export interface Sender {
   /**
    * Sends one POST. Never rejects.
-   * @param signal ends the attempt as a time-out
+   * @param signal if it aborts, the outcome is a time-out
    */
   send(message: Message, timeoutMs: number, signal?: AbortSignal): Promise<Outcome>;
   close(): Promise<void>;
 }
 
 export interface SenderParts {
-  /** Returns the addresses of a host name. An empty array or an error means that the name does not exist. */
+  /** Looks up the addresses of a host name. An empty array or an error means that the name does not exist. */
   resolve?: (host: string) => Promise<readonly string[]>;
   dial?: (addresses: readonly string[]) => buildConnector.connector;
 }
@@ -76,8 +74,8 @@ class NameUnknown extends Error {}
 class TimeIsUp extends Error {}
 
 /**
- * Looks up the host, and connects to one of its addresses that the rules allow. Connects to the checked address without
- * a second look-up.
+ * Returns a connector that looks up a host, and connects to one of its addresses that the rules allow. It does not look
+ * up the host a second time, which could give another address.
  */
 function checkedConnector(rules: TargetRules, { resolve, dial }: Required<SenderParts>): buildConnector.connector {
   const allowedAddresses = async (host: string): Promise<readonly string[]> => {
@@ -97,7 +95,7 @@ function checkedConnector(rules: TargetRules, { resolve, dial }: Required<Sender
   return (options, callback) => void connect(options, callback);
 }
 
-/** Returns true for a name that is never looked up (RFC 6761, 6.3). */
+/** Returns true for a name that always means this machine (RFC 6761, 6.3). */
 const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host);
 
 function dialTo(addresses: readonly string[]): buildConnector.connector {
@@ -162,11 +160,14 @@ const headersOf = ({ id, sentAt, secrets, body }: Message) => ({
   'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, sentAt, body)).join(' '),
 });
 
-/** Maximum size and time of reading an unused body, so that the connection can be reused. */
+/**
+ * Limits for reading a response body that nobody uses (bytes, ms). A connection can be reused only after the whole body
+ * is read.
+ */
 const dropBytes = 16 * 1024;
 const dropMs = 1_000;
 
-/** Discards a body. A large or slow body closes the connection. Nobody waits for this. */
+/** Discards a response body in the background. A large or slow body closes the connection. */
 function drop(body: Dispatcher.ResponseData['body']): void {
   body.on('error', () => undefined);
   body.dump({ limit: dropBytes, signal: AbortSignal.timeout(dropMs) }).catch(() => undefined);
@@ -177,7 +178,7 @@ function resultOf(status: number): Pick<Outcome, 'ok' | 'status' | 'error'> {
   return { ok: false, status, error: status >= 300 && status < 400 ? 'redirect' : 'status' };
 }
 
-/** Reads `Retry-After`, which is a number of seconds or a time. A time is compared with the receiver's own clock. */
+/** Returns the seconds in `Retry-After`. If the header contains a time, subtracts the receiver's own time. */
 function retryAfterOf(headers: Record<string, string | string[] | undefined>): number | null {
   const value = [headers['retry-after']].flat()[0];
   if (value === undefined) return null;
@@ -187,7 +188,6 @@ function retryAfterOf(headers: Record<string, string | string[] | undefined>): n
   return Number.isFinite(seconds) && seconds > 0 ? seconds : null;
 }
 
-/** Error codes of OpenSSL for rejected certificates, and of Node for other TLS errors. */
 const tlsCodes =
   /^(ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|HOSTNAME_MISMATCH|EPROTO$|INVALID_(CA|PURPOSE)|PATH_LENGTH_)/;
 

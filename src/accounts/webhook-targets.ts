@@ -38,7 +38,10 @@ async function readKey(path: string): Promise<string | undefined> {
   }
 }
 
-/** Encrypts the secrets of endpoints with the key of the installation (`WEBHOOK_SECRET_KEY`), by AES-256-GCM. */
+/**
+ * Encrypts and decrypts the secrets of webhook endpoints by AES-256-GCM, with the key of the installation
+ * (`WEBHOOK_SECRET_KEY`).
+ */
 export class SecretBox {
   readonly #key: Buffer;
 
@@ -48,7 +51,7 @@ export class SecretBox {
 
   /**
    * Encrypts a secret.
-   * @param customerId needed to decrypt the secret, so that it is of no use in the row of another customer
+   * @param customerId also needed to decrypt, so that the result is of no use in another customer's row
    */
   seal(customerId: string, secret: string): Buffer {
     const iv = randomBytes(ivBytes);
@@ -72,10 +75,7 @@ const algorithm = 'aes-256-gcm';
 const ivBytes = 12;
 const tagBytes = 16;
 
-/**
- * Returns the box for webhook secrets.
- * @throws DomainError `unavailable` if the installation has no key
- */
+/** @throws DomainError `unavailable` if the installation has no key for webhook secrets */
 export function requireSecretBox(key: string | undefined): SecretBox {
   if (key === undefined)
     throw unavailable('Webhooks are not set up on this installation: it has no WEBHOOK_SECRET_KEY', 60);
@@ -97,8 +97,8 @@ export const targetRules = (config: Config): TargetRules => ({
 });
 
 /**
- * Returns true if endpoints may be at this address. An IPv6 address that contains an IPv4 address is checked as that
- * one.
+ * Returns true if webhooks may be sent to this IP address. Also checks the IPv4 address that an IPv6 address can
+ * contain.
  */
 export function mayConnectTo(address: string, { allowPrivate, denied }: TargetRules): boolean {
   const inner = innerAddress(address);

@@ -31,7 +31,7 @@ export interface Management {
   config: Config;
   customerId: string;
   by: Actor;
-  /** The calling key, and the types of events that it may read. Undefined for a user or the command line. */
+  /** The calling API key, and the types of events that it may read. Undefined if a user or the command line calls. */
   key?: { id: string; types: readonly EventType[] };
 }
 
@@ -43,16 +43,13 @@ function requireReadable({ key }: Pick<Management, 'key'>, types: readonly Event
 const isVisible = ({ key }: Pick<Management, 'key'>, { types }: Pick<EndpointSettings, 'types'>): boolean =>
   types.every((type) => !key || (key.types as readonly string[]).includes(type));
 
-/**
- * Checks that the caller may see an endpoint.
- * @throws DomainError `not_found` if the endpoint does not exist, or the key may not see it
- */
+/** @throws DomainError `not_found` if the endpoint does not exist, or the key may not see it */
 export async function requireVisible(management: Management, id: string): Promise<void> {
   const endpoint = await management.db.lookup((sql) => requireEndpoint(sql, management.customerId, id));
   if (!isVisible(management, endpoint)) throw notFound('webhook endpoint');
 }
 
-/** Contains the secret. Show it only in the response to the request that issued it. */
+/** A webhook endpoint with its secret. Show it only in the response to the request that issued the secret. */
 export type Issued = IssuedEndpoint['data'];
 
 export async function showEndpoints({
@@ -74,7 +71,7 @@ type Issue = (sql: Transaction) => Promise<Issued>;
 /**
  * Returns a function that creates an endpoint in a transaction. The endpoint gets no earlier events. The function
  * throws DomainError `conflict` if the customer has too many endpoints.
- * @throws DomainError `unavailable` if the installation has no key for secrets; `validation_failed`
+ * @throws DomainError `unavailable` if the installation has no key for webhook secrets; `validation_failed`
  */
 export async function endpointCreation(
   { db, config, customerId, by, key }: Management,
@@ -127,7 +124,7 @@ export async function updateEndpoint(
 }
 
 /**
- * Rejects a revoked key. A key that is revoked while its request arrives must not leave an endpoint behind.
+ * Rejects a key that was revoked while its request ran. Otherwise the request would leave an endpoint behind.
  * @throws DomainError `unauthorized`
  */
 async function requireKey(
