@@ -116,12 +116,12 @@ function resultRow(result: JobItem['result']): Row {
 const withoutEmpty = (row: Row): Row =>
   Object.fromEntries(Object.entries(row).filter(([, value]) => (value ?? '') !== ''));
 
-/** Maximum size of a page (bytes of JSON). Assistants pay for each byte that they read. */
+/** Maximum size of a page in the result of a tool (bytes of JSON). Assistants pay for each byte that they read. */
 const pageBytes = 16 * 1024;
 
 /**
- * Returns a page as JSON. Shortens texts other than ids if the page is larger than `pageBytes`.
- * @param beside members of the page beside its rows
+ * Returns a page as JSON. If it is larger than `pageBytes`, shortens its texts, except ids.
+ * @param beside further members of the page
  */
 function pageText(name: string, rows: readonly Row[], nextCursor: unknown, beside: object = {}): string {
   const page = { ...beside, [name]: rows.map(withoutEmpty), next_cursor: nextCursor };
@@ -186,8 +186,8 @@ function listBody({ search, filters = {}, order_by, ...rest }: Search & { limit?
 }
 
 /**
- * Returns JSON with the members of all objects in one order, so that equal arguments give equal texts. Keeps the order
- * in `order_by`, where it has a meaning.
+ * Returns JSON with sorted members of objects, so that equal arguments give equal texts. Keeps the order in `order_by`,
+ * where it has a meaning.
  */
 const canonical = (value: unknown): string =>
   JSON.stringify(value, (name, member: unknown) =>
@@ -197,7 +197,8 @@ const canonical = (value: unknown): string =>
   );
 
 /**
- * Sends a POST that has its effect once for each `request_id`. Returns the response, and whether it is an earlier one.
+ * Sends a POST that takes effect once for each `request_id`. Returns the response as JSON, with `replayed` if it is the
+ * response to an earlier call.
  */
 async function once(send: Send, requestId: string, url: string, body: object): Promise<string> {
   const key = `agent-${createHash('sha256').update(requestId).digest('hex')}`;

@@ -11,13 +11,13 @@ interface Schema {
   items?: Schema;
 }
 
-/** Keywords that are shown. Other keywords are checked too, and an error names them. */
+/** JSON Schema keywords that assistants see. Calls are checked against the other keywords too. */
 const shownKeywords = ['type', 'enum', 'required'];
 
 /**
- * Returns the short form of a schema that assistants see, because they read all tools first. It omits null. An array
- * without a schema for elements contains texts.
- * @param described number of levels of values that have descriptions
+ * Returns the short form of a schema that assistants see. It omits the type null, and the element type of arrays of
+ * texts.
+ * @param described number of levels of values that keep their descriptions
  */
 function shown({ properties, items, description, ...schema }: Schema, described: number): Schema {
   const below = described - 1;
@@ -49,9 +49,9 @@ const inputs = new Map(
 );
 
 /**
- * Creates the handler of messages of the Model Context Protocol.
- * @param version of this service
- * @param sendFor returns the function that sends the calls of a tool for one message
+ * Creates the handler of messages of the Model Context Protocol (MCP).
+ * @param version version of this service
+ * @param sendFor returns the function that sends the requests of one message
  */
 export const agentHandler = (
   version: string,

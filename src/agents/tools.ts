@@ -12,9 +12,9 @@ import type { Scope } from '../schemas/scopes.ts';
 export interface Tool {
   title: string;
   description: string;
-  /** One of these scopes is enough. A key without any of them does not see the tool. */
+  /** A key sees the tool if it has one of these scopes. */
   scopes: readonly Scope[];
-  /** What a call does to the customer's data, as in the Model Context Protocol. */
+  /** What a call does to the customer's data. Assistants see it as annotations of the Model Context Protocol. */
   effect: 'reads' | 'adds' | 'overwrites';
   input: TObject;
 }
@@ -35,7 +35,7 @@ const order = (fields: FilterFields) =>
   );
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 256, description });
-/** Returns arguments that are members of a request. Each has the first sentence of its description, or none. */
+/** Returns members of a request as arguments of a tool. Keeps only the first sentence of each description, or none. */
 const brief = <P extends TProperties>(properties: P, isDescribed = true): P =>
   Object.fromEntries(
     Object.entries(properties).map(([name, { description = '', ...schema }]) => [
@@ -69,7 +69,9 @@ const which = {
 
 const toolFields = namesWhere(contactTable, ({ isInTools }) => isInTools) as (keyof ContactPatch)[];
 
-/** The tools by name. Each calls one or two routes. No tool deletes, exports in bulk, or manages keys. */
+/**
+ * Tools that assistants can call. Each tool calls one or two routes. No tool deletes, exports in bulk, or manages keys.
+ */
 export const tools = {
   search_contacts: {
     title: 'Search contacts',
