@@ -22,8 +22,8 @@ const optionalText = (description: string, options: { minLength?: number; patter
 const optionalInteger = (description: string, minimum: number, maximum: number) =>
   Type.Optional(Type.Integer({ minimum, maximum, description }));
 /**
- * A URL that can contain a password. It is `secret`: a file can provide its value. For example, `DATABASE_URL_FILE`
- * names the file for `DATABASE_URL`.
+ * Schema of a URL that can contain a password. It is `secret`: a file can provide its value, for example the file that
+ * `DATABASE_URL_FILE` names.
  */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
@@ -298,7 +298,8 @@ export const ConfigSchema = Type.Object({
 export type Config = Readonly<Static<typeof ConfigSchema>>;
 
 /**
- * `faults` has one message for each problem. Messages never contain values of variables, because these can be secret.
+ * Lists the problems of the configuration in `faults`. The messages contain no values of variables, because these can
+ * be secret.
  */
 export class ConfigError extends Error {
   readonly faults: string[];
@@ -368,7 +369,9 @@ function insertPasswords(config: Config): Config {
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
-/** Checks that a schema cannot express. Each returns one message per problem, without the variable's value. */
+/**
+ * Checks that a schema cannot express, by variable. Each returns one message per problem, without the variable's value.
+ */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
   MIGRATION_DATABASE_URL: databaseUrlFaults,
@@ -492,11 +495,11 @@ export function describeConfig(variables: Record<string, string | undefined> = p
   return { settings, unknown, without_effect };
 }
 
-/** Prefixes of this service's variables. Excludes prefixes that other programs use. */
+/** Matches the prefixes of this service's variables, except prefixes that other programs also use. */
 const ownPrefix =
   /^(MIGRATION_DATABASE|DATABASE|ELASTICSEARCH|RATE_LIMITS?|VERIFY|WEBHOOK|UNLOCK|PROSPECT|REQUEST|STATEMENT|OVERLOAD|SHUTDOWN|HISTORY|CORS|TRUST|METRICS|KEY_PREFIX|MAX_(CONNECTIONS|BUFFERED))(_|$)/;
 
-/** Variables that can be ineffective: the start of their names, the reason, and the condition. */
+/** Variables that can be without effect: a pattern of their names, the reason, and the condition. */
 const dependent: [name: RegExp, because: string, isOff: (config: Config) => boolean][] = [
   [/^ELASTICSEARCH_(?!URL)/, 'ELASTICSEARCH_URL is not set', (config) => config.ELASTICSEARCH_URL === undefined],
   [/^RATE_LIMIT_/, 'RATE_LIMITS is off', (config) => config.RATE_LIMITS === 'off'],

@@ -31,9 +31,8 @@ export class TimeSlice {
 }
 
 /**
- * Runs `work` with an abort controller that also aborts with `outer`. Removes its listener on `outer` when the work has
- * ended, so `outer` may live as long as the process. (A signal of `AbortSignal.any` with a listener stays in memory as
- * long as its sources.)
+ * Runs `work` with an abort controller that also aborts with `outer`. Removes its listener when the work has ended, so
+ * `outer` may live as long as the process. `AbortSignal.any` would keep memory that long.
  */
 export async function withLinkedAbort<T>(
   outer: AbortSignal | undefined,

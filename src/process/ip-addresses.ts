@@ -27,7 +27,10 @@ export function parseRanges(list: string): { ranges: AddressRanges; faults: numb
   };
 }
 
-/** Parses a CIDR range, or an address as a range of one. Returns undefined for an invalid text and for the range /0. */
+/**
+ * Parses a CIDR range. A single address becomes a range with one address. Returns undefined for an invalid text and for
+ * the range /0.
+ */
 function parseRange(text: string): AddressRanges[number] | undefined {
   const [, address, bits] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   if (address === undefined || !isIP(address)) return undefined;
@@ -81,12 +84,11 @@ export function isWithin(ranges: AddressRanges, address: string): boolean {
   return ranges.some(([base, bits]) => base.kind() === parsed.kind() && parsed.match(base, bits));
 }
 
-/** Groups of recent IPv6 addresses. Cached, because parsing takes longer than a look-up. */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the key that counts requests from an address: an IPv4 address, the /64 prefix of an IPv6 address, or
- * `unknown`.
+ * Returns the key under which requests from an address are counted: the IPv4 address, the /64 prefix of an IPv6
+ * address, or `unknown`.
  * @param address undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {
@@ -112,7 +114,8 @@ function groupOf(address: string): string {
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
 
 /**
- * Returns false for private, local, multicast, carrier-grade NAT and documentation addresses, and for IPv4 inside IPv6.
+ * Returns true for an address on the public Internet. False for addresses that are private, local, multicast,
+ * carrier-grade NAT or for documentation, and for IPv4 inside IPv6.
  */
 export function isPublic(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
@@ -128,8 +131,8 @@ const ipv4Networks = [
 ] as const;
 
 /**
- * Returns the IPv4 address embedded in an IPv4-mapped, a NAT64 (64:ff9b::/96) or a 6to4 (2002::/16) address. A
- * connection to such an address ends there. Returns every other address unchanged.
+ * Returns the IPv4 address inside an IPv4-mapped, a NAT64 (64:ff9b::/96) or a 6to4 (2002::/16) address. A connection to
+ * such an address reaches the IPv4 address. Returns every other address unchanged.
  */
 export function innerAddress(address: string): string {
   if (!ipaddr.IPv6.isValid(address)) return address;

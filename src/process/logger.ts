@@ -11,7 +11,6 @@ const load = createRequire(import.meta.url);
 
 type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
 
-/** Without `LOG_FORMAT`, lines are JSON unless stderr is a terminal. */
 export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
   (LOG_FORMAT ?? (process.stderr.isTTY ? 'pretty' : 'json')) === 'json';
 
@@ -30,8 +29,8 @@ export function logFormat(config: FormatConfig): (line: string) => string {
 }
 
 /**
- * Escapes control characters, except line breaks and tabs, and changes of text direction in a line of JSON. Otherwise
- * logged data could control the terminal or imitate another line.
+ * Replaces control characters and changes of text direction in a line of JSON, except line breaks and tabs. They could
+ * control the terminal or imitate another line.
  */
 const withoutControls = (json: string): string =>
   json.replaceAll(/\\u00[01][0-9a-f]|\\.|[\u007f-\u009f\p{Bidi_Control}]/gu, (found) =>
@@ -66,8 +65,8 @@ export function logger(config: Config): FastifyBaseLogger {
 }
 
 /**
- * Returns the safe part of an error for the log. Removes messages from PostgreSQL, because they can contain values.
- * Returns the cause instead of the stack trace of a temporary failure (`unavailable`).
+ * Returns the parts of an error that may be logged. Omits the message if PostgreSQL quotes a value in it. A temporary
+ * failure (`unavailable`) has its cause instead of a stack trace.
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   if (isUnavailable(error)) return loggableFailure(error as DomainError);

@@ -16,7 +16,7 @@ export function measureProcess(): void {
 const registers = [processMetrics];
 
 /**
- * Measures from the arrival of the headers to the end of the response (seconds).
+ * Measures requests from the arrival of the headers to the end of the response (seconds).
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/#metric-httpserverrequestduration
  */
 export const requestDuration = new Histogram({
@@ -65,7 +65,7 @@ export const finishedJobs = new Counter({
 });
 
 /**
- * Credits granted, reserved, spent, released or corrected, by pool and kind of change. A correction that removes
+ * Counts credits by pool and kind of change: granted, reserved, spent, released or corrected. A correction that removes
  * credits counts as `adjust_down`.
  */
 export const movedCredits = new Counter({

@@ -22,7 +22,7 @@ import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tra
 const maxLength = 255;
 
 /**
- * Returns the operation and the first table, e.g. `SELECT contacts`.
+ * Returns the operation and the first table of an SQL statement, such as `SELECT contacts`.
  * @see https://opentelemetry.io/docs/specs/semconv/db/database-spans/#generating-a-summary-of-the-query
  */
 export function summaryOf(statement: string): string {
@@ -50,8 +50,8 @@ const flushMs = 3_000;
 const warningIntervalMs = 60_000;
 
 /**
- * Records spans, and sends them to the collector in the background. While the collector is slow or unavailable, buffers
- * spans up to a limit, then drops them.
+ * Starts to record spans, and to send them to the collector in the background. While the collector is slow or
+ * unavailable, buffers spans up to a limit, then drops them.
  */
 export async function openTracing(config: Config, log: FastifyBaseLogger): Promise<Tracing> {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -87,8 +87,8 @@ function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
 }
 
 /**
- * Returns the HTTP status, an error code such as `ECONNREFUSED`, or a message such as `Request timed out`. Never
- * returns a message from the collector.
+ * Returns why the collector did not take spans: an HTTP status, an error code such as `ECONNREFUSED`, or a message such
+ * as `Request timed out`. Never returns a message from the collector.
  */
 function exportFaultOf(error: unknown): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
@@ -136,8 +136,8 @@ function linksTo(cause: NewSpan['cause']): Link[] {
 }
 
 /**
- * Returns an empty context if the header is missing or malformed. Ignores `tracestate`, because the caller could send
- * any text to the collector with it.
+ * Returns the trace context of the header `traceparent`, empty if the header is missing or malformed. Ignores
+ * `tracestate`, which could bring any text of the caller to the collector.
  */
 const contextOf = (traceparent: string | string[] | undefined): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent });
@@ -153,8 +153,7 @@ async function endWith<T>(span: Span, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Records the error code, but not the message, which can contain customer data. */
-/** Records the error code, but not the message, which can contain customer data. */
+/** Marks a span as failed. Records the error code, but not the message, which can contain customer data. */
 function fail(span: Span, code: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR }).setAttribute('error.type', code);
 }
@@ -180,8 +179,8 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Patches the driver to record a span for each statement of a pool inside another span. So background statements of the
- * service do not start new traces.
+ * Patches the driver to record a span for each statement of a pool inside another span. Background statements of the
+ * service do not start traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;

@@ -4,9 +4,9 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
 type Environment = Record<string, string | undefined>;
 
 /**
- * Sets variables to the contents of secret files, as Docker and Kubernetes provide them. For example, `DATABASE_URL`
- * gets the contents of the file that `DATABASE_URL_FILE` names, without a final line break. The file must be a regular
- * file of at most 64 KiB, or a link to one, because reading a pipe or a device might never end.
+ * Reads secrets from files, as Docker and Kubernetes provide them. For example, `DATABASE_URL` gets the contents of the
+ * file that `DATABASE_URL_FILE` names, without a final line break. The file must be a regular file of at most 64 KiB,
+ * or a link to one.
  * @param secrets variables whose values can come from files
  * @returns the environment with the secrets, and one message for each problem
  */
@@ -70,10 +70,7 @@ function readRegularFile(path: string): Buffer | undefined {
   }
 }
 
-/**
- * Inserts or replaces the password of a URL. Supports any characters in the password. Supports several hosts, which the
- * class `URL` cannot parse.
- */
+/** Inserts or replaces the password of a URL. The URL may name several hosts, which the class `URL` cannot parse. */
 export const withPassword = (url: string, password: string): string =>
   url.replace(
     /^(\w+:\/\/)(?:([^:@/?#]*)(?::[^@/?#]*)?@)?/,
@@ -86,8 +83,8 @@ export const withPassword = (url: string, password: string): string =>
  */
 
 /**
- * Returns true for a percent-encoded header `name=value`. Semicolons must be encoded too. The OpenTelemetry library
- * drops a header without a value, and the part of a value after a semicolon.
+ * Returns true for a percent-encoded header `name=value`. The value must not be empty or contain a semicolon, because
+ * the OpenTelemetry library would drop a part.
  */
 export function isHeader(text: string): boolean {
   const [, name, value] = /^([^=;]+)=([^;]+)$/.exec(text) ?? [];

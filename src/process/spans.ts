@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** Must not contain secrets, values of SQL parameters or customer data. */
+/** Attributes of a span. They must not contain secrets, values of SQL parameters or customer data. */
 export type SpanAttributes = Record<string, string | number>;
 
 export interface NewSpan {
@@ -11,7 +11,7 @@ export interface NewSpan {
 }
 
 /**
- * Identifies a span. Can be stored and sent to other processes. Empty if tracing was off.
+ * Id of a span, which can be stored and sent to other processes. Empty if tracing was off.
  * @see https://www.w3.org/TR/trace-context/#traceparent-header
  */
 export interface TraceContext {

@@ -3,7 +3,6 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
 import type { NewSpan, RequestSpan, Statement, TraceContext, Tracing } from './spans.ts';
 
-/** Undefined while tracing is off. OpenTelemetry is loaded only if it is on. */
 let tracing: Tracing | undefined;
 
 /**
@@ -37,7 +36,7 @@ export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): Re
 
 export const watchStatements = (statements: { prototype: Statement }): void => tracing?.watchStatements(statements);
 
-/** Can be stored for work in another process. Empty if no span is active. */
+/** Returns the id of the active span, which can be stored for work in another process. Empty if no span is active. */
 export const currentTrace = (): TraceContext => tracing?.current() ?? {};
 
 export function traceFields(): { trace_id?: string } {
