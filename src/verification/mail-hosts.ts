@@ -4,11 +4,11 @@ import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 
 export interface Address {
-  /** The case is unchanged, because only the mail server knows whether it matters. */
+  /** The part before the `@`. Its case is unchanged, because only the mail server knows whether case matters. */
   local: string;
   /** The domain in lower case and ASCII (RFC 5890), or an IP address in `[…]`. */
   domain: string;
-  /** True: `local` has non-ASCII characters, so the mail server must support SMTPUTF8 (RFC 6531). */
+  /** True if `local` has non-ASCII characters. The mail server must then support SMTPUTF8 (RFC 6531). */
   isInternational: boolean;
 }
 
@@ -44,9 +44,8 @@ function parse(text: string): { user: string; host: string } {
 const everyMs = 60_000;
 
 /**
- * Returns a function that tells whether the name server is reliable when it denies a domain. It is reliable if it knows
- * a mail host of at least one canary: a domain that certainly has one. Without canaries, it always counts as reliable.
- * The canaries are looked up at most once a minute.
+ * Returns a function that tests whether the name server is reliable. It is reliable if it knows a mail host of at least
+ * one canary: a domain that certainly has one. Without canaries, it always counts as reliable.
  * @param hasMailHost asks the name server, never a cache
  */
 export function openCanary(
@@ -66,19 +65,19 @@ export function openCanary(
 }
 
 export type MailHosts =
-  /** The preferred host comes first. */
+  /** Mail hosts of the domain, the preferred one first. */
   | { status: 'found'; hosts: readonly string[] }
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
   /** The query failed or timed out, or the name server is unreliable (`nameServerDoubted`). */
   | { status: 'unknown'; reason: string };
 
-/** The reason if an unreliable name server denies a domain. */
+/** Reason of an unknown result: an unreliable name server says that the domain does not exist. */
 export const nameServerDoubted = 'name_server';
 
 type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
 interface DnsOptions {
-  /** Each is `address` or `address:port`. If the array is empty, the servers of the operating system are used. */
+  /** DNS servers, each as `address` or `address:port`. Empty: those of the operating system. */
   servers: readonly string[];
   timeoutMs: number;
   tries: number;
@@ -93,7 +92,7 @@ export interface Dns {
 
 const maxCachedAnswers = 10_000;
 const cacheMs = 5 * 60_000;
-/** How long a failure is cached (ms). Short, so that the query is repeated soon. */
+/** Milliseconds for which a failed query is cached. Short, so that the query is soon repeated. */
 const cacheFailureMs = 5_000;
 const hostsOfDomain = 8;
 
@@ -133,8 +132,8 @@ const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promi
   });
 
 /**
- * Returns the hosts in the domain's MX records. Returns the domain itself if it has none (RFC 5321, 5.1). A domain with
- * an empty MX record accepts no mail (RFC 7505).
+ * Returns the hosts in the domain's MX records. Returns the domain itself if it has no MX record (RFC 5321, 5.1). A
+ * domain with an empty MX record accepts no mail (RFC 7505).
  */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
   const records = await answerOrNone(resolver.resolveMx(domain));

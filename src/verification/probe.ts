@@ -11,7 +11,9 @@ interface Reply {
   lines: string[];
 }
 
-/** The server broke the protocol, or the connection failed. `reason` is machine-readable, such as `timeout`. */
+/**
+ * Thrown if a mail server breaks the protocol or the connection fails. `reason` is machine-readable, such as `timeout`.
+ */
 class SmtpFault extends Error {
   readonly reason: string;
 
@@ -22,8 +24,8 @@ class SmtpFault extends Error {
 }
 
 /**
- * Limits of one reply: characters of a line, and number of lines. RFC 5321 allows lines of 512 characters, but some
- * servers send longer ones.
+ * Limits of one reply: characters of a line, and number of lines. Some servers send more than the 512 characters of RFC
+ * 5321.
  */
 const replyLimits = { lineLength: 2_048, lines: 64 };
 
@@ -32,7 +34,7 @@ class ReplyReader {
   #lines: string[] = [];
 
   /**
-   * Returns the whole reply if the line was its last.
+   * Takes the next line of a reply. Returns the whole reply if the line was its last.
    * @throws SmtpFault if the line is not part of a valid reply
    */
   take(line: string): Reply | undefined {
@@ -64,15 +66,15 @@ function enhancedCode(code: number, text: string): { enhanced?: string } {
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
 /**
- * Words in a rejection which show that the mailbox is not the cause. They point to the sender's reputation, a limit, or
- * a temporary problem.
+ * Matches words in a rejection which show that the mailbox is not the cause. They point to the sender's reputation, a
+ * limit, or a temporary problem.
  */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
 
 /**
- * Decides from the reply to RCPT whether the mailbox exists. `undecided`: the sender, a limit or a temporary problem
- * may be the cause of the rejection.
+ * Decides from the reply to RCPT whether the mailbox exists. `undecided`: the rejection can have another cause, such as
+ * the sender or a limit.
  */
 function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
   if (code === 250 || code === 251) return 'taken';
@@ -119,7 +121,7 @@ class SmtpDialog {
     this.#socket.on('close', () => this.#end('closed'));
   }
 
-  /** The local IP address, such as `[192.0.2.1]`. EHLO sends it in place of a host name (RFC 5321, 4.1.4). */
+  /** Returns the local IP address, such as `[192.0.2.1]`. EHLO sends it in place of a host name (RFC 5321, 4.1.4). */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;
     return isIPv6(localAddress) ? `[IPv6:${localAddress}]` : `[${localAddress}]`;
@@ -211,7 +213,7 @@ const reasonOf = ({ code = '' }: NodeJS.ErrnoException): string => reasons[code]
 interface ProbeOptions {
   port: number;
   sender?: string | undefined;
-  /** Host name in `EHLO`. Undefined: the local IP address. */
+  /** Host name that `EHLO` sends. Undefined: the local IP address. */
   name?: string | undefined;
   timeoutMs: number;
   allowPrivate: boolean;
@@ -268,13 +270,13 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
 interface Server {
   host: string;
   address?: string;
-  /** The reason why the host has no known address. Undefined if `address` is set. */
+  /** Why the host has no known address. Undefined if `address` is set. */
   reason?: string;
 }
 
 /**
  * Yields up to six servers, one for each IP address of the hosts. Yields the reason for a host without addresses. Looks
- * up a host only when the caller asks for the next server.
+ * up the next host only when it is needed.
  */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;

@@ -74,7 +74,9 @@ class DomainLimiter {
     return line;
   }
 
-  /** Deletes an empty queue after `domainIntervalMs`. Until then, it stores the start of the last task. */
+  /**
+   * Deletes a domain's empty queue after `domainIntervalMs`. Until then, the queue knows when its last task started.
+   */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
       if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
@@ -134,8 +136,8 @@ class Line {
 
 export interface Verifier {
   /**
-   * Returns `unknown` if DNS or mail servers fail. Takes at most `VERIFY_DEADLINE_MS`, plus the wait for connections to
-   * mail servers.
+   * Verifies an e-mail address. Returns `unknown` if DNS or mail servers fail. Takes at most `VERIFY_DEADLINE_MS`, plus
+   * the wait for connections to mail servers.
    * @param signal if it aborts during this wait, the promise rejects with its reason
    * @param owner id of the customer; customers who wait for the same domain are served alternately
    */
@@ -143,7 +145,7 @@ export interface Verifier {
   close(): Promise<void>;
 }
 
-/** Returns true if the result is worthless, because the name server knows no domain at present. */
+/** Returns true if the result is worthless, because the name server is unreliable at present. */
 export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
 
 export function openVerifier(config: Config): Verifier {
@@ -201,7 +203,10 @@ export function openVerifier(config: Config): Verifier {
   }
 }
 
-/** Returns `late` if `work` is not finished after `ms`, or if `closing` aborts. The signal of `work` then aborts. */
+/**
+ * Returns the result of `work`, or `late` if it is not finished after `ms` or if `closing` aborts. The signal of `work`
+ * then aborts.
+ */
 function within<T>(ms: number, closing: AbortSignal, work: (signal: AbortSignal) => Promise<T>, late: T): Promise<T> {
   return withLinkedAbort(closing, async (ending) => {
     if (ending.signal.aborted) return late;
@@ -256,8 +261,8 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
 });
 
 /**
- * The first failed check determines the status. Without a failure, an unknown result leads to `unknown`. Missing checks
- * are ignored.
+ * Returns the status that follows from the checks. The first failed check determines it. Without a failure, an unknown
+ * check leads to `unknown`.
  */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
