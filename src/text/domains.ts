@@ -29,7 +29,7 @@ export const maxAddressLength = 2_048;
 
 const address = /^(?:[a-z][a-z0-9+.-]*:\/\/)?([^/?#:@\s]+?)\.?(?::\d{1,5})?(?:[/?#]\S*)?$/i;
 
-/** Matches a name with at least two labels. The last label is not a number, so an IP address does not match. */
+/** Matches a host name with a dot. Its last part is not a number, so an IP address does not match. */
 const asciiName = /^(?:[a-z\d-]{1,63}\.)+(?!\d+$)[a-z\d-]{2,63}$/;
 
 /**
@@ -49,9 +49,9 @@ export function domainOf(text: string): string | undefined {
 const maxLength = 2_048;
 
 /**
- * Returns the form in which URLs of profiles are compared, or undefined if the text is not a profile. A profile has a
- * host with a dot and at least two path segments. Its last segment has a letter or digit. The form is percent-decoded
- * and in lower case, without scheme, `www.`, language host (`de.`), query, fragment and closing `/`.
+ * Returns the form in which URLs of profiles are compared, such as `linkedin.com/in/ada` for
+ * `https://de.linkedin.com/in/Ada/?x=1`. Returns undefined if the text is not a profile, which has a host with a dot
+ * and at least two path segments.
  */
 export function profileKey(url: string): string | undefined {
   if (url.length > maxLength) return undefined;
@@ -62,8 +62,8 @@ export function profileKey(url: string): string | undefined {
 }
 
 /**
- * Returns the form in which earlier releases compared URLs of profiles. Stored digests of suppressions and stored keys
- * of catalogs contain it. URLs with equal former forms also have equal forms by `profileKey`.
+ * Returns the form in which earlier releases compared URLs of profiles. Stored suppressions and catalogs still contain
+ * it. URLs with equal former forms also have equal forms by `profileKey`.
  * @param url at most `maxLength` long
  */
 export const formerProfileKey = (url: string): string =>
@@ -76,7 +76,7 @@ export const formerProfileKey = (url: string): string =>
       .split(/[?#]/, 1)[0]!,
   );
 
-/** Removes closing slashes. The regular expression `/\/*$/` would take quadratic time. */
+/** Removes slashes at the end of a text. The regular expression `/\/*$/` would take quadratic time. */
 function withoutClosing(text: string): string {
   let end = text.length;
   while (text[end - 1] === '/') end -= 1;

@@ -6,12 +6,12 @@ export function lengthOf(text: string): number {
   return length;
 }
 
-/** Returns false for a text with a NUL character or a lone surrogate. */
+/** Returns true if PostgreSQL can store the text: it has no NUL character and no lone surrogate. */
 export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
 /**
- * White space and invisible marks, such as zero-width characters and direction marks. They surround texts that are
- * copied from phones, web pages and address books.
+ * Matches white space and invisible marks, such as zero-width characters and direction marks. Texts copied from phones
+ * and web pages often begin or end with them.
  */
 const blank = /[\s\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/;
 
@@ -61,7 +61,10 @@ export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
-/** Keeps accents in domains as ASCII, because `müller.example` and `muller.example` are two domains. */
+/**
+ * Converts domains of e-mail addresses to ASCII. Otherwise folding would make `müller.example` and `muller.example`
+ * equal, which are two domains.
+ */
 const withAsciiDomains = (text: string): string =>
   text.includes('@') ? text.replace(addressLike, withAsciiDomain) : text;
 
@@ -80,8 +83,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters whose Unicode case folding differs from `toUpperCase` followed by `toLowerCase`, with their case folding. For
- * example, sigma has two lower-case forms, and Cherokee letters fold to capitals.
+ * Letters that `toUpperCase` followed by `toLowerCase` folds differently from Unicode, with Unicode's case folding. For
+ * example, sigma has two lower-case forms.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],
@@ -100,7 +103,7 @@ function cherokee(first: number, last: number, capital: number): [string, string
 
 /**
  * Letters that Unicode does not split into base and accent, with the letters that people type instead, such as `ae` for
- * `æ`. They are ligatures, thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
+ * `æ`.
  */
 const bases: [base: string, letters: string][] = [
   ['ae', 'æ'],
@@ -130,8 +133,8 @@ const bases: [base: string, letters: string][] = [
 ];
 
 /**
- * Returns an SQL expression that folds a text like `fold`, except for non-ASCII domains. For tables without folded
- * columns, in which a customer has few records.
+ * Returns an SQL expression that folds a text like `fold`, except for non-ASCII domains. For small tables that do not
+ * store folded texts.
  * @param text SQL expression
  */
 export function foldInSql(text: string): string {
@@ -201,8 +204,8 @@ export function numbersIn(text: string): { numbers: { written: string; digits: s
 }
 
 /**
- * Legal forms of companies by country or language: folded, without spaces and punctuation. `sa` stands for `s. a.` and
- * `s.a.` too.
+ * Legal forms of companies by country or language, in lower case, without accents, spaces and punctuation. `sa` stands
+ * for `s. a.` and `s.a.` too.
  */
 const legalForms: Record<string, string> = {
   english:

@@ -60,7 +60,7 @@ export class KeyedDigests {
     this.#outer = Buffer.concat([key.map((byte) => byte ^ 0x5c)], blockSize + digestSize);
   }
 
-  /** Returns the digest of the UTF-8 text. Each of the 32 characters is one byte. */
+  /** Returns the digest of a text as 32 characters, each of which is one byte. */
   of(text: string): string {
     const most = blockSize + 3 * text.length; // UTF-8 bytes for one UTF-16 unit
     if (most > this.#inner.length) this.#inner = Buffer.concat([this.#inner.subarray(0, blockSize)], most);

@@ -6,10 +6,8 @@ const maxDepth = 64;
 
 /**
  * Parses JSON from outside. Rejects deep nesting, duplicate names in an object, and names such as `__proto__`.
- * @param maxValues The maximum number of values. With the default, parsing takes at most 250 ms. A batch of 1,000 full
- * contacts has fewer values.
- * @returns The value, or the reason for the rejection. The reason is the end of a sentence that starts with the text's
- * name.
+ * @param maxValues maximum number of values; with the default, parsing takes at most 250 ms
+ * @returns the value, or the reason for the rejection, such as `is nested deeper than 64 levels`
  */
 export function parseJson(text: string, maxValues = 400_000): { value?: unknown; fault?: string } {
   const { colons, fault } = checkSize(text, maxValues);
@@ -36,7 +34,7 @@ const [quote, backslash, colon, comma, openArray, closeArray, openObject, closeO
   (one) => one.charCodeAt(0),
 );
 
-/** Counts the colons outside strings, or returns why the text is rejected. Reads each character only once. */
+/** Counts the colons outside strings, or returns why the text is rejected. There is one colon for each property. */
 function checkSize(text: string, maxValues: number): { colons: number; fault?: string } {
   let [colons, values, depth] = [0, 1, 0];
   for (let i = 0; i < text.length; i += 1) {
@@ -79,7 +77,7 @@ function countNames(value: unknown): number {
 
 const maxLength = 1_000;
 
-/** Escapes a property name (RFC 6901). Cuts a very long name first. */
+/** Escapes a property name for a JSON pointer (RFC 6901). Shortens a very long name first. */
 export const escapePointer = (name: string): string => beginningOf(name).replaceAll('~', '~0').replaceAll('/', '~1');
 
 /** Returns the first `maxLength` UTF-16 units as a copy. A slice would keep the whole name in memory. */
