@@ -99,8 +99,8 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the canonical ids of an array with their JSON pointers. Skips elements without an id. Returns nothing for an
- * array that is too long, because another check rejects it.
+ * Returns the ids of an array, in lower case, with their JSON pointers. Skips elements without an id. Returns nothing
+ * for an array that is too long, because another check rejects it.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];
@@ -129,7 +129,7 @@ export const ruleKeyword: FuncKeywordDefinition = {
   validate,
 };
 
-/** The validator does not convert or remove values, and adds no defaults. */
+/** Options of Ajv. It does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
@@ -137,14 +137,14 @@ const options: Options = {
   keywords: [ruleKeyword, ...keywords, 'x-batch-items'],
 };
 
-/** Decides whether a value is valid. Stops at the first error, so a huge invalid value costs little. */
+/** Ajv instance that stops at the first error, so a huge invalid value costs little. */
 const checker = new Ajv2020(options);
 
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
 
 /**
- * Maximum number of parts (such as array elements) of a value for which all errors are found. For a larger value only
- * the first is found. A value of 64 KiB has fewer parts.
+ * Maximum number of parts (such as array elements) of a value for which all errors are reported. For a larger value,
+ * only the first error is.
  */
 const maxParts = 33_000;
 
@@ -172,7 +172,10 @@ export interface Validator {
   isValid(value: unknown): boolean;
 }
 
-/** Compiles the schema at its first use. A process uses few of all schemas, and compiling all takes half a second. */
+/**
+ * Returns a validator that compiles the schema at its first use. A process uses few of all schemas, and compiling all
+ * takes half a second.
+ */
 export function compile(schema: object): Validator {
   const isValid = (value: unknown): boolean => {
     const check = checker.compile(schema); // cached by Ajv after the first call
@@ -216,8 +219,8 @@ function toFaults(schema: object, value: unknown, errors: ErrorObject[], message
 }
 
 /**
- * Removes the errors of alternatives (`anyOf`): Ajv reports those of all alternatives, and then that none is valid.
- * Keeps the errors of the only alternative that takes values of this type, or else one error for all.
+ * Reduces the errors of alternatives (`anyOf`), because Ajv reports those of every alternative. Keeps the errors of the
+ * only alternative that takes values of this type, or else one error for all.
  */
 function withoutBranches(schema: object, errors: ErrorObject[]): ErrorObject[] {
   const kept: ErrorObject[] = [];
@@ -251,7 +254,6 @@ type Schema = Record<string, unknown>;
 
 const typesOf = ({ anyOf }: Schema): unknown[] => [...new Set((anyOf as Schema[]).flatMap(({ type = [] }) => type))];
 
-/** Returns the part of the schema that contains the keyword at a path. Ajv returns it only together with the value. */
 function parentIn(schema: object, path: string): Schema | undefined {
   const tokens = tokensOf(decodeURIComponent(path.replace(/^#/, ''))).slice(0, -1);
   return valueIn(schema, tokens) as Schema | undefined;
@@ -380,7 +382,7 @@ export interface ItemRules {
   kind: BatchKind;
   operation: BatchOperation;
   match: MatchField;
-  /** False if the items cannot contain text that PostgreSQL cannot store. The check for such text is then skipped. */
+  /** True if the items can contain text that PostgreSQL cannot store. Only then is each item checked for such text. */
   mayBeUnstorable: boolean;
 }
 
