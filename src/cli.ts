@@ -3,8 +3,8 @@ import { keepHeapSmall, keepYoungHeapSmall } from './commands/command.ts';
 import { runProgram } from './commands/program.ts';
 
 /**
- * First error of writing to stdout or stderr, or undefined. EPIPE is not stored, because it only means that the reader
- * has closed the pipe (`… | head`).
+ * First error of writing to stdout or stderr, or undefined. EPIPE is not stored: it only means that the reader has
+ * closed the pipe (`… | head`).
  */
 let lostOutput: Error | undefined;
 

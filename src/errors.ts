@@ -29,11 +29,10 @@ export class DomainError extends Error {
   readonly faults: Fault[];
   /** Number of seconds after which the caller should retry. Set only for the codes `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
-  /** Ids of the records that a value matches, if it must match exactly one. */
+  /** Ids of the records that match a value, if there are several although only one may match. */
   readonly matchingIds: string[] | undefined;
-  /** Id of the record into which the requested record was merged. */
   readonly mergedInto: string | undefined;
-  /** The scopes of which one is enough, if an API key lacks them. */
+  /** Scopes that an API key lacks. One of them is enough. */
   readonly scopes: readonly string[];
 
   constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
@@ -186,8 +185,8 @@ export const forbidden = (scopes: readonly string[] = []): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action', { scopes });
 
 /**
- * Errors by name of the violated constraint. Contains all constraints that a request can violate. A violation of any
- * other constraint is a bug in the service.
+ * Functions that create the error for a violated database constraint, by its name. Contains all constraints that a
+ * request can violate. A violation of any other constraint is a bug in the service.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
