@@ -9,10 +9,7 @@ import type postgres from 'postgres';
  */
 type Placement = 'distributed' | 'reference' | 'local';
 
-/**
- * Tables of which each machine stores a full copy in a distributed database. These tables seldom change. Distributed
- * tables refer to them or are joined with them.
- */
+/** Tables that Citus copies completely to every machine. They seldom change, and distributed tables refer to them. */
 const referenceTables = new Set(['customers', 'prospects', 'subscription_tiers', 'users']);
 
 // Keys and sessions are read before a request can know which worker has the customer's rows. What is written for every
@@ -43,8 +40,7 @@ const distributionColumn = 'customer_id';
 type Session = postgres.Sql | postgres.TransactionSql;
 
 /**
- * The table that determines the worker of each customer. All other distributed tables store the customer's rows on the
- * same worker.
+ * Table that is distributed first. Citus stores a customer's rows of all other distributed tables on the same worker.
  */
 const firstTable = 'contacts';
 
@@ -63,8 +59,8 @@ export const inOrderOfPlacing = (tables: readonly string[]): string[] =>
   tables.toSorted((a, b) => Number(b === firstTable) - Number(a === firstTable));
 
 /**
- * Distributes a table and its rows over the machines of a Citus cluster. Drop foreign keys between this table and
- * distributed tables before the call. Add them again afterwards.
+ * Distributes a table over the machines of a Citus cluster, or copies it to them, according to its placement. The
+ * caller must drop the table's foreign keys before, and add them again afterwards.
  */
 export async function placeTable(tx: postgres.TransactionSql, table: string): Promise<void> {
   switch (placementOf(table)) {

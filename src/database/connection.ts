@@ -3,8 +3,8 @@ import type { Config } from '../process/config.ts';
 import { isTracing, watchStatements } from '../process/tracing.ts';
 
 /**
- * Settings that determine the form of values and the snapshot of a transaction. Each new connection sends them, so they
- * override the settings of a database or login (`alter database … set datestyle = …`).
+ * Settings that each new connection sends. They make the text form of values and the isolation level independent of the
+ * settings of the database or login.
  */
 export const sessionSettings = {
   array_nulls: 'on',
@@ -19,8 +19,8 @@ export const sessionSettings = {
 } as const;
 
 /**
- * Adds `sessionSettings` and other settings to a database URL. For pg-boss, which cannot send them otherwise. They
- * override the URL's parameter `options`.
+ * Returns the URL with `sessionSettings` and `more` added to its parameter `options`. Used for pg-boss, which takes
+ * settings only from the URL.
  */
 export function withSessionSettings(url: string, more: Record<string, string>): string {
   const given = /[?&]options=([^&#]*)/.exec(url)?.[1] ?? '';
@@ -64,7 +64,7 @@ const types = {
 
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/** The driver's option `types`. Converts decimals and 64-bit integers to JavaScript numbers. */
+/** Type conversions of the PostgreSQL driver. Decimals and 64-bit integers become JavaScript numbers. */
 export const wireTypes = {
   instant: { to: types.timestamptz.oid, from: [types.timestamptz.oid], serialize: asText, parse: toInstant },
   calendar: {
@@ -105,7 +105,6 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   }
 }
 
-/** Formats an array literal. Quotes all elements except null, so that PostgreSQL reads them as plain text. */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
@@ -119,10 +118,6 @@ function serializeArray(values: readonly unknown[], serialize: (value: unknown) 
 
 const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
 
-/**
- * Parses an array literal, which may be nested.
- * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
- */
 function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
   const root: unknown[] = [];
   const open = [root];
@@ -140,7 +135,6 @@ function parseArray(text: string, parse: (element: string) => unknown): unknown[
 
 export type Sql = postgres.Sql<WireTypes>;
 
-/** An open transaction. Queries of the transaction must use this object. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 export type Queryable = Sql | Transaction;
@@ -167,20 +161,20 @@ export function addressOf(url: string): DatabaseAddress {
 }
 
 /**
- * The PostgreSQL role that runs all statements of the service, whatever user the database URL has. Migration 0001
- * creates it.
+ * PostgreSQL role under which the service runs all its statements, whatever login the database URL names. Migration
+ * 0001 creates it.
  */
 export const serviceRole = 'sales_data_api';
 
 const connectTimeout = 5;
 /**
- * Time that is added to the statement timeout (seconds). A server that has not responded by then counts as lost, and
- * the connection is closed.
+ * Seconds that are added to the statement timeout. If the server has not responded by then, the driver closes the
+ * connection.
  */
 const silenceMargin = 2;
 /**
- * Interval at which the server checks that the client of a running statement is connected. Without a client, it cancels
- * the statement.
+ * Interval at which PostgreSQL checks that the client of a running statement is still connected. If not, it cancels the
+ * statement.
  */
 const clientCheckInterval = '250ms';
 
@@ -188,7 +182,7 @@ export interface ConnectionOptions {
   max: number;
   planner: Record<string, string>;
   prepare?: boolean;
-  /** Age at which a connection is replaced (seconds); default: 20 to 40 minutes. */
+  /** Seconds after which a connection is replaced. Default: a random time of 20 to 40 minutes. */
   max_lifetime?: number;
   onclose?: () => void;
 }
@@ -198,7 +192,7 @@ export interface ConnectionOptions {
 // settings needs a full scan.
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
-/** Planner settings for searches. Each query is planned for its parameter values, and runs without parallel workers. */
+/** Planner settings for searches. PostgreSQL plans each query for its parameter values, without parallel workers. */
 const plannedAnew = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
   planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
@@ -225,9 +219,7 @@ export const plansOfCitus: QueryPlans = {
   plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 
-/**
- * Driver options, including those that its type declarations lack. `silence_timeout` exists only in our patched driver.
- */
+/** Options of the PostgreSQL driver. `silence_timeout` exists only in our patched driver. */
 type Options = postgres.Options<typeof wireTypes> & Omit<ConnectionOptions, 'planner'> & { silence_timeout: number };
 
 export function connect(config: Config, url: string, { planner, ...pool }: ConnectionOptions): Sql {

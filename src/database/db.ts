@@ -12,7 +12,7 @@ import type { Gate } from '../access/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 
 export interface Origin {
-  /** Null: the transaction must not record events. If it records one, it is rolled back. */
+  /** Source that the transaction's events name. Null forbids events: a transaction that records one is rolled back. */
   source: EventSource | null;
   actor: EventActor;
   changeId: string;
@@ -21,12 +21,14 @@ export interface Origin {
 
 const origins = new WeakMap<object, Origin>();
 
-/** Must be called when a transaction is opened. A second call replaces the given members. */
+/**
+ * Stores the origin of a transaction's events: source, actor, change and request. Call it when the transaction is
+ * opened. A second call replaces only the given members.
+ */
 export function setOrigin(sql: object, origin: Partial<Origin>): void {
   origins.set(sql, { ...origins.get(sql), ...origin } as Origin);
 }
 
-/** @throws Error if `sql` is not a transaction, but for example a savepoint */
 export function originOf(sql: object): Origin {
   const origin = origins.get(sql);
   if (!origin)
@@ -54,7 +56,7 @@ class Outages {
     this.#log = log;
   }
 
-  /** Starts a check, unless one is running. Call it when a connection closes. */
+  /** Checks whether the database answers, unless a check is already running. Call it when a connection closes. */
   suspect(): void {
     if (!this.#log || this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
@@ -97,8 +99,8 @@ export const retryLevel = (error: unknown): 'debug' | 'warn' => (isConnectionLos
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**
- * Runs `action` after the commit. `action` must not throw. It does not run after a rollback, or if the response to the
- * commit is lost.
+ * Registers a function that runs after the transaction's commit. It must not throw. It does not run after a rollback,
+ * or if the response to the commit is lost.
  */
 export function afterCommit(sql: object, action: () => void): void {
   const own = actions.get(sql);
@@ -106,7 +108,6 @@ export function afterCommit(sql: object, action: () => void): void {
   else actions.set(sql, [action]);
 }
 
-/** Must be called after the commit. */
 function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }
@@ -131,7 +132,10 @@ function sendLastStatements(sql: object): void {
   lastStatements.set(sql, answers);
 }
 
-/** Must be called after the commit. Rejects if a last statement failed, because then nothing was committed. */
+/**
+ * Waits for the statements that `sendWithCommit` registered. Rejects if one failed, because then nothing was committed.
+ * Call it after the commit.
+ */
 const settleLastStatements = (sql: object): Promise<unknown> => Promise.resolve(lastStatements.get(sql));
 
 export class Transactions {
@@ -142,7 +146,7 @@ export class Transactions {
   }
 
   /**
-   * Rolls back if `work` throws.
+   * Runs `work` in a transaction. Rolls back if `work` throws.
    * @param sql a connection that nothing else uses at the same time
    */
   async run<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
@@ -167,7 +171,7 @@ export class Transactions {
 class RolledBack extends Error {}
 
 /**
- * Runs `work` in a transaction or savepoint, and rolls it back.
+ * Runs `work` in a transaction or savepoint, rolls back its changes, and returns its result.
  * @param begin opens the transaction or savepoint
  */
 export async function rolledBack<T>(
@@ -210,46 +214,49 @@ async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => P
 export type { Locked, LockedId, Queryable, Sql, Transaction } from './connection.ts';
 
 /**
- * Look-ups, searches and transactions use separate connections, so that slow searches do not delay other work. A
- * temporary failure (a timeout, a deadlock, a lost connection) throws the DomainError `unavailable`.
+ * Runs statements on separate connections for look-ups, searches and transactions, so that slow searches do not delay
+ * other work. The methods throw the DomainError `unavailable` after a temporary failure (a timeout, a deadlock, a lost
+ * connection).
  */
 export interface Database {
-  /** For short queries with constant SQL text. Uses prepared statements on a few shared connections. */
+  /** Runs short queries with constant SQL text, as prepared statements on a few shared connections. */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /**
-   * For queries whose text or cost depends on the request. Each call has its own connection. Each query is planned for
-   * its parameter values.
-   */
+  /** Runs queries whose text or cost depends on the request. Each call has a connection to itself. */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Rolls back if `work` throws.
+   * Runs `work` in a transaction. Rolls back if `work` throws.
    * @throws DomainError `unavailable` after a temporary failure. If the connection was lost during the commit, the
-   * transaction may be committed.
+   *   changes may be committed
    */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
-/** Maximum time of a health check's query (ms). The supplied proxies wait five seconds for a response. */
+/**
+ * Milliseconds after which a health check's query is cancelled. The supplied proxies wait five seconds for a response.
+ */
 const healthMs = 4_000;
 
 const healthLifetime = 5;
 
-/** Its own methods run work of the service, such as commands. Use `for` for the work of a customer. */
+/**
+ * Database access of the whole service. Its own methods run internal work, such as commands. Use `for` for the work of
+ * a customer.
+ */
 export interface SharedDatabase extends Database {
   /**
-   * Returns access for the work of one customer. If the requester's signal aborts, a running call rejects, and its
-   * search or transaction is cancelled. If the caller has closed the HTTP connection, a transaction continues until it
-   * ends or the request's time is up.
-   * @param source source of the transactions' changes in the feed of changes. Null: transactions that record events are
-   * rolled back
+   * Returns database access for the work of one customer. If the requester's signal aborts, the running calls reject,
+   * and their statements are cancelled. If only the caller has closed the HTTP connection, transactions continue until
+   * the request's time is up.
+   * @param source source that the transactions' events name. Null forbids events: a transaction that records one is
+   *   rolled back
    */
   for(requester: Requester, source: EventSource | null): Database;
-  /** Reads API keys and sessions. Uses separate connections, so that work of customers cannot delay it. */
+  /** Reads API keys and sessions, on connections that the work of customers cannot occupy. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** For health checks. Does not depend on the load of callers. A query is cancelled after four seconds. */
+  /** Runs the query of a health check, on connections of its own. Cancels the query after four seconds. */
   health<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   readonly gates: readonly Gate[];
-  /** True after an error about a full disk, until a later transaction has written data. */
+  /** True after an error about a full disk, until a transaction has written data again. */
   readonly isDiskFull: boolean;
   logOutages(log: FastifyBaseLogger): void;
   close(): Promise<void>;
@@ -297,14 +304,13 @@ const originFor = ({ actor, changeId, requestId }: Requester, source: EventSourc
   changeId: changeId ?? randomUUID(),
 });
 
-/** Returns true if an abort must cancel the transaction. A closed HTTP connection does not cancel it. */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
 
 /**
- * Returns a function that loads one record by its key, or returns undefined. Calls in the same round of the event loop
- * share one call of `load`.
+ * Returns a function that loads one record by its key. Calls in the same round of the event loop share one call of
+ * `load`.
  * @param keyOf converts a key to a unique string
- * @param load returns only records that exist
+ * @param load returns the records that exist, in any order
  * @param keyOfFound returns the key of a loaded record
  * @param maxKeys maximum number of keys for each call of `load`
  */
@@ -346,8 +352,8 @@ export function batchLookups<K, V>(
 const maxRecords = 16;
 
 /**
- * Returns a function that reads one record of a customer, or returns undefined. Reads for the same customer in the same
- * round of the event loop share one statement.
+ * Returns a function that reads one record of a customer. Reads for the same customer in the same round of the event
+ * loop share one statement.
  */
 export function recordReader<Row extends { id: string }>(
   db: Pick<SharedDatabase, 'for'>,

@@ -36,20 +36,21 @@ export class EmbeddedPostgresError extends Error {
   }
 }
 
-/** The system user who runs the server for root. PostgreSQL refuses to run as root. */
+/** System user that runs the server if this process is root, because PostgreSQL refuses to run as root. */
 interface User {
   uid: number;
   gid: number;
 }
 
 const run = promisify(execFile);
-/** Folder for a copy of the programs. Used if the server's user cannot enter the folder of the npm package. */
+/** Folder for a copy of PostgreSQL's programs, if the server's user cannot enter the folder of the npm package. */
 const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns undefined if this process can run the server itself. For root, returns the owner of the data folder. If the
- * folder is missing or belongs to root, returns the user `postgres`, and creates that user if necessary.
+ * Returns the system user that must run the server, or undefined if this process is not root. It is the owner of the
+ * data folder. If the folder is missing or belongs to root, it is the user `postgres`, whom this function creates if
+ * necessary.
  */
 async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -79,7 +80,7 @@ async function createUser(): Promise<User> {
 }
 
 /**
- * Returns the npm package's folder, or a copy of it that `user` can enter.
+ * Returns the folder of PostgreSQL's programs: that of the npm package, or a copy that `user` can enter.
  * @throws EmbeddedPostgresError if the programs do not run
  */
 async function reachablePrograms(user: User | undefined): Promise<string> {
@@ -153,17 +154,16 @@ export interface ClusterOptions {
   superuser: string;
   password: string;
   settings: Record<string, string>;
-  /** True if new files are flushed to disk (fsync). */
+  /** True if `initdb` flushes the new files to disk. */
   sync: boolean;
 }
 
 const publicData = '/var/lib/sales-data-api';
 const startAttempts = 6;
 const stopTimeoutMs = 60_000;
-/** Without these options, encoding and locale depend on the machine. */
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
-/** Creates a missing data folder. Does not start a server. */
+/** Finds the data folder and PostgreSQL's programs. Creates a missing data folder. Does not start the server. */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
   const programs = await reachablePrograms(user);
@@ -172,7 +172,7 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
   return { data: await realpath(home), programs, user };
 }
 
-/** Returns undefined if the server does not run. A starting server also has a port. */
+/** Returns the port of the server, also while it is starting. Undefined: the server does not run. */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   const pid = await serverOf(cluster);
   return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
@@ -184,8 +184,8 @@ async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
 }
 
 /**
- * Does nothing if the server already runs.
- * @param fixedPort default: the last port if it is free, otherwise any
+ * Starts the server, unless it already runs.
+ * @param fixedPort default: the last port if it is free, otherwise any free port
  */
 export async function startServer(cluster: Cluster, fixedPort?: number): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -224,8 +224,8 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
 }
 
 /**
- * Creates the data folder elsewhere, and moves it when it is complete. So an interrupted attempt leaves no incomplete
- * folder.
+ * Creates the data folder under another name, and renames it when it is complete. So an interrupted call leaves no
+ * incomplete data folder.
  */
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
@@ -291,8 +291,8 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
 }
 
 /**
- * Removes the lock file of a killed server if another process now has its process id. Otherwise PostgreSQL would not
- * start.
+ * Removes the lock file of a killed server if another program now has its process id. Otherwise PostgreSQL would refuse
+ * to start.
  */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
   const pid = await lockedBy(cluster);
@@ -318,13 +318,19 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Returns the last port, or 0 if it is unknown. With the same port, clients can reconnect. */
+/**
+ * Returns the port of the last server, or 0 if it is unknown. Clients can reconnect if the next server has the same
+ * port.
+ */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
 }
 
-/** Returns the last log line that says why the server ended. Other log lines can contain values of customers. */
+/**
+ * Returns the last log line that says why the server ended. Other lines are not returned, because they can contain
+ * customers' data.
+ */
 export async function reasonOfEnd(cluster: Cluster): Promise<string> {
   const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
   return log.split('\n').findLast((line) => /\b(FATAL|PANIC):/.test(line)) ?? 'see server.log in the data folder';

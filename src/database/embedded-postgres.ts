@@ -22,16 +22,15 @@ export interface EmbeddedPostgres {
   ownerUrl: string;
   serviceUrl: string;
   superuserUrl: string;
-  /** The id of the process that owns the server, if it is another process. The server ends with that process. */
+  /** Id of the process that owns the server, if that is another process. The server ends with it. */
   owner: number | undefined;
-  /** Calls `onEnd` with the reason if the server ends before `close`. */
   watch(onEnd: (reason: string) => void): void;
-  /** Also stops the server if this process owns it. */
+  /** Ends `watch`. Stops the server if this process owns it. */
   close(): Promise<void>;
 }
 
 interface EmbeddedOptions {
-  /** For tests: no fsync, data in the system's temporary folder, deleted by `close`. */
+  /** Creates a server for tests: without fsync, in a temporary folder that `close` deletes. */
   throwaway?: boolean;
   settings?: Record<string, string>;
 }
@@ -48,7 +47,6 @@ export const logins: Record<keyof Passwords, string> = {
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/** Prefix of a throwaway folder's name. The id of the process that created it follows, then random characters. */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 
@@ -75,9 +73,9 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the server, and owns it until `close`. If another process owns the server, uses that server. Stores the data
- * in `dataDir`/postgres and the passwords in `dataDir`/postgres.json.
- * @throws EmbeddedPostgresError if the server is not installed or cannot run here
+ * Starts PostgreSQL, and owns it until `close`. If another process owns the server of this folder, uses that server.
+ * The data are in `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
+ * @throws EmbeddedPostgresError if PostgreSQL is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   if (options.throwaway) return openThrowaway(options.settings);
@@ -138,7 +136,7 @@ async function linkOwner(file: string, own: string): Promise<number | undefined>
   }
 }
 
-/** Lock files that make this process an owner. */
+/** Paths of owner files (`postgres.owner`) that this process has created. */
 const owned = new Set<string>();
 
 async function disclaim(file: string): Promise<void> {
@@ -266,8 +264,8 @@ function urls(port: number, passwords: Passwords): Addresses {
 }
 
 /**
- * Reads the passwords. Creates a missing file with new ones. Processes that do so at the same time all get the same
- * passwords.
+ * Reads the passwords from a file, and creates the file if it is missing. Processes that do so at the same time all get
+ * the same passwords.
  */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {

@@ -25,20 +25,18 @@ const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 /**
- * How long a statement waits for a lock (ms). Shorter than `DATABASE_QUEUE_MS`, because requests to the same table are
- * blocked during the wait.
+ * Maximum milliseconds that a statement waits for a lock. Requests to the table are blocked meanwhile, so this is less
+ * than `DATABASE_QUEUE_MS`, the time that requests wait.
  */
 const lockTimeoutMs = 500;
 const lockPauseMs = 500;
 const lockPatienceMs = 300_000;
 
 /**
- * Applies all missing migrations in order, each file in one transaction. The service may be running. Other processes
- * wait until this one has finished. Changes nothing if a newer release has migrated the database and this one supports
- * its schema.
- * @throws MigrationError if a file was changed after it was applied, if the database is too new or from before release
- * 1.0.0, if a table stayed locked for minutes, if the encoding is not UTF8, or if the server is older than PostgreSQL
- * 18
+ * Applies all missing migrations in order, each file in one transaction. Waits for other processes that migrate.
+ * Changes nothing if a newer release has migrated the database and this one supports its schema.
+ * @throws MigrationError if the database or server is not supported, a file was changed after it was applied, or a
+ *   table stayed locked for minutes
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -203,7 +201,6 @@ async function run(tx: postgres.TransactionSql, text: string, distributed: boole
   }
 }
 
-/** Splits at semicolons at the end of a line. Each statement of a migration must end with one. */
 const statementsOf = (text: string): string[] => text.split(/;[^\S\n]*\n/);
 
 async function applyStatement(sql: postgres.Sql, statement: string): Promise<void> {
@@ -257,9 +254,8 @@ interface Distributed {
 }
 
 /**
- * Distributes the tables over the machines of the Citus cluster. All rows of a customer are then on the same worker.
- * Does nothing if the tables are already distributed. Runs in one transaction, so a failed call changes nothing.
- * Requests to the service wait for it.
+ * Distributes the tables over the machines of a Citus cluster, so that all rows of a customer are on one worker. Runs
+ * in one transaction, for which requests to the service wait. Does nothing if the tables are already distributed.
  * @throws MigrationError if the database is not part of a Citus cluster, or if its schema does not match this program
  */
 export const distribute = (ownerUrl: string): Promise<Distributed> =>
@@ -296,7 +292,7 @@ async function requireCluster(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Checks the PostgreSQL role of the service. Citus also uses it to connect to the workers.
+ * Checks that Citus can use the service's PostgreSQL role to connect to the workers.
  * @throws MigrationError if the role cannot log in, or if Citus has not created it on the workers
  */
 async function requireRole(sql: postgres.Sql): Promise<void> {
@@ -347,7 +343,7 @@ async function distributeTables(sql: postgres.Sql, session: number): Promise<str
   return tables;
 }
 
-/** Excludes the partitions of a table, because they are distributed with it. */
+/** Returns the names of all tables. Leaves out partitions, because Citus distributes them with their table. */
 async function readTables(sql: postgres.Sql): Promise<string[]> {
   const rows = await sql<{ name: string }[]>`
     select relname::text as name

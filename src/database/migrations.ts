@@ -40,7 +40,7 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-/** Returns true if this release can use a database with the migration of a newer release. */
+/** Returns true if this release can use a database to which a newer release has applied this migration. */
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 
@@ -52,10 +52,6 @@ export const readApplied = (sql: Sql | postgres.Sql): Promise<AppliedMigration[]
     select name, sha256, to_jsonb(m) ->> 'oldest_release' as "oldestRelease"
     from schema_migrations m`;
 
-/**
- * Returns the migrations in the order in which they must be applied.
- * @throws Error if a migration does not name the oldest release
- */
 export async function readMigrations(folder: string): Promise<Migration[]> {
   return Promise.all(
     (await namesIn(folder)).map(async (name) => {

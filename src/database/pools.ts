@@ -11,12 +11,12 @@ interface Connections {
 }
 
 const closeTimeout = 10;
-/** How long to wait until the server has closed a cancelled operation's connection (seconds). */
+/** Maximum seconds to wait until the server has closed the connection of a cancelled operation. */
 const cutTimeout = 15;
 
 /**
- * A pool with shared connections. Never cancels a running statement, because the cancel request could hit the statement
- * of another operation.
+ * Pool whose connections are shared by its operations. It never cancels a running statement, because the cancel request
+ * could hit the statement of another operation.
  */
 class SharedPool<Sql extends Connections> {
   readonly #gate: Gate;
@@ -55,8 +55,8 @@ interface Line<Sql> {
 }
 
 /**
- * A pool in which each operation has its own connection. Each connection is a driver instance, because the driver's
- * pool can give one connection to two transactions.
+ * Pool in which each operation has a connection to itself. Each connection is a driver instance, because the driver's
+ * own pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusivePool<Sql extends Connections> {
@@ -75,9 +75,9 @@ export class ExclusivePool<Sql extends Connections> {
   }
 
   /**
-   * Waits first if too many operations are running.
-   * @param isToEnd called when the requester's signal aborts. True: cancels `work` at once. False: cancels it when the
-   * time of the request is up
+   * Runs `work` on a free connection. Waits first if too many operations are running.
+   * @param isToEnd called with the reason when the requester's signal aborts. Returns true to cancel `work` at once,
+   *   false to let it run until the time of the request is up
    */
   run<T>(
     requester: Requester,
@@ -165,7 +165,8 @@ const troubleStates = /^(08...|28000|28P01|53...|57P0[1-5]|57014|55P03|40001|40P
 const lostStates = /^(08...|28000|28P01|57P0[1-3])$/;
 
 /**
- * Citus reports some lost connections to a node as an internal error (XX000) or an I/O error (58030).
+ * Matches Citus's messages about a lost connection to a machine. Citus reports some as an internal error (XX000) or an
+ * I/O error (58030).
  * @see https://github.com/citusdata/citus/blob/main/src/backend/distributed/commands/multi_copy.c and beside it
  */
 const lostNodeMessages = new RegExp(
@@ -191,7 +192,7 @@ const isConnectionFailure = (error: unknown): boolean => {
 export const isStatementTimeout = (error: unknown): boolean => codeOf(causeOf(error)) === '57014';
 
 /**
- * Returns true if an error or its cause means that a connection was lost or could not be opened. Returns false for
+ * Returns true if an error, or its cause, means that a connection was lost or could not be opened. Returns false for
  * other temporary errors, such as a deadlock.
  */
 export function isConnectionLost(error: unknown): boolean {

@@ -9,8 +9,8 @@ export const queueSchema = 'pgboss';
 const heartbeatSeconds = 5;
 
 /**
- * Messages are retried with growing delays until they succeed. If a worker stops sending heartbeats, its message is
- * retried. Finished messages are deleted soon, because they have no use.
+ * Options of all queues. A message is retried with growing delays until it succeeds, also if its worker stops sending
+ * heartbeats. Finished messages are soon deleted.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -23,8 +23,8 @@ const persistent = {
 };
 
 /**
- * Each message is a turn of a customer. The policy `short` skips a message if one with the same key is waiting.
- * Messages expire soon, because their processing is short.
+ * Options of the queues whose messages are turns: each is a short piece of work for one customer. The policy `short`
+ * skips a message if one with the same key is waiting.
  */
 const turns = {
   ...persistent,
@@ -37,8 +37,8 @@ const turns = {
 const maintenance = { ...persistent, retryLimit: 3, notify: false } as const;
 
 /**
- * With `notify: true`, an idle worker starts a message at once. Otherwise it polls. For queues with `cron` (UTC),
- * pg-boss adds the messages.
+ * Options of each queue of pg-boss. With `notify: true`, an idle worker starts a new message at once; otherwise it
+ * polls. With `cron` (UTC), pg-boss adds the messages.
  */
 export const queues = {
   unlock: turns,
@@ -56,7 +56,10 @@ export type TurnKind = { [K in JobKind]: (typeof queues)[K] extends typeof turns
 
 export const turnKinds = (Object.keys(queues) as JobKind[]).filter((kind): kind is TurnKind => queues[kind] === turns);
 
-/** The queue in which pg-boss stores one message for each due schedule. By default it keeps them for a week. */
+/**
+ * Options of the queue in which pg-boss itself stores one message for each due schedule. By default it keeps them for a
+ * week.
+ */
 const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent.deleteAfterSeconds } };
 
 export type RunType = JobType | 'import';
@@ -83,7 +86,7 @@ export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], que
 
 /**
  * Creates or updates the tables of pg-boss, the queues and their schedules. Can be repeated.
- * @param ownerUrl logs in as the owner of the database, who may create tables
+ * @param ownerUrl database URL of a login that may create tables
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const { PgBoss } = await import('pg-boss');
@@ -116,12 +119,11 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
 
 type Options = Omit<Queue, 'name'> & { cron?: string };
 
-/** Prevents Citus from copying new tables to the workers. */
 const withoutPropagation = { 'citus.enable_ddl_propagation': 'off' };
 
 /**
- * Adds an index on the messages of a customer, because a queue can have tens of thousands. Also sets the missing group
- * of messages from earlier releases.
+ * SQL that adds an index for the messages of a customer, because a queue can have tens of thousands. It also adds the
+ * customer to messages of earlier releases.
  */
 const addTurns = `
   create index if not exists job_turns on ${queueSchema}.job_common (name, group_id) where state < 'completed';
