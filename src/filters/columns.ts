@@ -12,23 +12,29 @@ import type { FilterFields, GivenOrder } from '../schemas/filters.ts';
 import { Opportunity, opportunityFilterFields } from '../schemas/opportunities.ts';
 import { Product, productFilterFields } from '../schemas/products.ts';
 
-/** A value to compare with, in canonical form: folded text, instants in UTC with milliseconds, UUIDs in lower case. */
+/**
+ * A value that a filter compares with, in canonical form: texts folded (lower case, no accents), instants in UTC with
+ * milliseconds, UUIDs in lower case.
+ */
 export type FilterValue = string | number | boolean;
 
 /**
- * A tree of conditions. A condition on a missing value is false, and its `not` is true. Only `empty` is true for a
- * missing value.
+ * A filter as a tree of conditions. A condition on a missing value is false, and its `not` is true. Only `empty` is
+ * true for a missing value.
  */
 export type Filter =
   | { kind: 'all'; of: Filter[] }
   | { kind: 'any'; of: Filter[] }
   | { kind: 'not'; of: Filter }
   | { kind: 'in'; field: string; values: FilterValue[] }
-  /** Compares folded texts by code point. */
+  /** Compares texts by the code points of their folded form (lower case, no accents). */
   | { kind: 'compare'; field: string; operator: Comparison; value: FilterValue }
   | { kind: 'contains'; field: string; text: string; at: 'anywhere' | 'start' | 'end' }
   | { kind: 'empty'; field: string }
-  /** Matches contacts that were added by hand to one of `lists`, or to any list. All `lists` must exist. */
+  /**
+   * Matches contacts that were added by hand to one of `lists`, or to any list. The caller has checked that all `lists`
+   * exist.
+   */
   | { kind: 'member'; lists: string[] | 'any' }
   | { kind: 'search'; field: string; words: Words };
 
@@ -41,7 +47,7 @@ export const all = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind:
 export const any = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind: 'any', of });
 export const not = (of: Filter): Filter => ({ kind: 'not', of });
 
-/** Returns the id if the filter selects the contacts that were added by hand to exactly one list. */
+/** Returns the id of the list if the filter selects exactly the contacts that were added by hand to one list. */
 export const singleList = (filter: Filter): string | undefined =>
   filter.kind === 'member' && filter.lists !== 'any' && filter.lists.length === 1 ? filter.lists[0] : undefined;
 
@@ -51,7 +57,6 @@ export function fieldsOf(filter: Filter): Set<string> {
   return new Set([filter.kind === 'member' ? 'list_id' : filter.field]);
 }
 
-/** Returns the instant as ISO 8601 in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 const canonicals: Partial<Record<FieldType, (text: string) => string>> = {
@@ -67,7 +72,7 @@ export const canonicalOf = (type: FieldType, value: FilterValue): FilterValue =>
 
 const isInt4 = (text: string): boolean => /^\s*[+-]?\d{1,10}\s*$/.test(text) && Number(text) === (Number(text) | 0);
 
-/** The form that the text of a rule must have, by type of its field. Other types accept any text. */
+/** Checks for the text of a rule, by the type of its field. Types without a check accept any text. */
 const checks: Partial<Record<FieldType, { is: (text: string) => boolean; name: string }>> = {
   integer: { is: isInt4, name: 'a whole number from -2147483648 to 2147483647' },
   instant: {
@@ -77,7 +82,6 @@ const checks: Partial<Record<FieldType, { is: (text: string) => boolean; name: s
   uuid: { is: (text) => canonicalId(text.trim()) !== undefined, name: 'a UUID' },
 };
 
-/** Converts the text of a rule to the canonical value of its field. Returns a fault if the text is not valid. */
 export function readText(type: FieldType, text: string): { value: FilterValue } | { fault: string } {
   const check = checks[type];
   if (!check) return { value: canonicalOf(type, text) };
@@ -85,23 +89,21 @@ export function readText(type: FieldType, text: string): { value: FilterValue } 
   return { value: type === 'integer' ? Number(text) : canonicalOf(type, text.trim()) };
 }
 
+// The planner does not know how many rows a customer has: it may make 8,000,000 comparisons for 2,000 contacts and
+// 4,000 companies. `offset 0` keeps the subquery apart, so the only plan is one look-up by key for each row.
 /**
- * Returns a `left join` that looks up at most one row of another table by its primary key. The columns are null if
- * there is no row. Use it for each join of a set of rows to companies, lists, opportunities or products.
- *
- * With a plain join, the planner chooses how to find the row. The planner does not know how many rows a customer has.
- * If it expects few, it may compare each row with all companies: 8,000,000 comparisons for 2,000 contacts and 4,000
- * companies. `offset 0` keeps the subquery apart, so the only plan is one look-up by key for each row.
+ * Returns a `left join` that adds at most one row of another table, found by its primary key. Use it for each join to
+ * companies, lists, opportunities or products. With a plain join, PostgreSQL may compare each row with all rows of that
+ * table.
  * @param row SQL statement that selects at most one row, by the whole primary key
  * @param alias alias of the added row in the rest of the statement
  */
 export const lookUp = (sql: FragmentMaker, row: Fragment, alias: string): Fragment =>
   sql`left join lateral (${row} offset 0) ${constant(sql, alias)} on true`;
 
+// Each folded text is a column, so a statement that reads many rows of few companies extracts it from `folded` once.
 /**
- * Returns a `left join` that adds the company of each row as `co`. The columns are null if the company is deleted. Each
- * folded text is a column of its own, so a statement that reads many rows of few companies extracts it from `folded`
- * once.
+ * Returns a `left join` that adds the company of each row as `co`. Its columns are null if the company is deleted.
  * @param alias alias of the table with `company_id`: `c` for contacts, `o` for opportunities
  */
 export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c' | 'o'): Fragment =>
@@ -119,25 +121,30 @@ export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c'
     'co',
   );
 
-/** A filter field's type and SQL expressions. These are constants of this program, never a caller's input. */
+/**
+ * Type and SQL expressions of a filter field. The expressions are constants of this program, never a caller's input.
+ */
 export interface Column {
   type: FieldType;
-  /** SQL expression that conditions compare and pages sort by. Text is folded and has the collation "C". */
+  /**
+   * SQL expression that conditions compare and pages sort by. A text is folded (lower case, no accents) and has the
+   * collation "C".
+   */
   value: string;
   raw: string;
   required: boolean;
   isFolded?: true;
-  /** Replaces null in responses and comparisons. */
+  /** Text that responses and comparisons use instead of null. */
   shownAs?: string;
   isOfCompany?: true;
-  /** SQL conditions for the records with each value of a boolean field. */
+  /** SQL conditions of a boolean field: one for the records with true, one for those with false. */
   cases?: { true: string; false: string };
   /**
-   * Set for a field whose ids are in another table. A record matches an id if its `key` is among the `rows` that have
-   * this id in the column `id`. `rows` is the SQL between `select` and the id of the customer.
+   * Set for a field whose ids are in another table, such as the contacts of an opportunity. There, `rows` selects the
+   * values of `key` for an id in the column `id`. It is the SQL between `select` and `.customer_id`.
    */
   linked?: { key: string; rows: string; id: string };
-  /** An indexed column. It equals `value`, unless `value` is null. */
+  /** Indexed column that conditions compare instead of `value`. Both are equal, unless `value` is null. */
   key?: string;
 }
 
@@ -145,13 +152,13 @@ export interface Source {
   fields: FilterFields;
   table: 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
   alias: 'c' | 'co' | 'p' | 'o' | 'a';
-  /** SQL condition for the records that callers may see. Undefined: callers may see all records of the customer. */
+  /** SQL condition for the records that callers may see. Undefined: all records of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
   searched: readonly string[];
   /**
-   * Version of `folded` and `terms`, from 1. 0 means that the source has no terms. Raise the version when you change
-   * how `folded` or `terms` are computed: the worker then recomputes both. See also docs/contributing.md.
+   * Version of how the columns `folded` and `terms` are computed. Raise it when you change that: the worker then
+   * recomputes both. 0: the records have no `terms`. See docs/contributing.md.
    */
   searchVersion: number;
 }
@@ -166,7 +173,6 @@ const foldedText = (alias: string, name: string, required: boolean): Column => (
   required,
 });
 
-/** Creates a column whose text is folded when a statement compares it (see `foldInSql`). */
 const foldedOnRead = (alias: string, name: string): Column => ({
   ...column('text', foldInSql(`${alias}.${name}`), true),
   raw: `${alias}.${name}`,
@@ -195,11 +201,13 @@ function namesakes({ types }: FilterFields, alias: string, { properties }: TObje
 }
 
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
-/** A record that was never verified has its creation time as value. */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
 
-/** Filters read the id of the company from `co.id`, because `c.company_id` can name a deleted company. */
+/**
+ * Source for filters on contacts. The id of the company is read from `co.id`, because `c.company_id` can name a deleted
+ * company.
+ */
 export const contactSource: Source = {
   fields: contactFilterFields,
   table: 'contacts',
@@ -271,13 +279,16 @@ export const opportunitySource: Source = {
   searchVersion: 0,
 };
 
-/** Creates a column for a condition on tasks. Activities of other types have no value. */
+/** Creates a boolean column for a condition on tasks. Activities of other types have no value. */
 const ofTask = (condition: string): Column => ({
   ...column('boolean', `nullif(a.type = 'task', false)`),
   cases: { true: `(a.type = 'task' and ${condition})`, false: `(a.type = 'task' and not (${condition}))` },
 });
 
-/** Activities have no search terms, because a text of 10,000 characters would have as many terms. */
+/**
+ * Source for filters on activities. Activities have no search terms, because a text of 10,000 characters would have as
+ * many.
+ */
 export const activitySource: Source = {
   fields: activityFilterFields,
   table: 'activities',
@@ -311,11 +322,11 @@ export function fromOf(
 
 export type Folded = Record<string, string>;
 
-/** Fields of a record by their names in the API. Undefined counts as absent. */
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the value of the column `folded`. A null text is left out. A required text that is absent becomes `""`.
+ * Returns the column `folded`: the record's texts in lower case and without accents. A null text is left out, and a
+ * required text that is absent becomes `""`.
  * @param record all fields, not only the changed ones
  */
 export function foldRecord(source: Source, record: RecordFields): Folded {
@@ -346,7 +357,6 @@ export const foldedColumns = (source: Source): string[] => [
   ...(source.alias === 'c' ? ['phone_numbers', ...searchedOf(source)] : []),
 ];
 
-/** Returns the fields in which `search` finds words. `search` reads those of a contact as one text. */
 export const searchedOf = ({ fields }: Source): string[] => namesWhere(fields.table, ({ isSearched }) => isSearched);
 
 interface FoldedText {
@@ -387,7 +397,7 @@ export const parseOrder = (given: GivenOrder | undefined): Order =>
 const keysOf = (given: GivenOrder) =>
   Array.isArray(given) ? given : Object.entries(given).map(([field, direction]) => ({ field, direction }));
 
-/** Removes keys without effect: repeated fields, and all keys after the id, because ids are unique. */
+/** Removes sort keys without effect: repeated fields, and all keys after the id, because ids are unique. */
 function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {

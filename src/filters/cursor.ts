@@ -8,8 +8,7 @@ import { type Column, type Order, type Filter, canonicalInstant } from './column
 export type KeyValue = string | number | null | LongText;
 
 /**
- * A text that is too long for a cursor. The cursor contains its hash. The text is read from the row, and must have this
- * hash.
+ * Stands in a cursor for a text that is too long. It has only the text's hash, and the text is read from the row again.
  */
 interface LongText {
   hash: string;
@@ -21,8 +20,8 @@ export const isLongText = (value: unknown): value is LongText =>
 const hashLongText = (text: string): string => createHash('sha256').update(text).digest('base64url').slice(0, 22);
 
 /**
- * Replaces the hashes in a position by the texts of the row.
- * @param texts one for each sort key; undefined if there is no such row
+ * Returns a cursor's position with the texts of its row instead of their hashes.
+ * @param texts the texts of the row, one for each sort key; undefined if there is no such row
  * @throws DomainError `validation_failed` if the row was deleted, or its texts have changed
  */
 export function withLongTexts({ id, values }: Position, texts: readonly unknown[] | undefined): WholePosition {
@@ -44,14 +43,15 @@ interface WholePosition extends Position {
   values: Exclude<KeyValue, LongText>[];
 }
 
-/** Longest text that a cursor contains (UTF-16 units). A cursor must fit into an HTTP header. */
+/** Maximum length of a text in a cursor (UTF-16 units), because a cursor must fit into an HTTP header. */
 const carriedText = 255;
 
-/** Longest cursor that a request can have (base64 characters). Enough for three texts of maximum length. */
+/** Maximum length of a cursor in a request (base64 characters). Three texts of maximum length fit. */
 const maxLength = 4096;
 
 /**
- * Returns a hash of the kind of records, customer, filter and order. Requests accept only cursors with their own hash.
+ * Returns a hash of the customer, the kind of records, the filter and the order. A request accepts only cursors with
+ * its own hash.
  */
 export function scopeOf(noun: string, customerId: string, filter: Filter, order: Order): string {
   const hash = createHash('sha256').update(JSON.stringify([noun, customerId, canonical(filter), order]));
@@ -79,7 +79,8 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Returns the last row of the previous page, or undefined without a cursor.
+ * Decodes a request's cursor, which contains the position of the last row of the previous page. Undefined without a
+ * cursor.
  * @param list describes the request in the error message, e.g. "these filters and this order"
  * @param path JSON pointer to the cursor in the request body
  * @throws DomainError `validation_failed` if there is also a page number, or the cursor is from another query
@@ -98,7 +99,6 @@ export function readPosition(
   return position;
 }
 
-/** Returns undefined if the cursor is malformed, or belongs to other records, filters or another order. */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > maxLength ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;

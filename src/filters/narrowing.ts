@@ -14,7 +14,7 @@ interface Printing {
   terms: Terms;
 }
 
-/** Candidates: all records that pass a filter, and perhaps others. */
+/** SQL that selects the candidates of a filter: all records that pass it, and perhaps others. */
 interface Candidates {
   condition: Fragment;
   ids?: Fragment;
@@ -41,8 +41,8 @@ function candidateIds(sql: FragmentMaker, source: Source, customerId: string, fi
 }
 
 /**
- * Returns an SQL condition: `folded` and `terms` of the record are missing or outdated, because an older version of
- * this program wrote it. A partial index covers these records.
+ * Returns the SQL condition for records that an older version of this program wrote, so that `folded` and `terms` are
+ * missing or outdated. A partial index covers these records.
  */
 export const withoutTerms = (source: Source): string =>
   `(${source.alias}.folded ->> '${marksOf(source).at(-1)}') is null`;
@@ -70,7 +70,7 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
   }
 }
 
-/** Fields with a b-tree index, which conditions use instead of terms. */
+/** Fields whose conditions use a b-tree index instead of search terms. */
 const ownIndexes: Record<Source['alias'], readonly string[]> = {
   c: ['id', 'external_id', 'score', 'verification_status'],
   co: ['id', 'external_id', 'domain', 'score', 'verification_status'],
@@ -105,8 +105,8 @@ const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
 
 /**
- * Maximum number of words of a search that are looked up in the index, the longest first. The exact condition then
- * checks all words.
+ * Maximum number of words of a search that are looked up in the index, the longest first. The filter's exact condition
+ * then checks all words.
  */
 const maxWords = 3;
 
@@ -125,9 +125,9 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
 }
 
 /**
- * Returns statements for `search` on contacts. Each matching contact is selected by one of them: the contact has all
- * words, the name of its company has all words, or each of the two has at least one.
- * @param hasAll the contact contains all words
+ * Returns statements that together select the contacts for a search. A contact is selected if it has all words, if the
+ * name of its company has all words, or if each of the two has at least one.
+ * @param hasAll SQL condition: the contact has all words
  */
 function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
   const { sql } = printing;
@@ -143,8 +143,7 @@ function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragme
 
 /**
  * Selects contacts of the given companies that also meet the condition `own`. Starts from the companies if they are
- * few, else from the condition. The number of companies is a constant for the planner, so only one of the two
- * statements reads contacts.
+ * few, otherwise from `own`. Only one of the two statements reads contacts, because the count is evaluated first.
  */
 function idsOfCompanies(printing: Printing, companies: Fragment, own: Fragment): Fragment {
   const { sql } = printing;
@@ -175,12 +174,12 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   containsAll(sql, source.alias, sql`${arrayLiteral(terms)}::integer[]`);
 
+// The planner assumes that 0.5 % of all records have a given term, and would also read the ids of all records of the
+// customer to exclude some. Before the table is analysed, that takes 12 ms instead of 0.4 for a value that none of
+// 40,000 contacts has. For two conditions it expects 0.0025 %. The plan tests do not count these index entries.
 /**
- * Returns the condition that a record has all terms of an SQL array. The condition is written twice on purpose. The
- * planner assumes that 0.5 % of all records have a given term. It would also read the ids of all records of the
- * customer to exclude some of these. Before the table is analysed, that takes 12 ms instead of 0.4 for a value that
- * none of 40,000 contacts has. The plan tests do not count these index entries. For two conditions, the planner expects
- * 0.0025 % and uses the index of terms alone.
+ * Returns the SQL condition that a record has all search terms of an array. The condition is written twice, so that
+ * PostgreSQL expects few matches and uses the index of terms alone.
  */
 function containsAll(sql: FragmentMaker, alias: string, terms: Fragment): Fragment {
   const column = constant(sql, `${alias}.terms`);
@@ -203,15 +202,14 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
 }
 
 /**
- * Maximum number of matching companies for which a filter reads all their contacts. With more, the filter reads the
- * contacts that meet its other conditions.
+ * Maximum number of matching companies for which a filter reads all their contacts. With more, it reads the contacts
+ * that meet its other conditions.
  */
 const fewCompanies = 200;
 
 /**
- * Joins conditions by AND. If some are on the contact and one on its company, the statement counts the matching
- * companies. For few companies, it reads their contacts. For many, it reads the contacts that meet the other
- * conditions.
+ * Joins conditions by AND. If some are on the contact and others on its company, the statement counts the matching
+ * companies. It reads the contacts of few companies, or else the contacts that meet the other conditions.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -245,8 +243,7 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
 }
 
 /**
- * Returns the candidates that one of the statements selects. Each condition has its own statement, so that the planner
- * uses an index for each.
+ * Joins statements that each select some of the candidates. PostgreSQL can use a different index for each statement.
  */
 function isAnyOf({ sql }: Printing, [first, ...more]: Fragment[]): Candidates {
   const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
@@ -288,10 +285,13 @@ function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment 
  */
 export const maxNewest = 5_000;
 
-/** Replaces `maxNewest` for a filter that also reads the company of each contact, which takes twice as long. */
+/** Like `maxNewest`, for filters that also read the company of each contact, which takes twice as long. */
 const newestWithCompany = 2_000;
 
-/** If at least this many of the newest records pass, terms are not used, because they would select too many records. */
+/**
+ * Minimum number of matches among the newest records with which a request does not use the index of search terms. With
+ * so many, the index would select too many records.
+ */
 export const manyOfNewest = 40;
 
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
@@ -300,7 +300,7 @@ export const isNewestFirst = ({ order }: RecordQuery): boolean =>
 export const isIndexable = (sql: FragmentMaker, query: RecordQuery): boolean =>
   candidateConditionOf(sql, query) !== undefined && !isSelective(query.filter);
 
-/** Fields with a b-tree index, in which few records share a value. */
+/** Fields with a b-tree index whose values are each shared by few records. */
 const selectiveFields = new Set([
   'id',
   'external_id',
@@ -314,12 +314,15 @@ const selectiveFields = new Set([
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
-/** Maximum number of records without terms at which terms are still used. These records are read in addition. */
+/**
+ * Maximum number of records without search terms with which a request still uses their index. It reads these records in
+ * addition.
+ */
 const manyWithoutTerms = 5_000;
 
 /**
- * Returns an SQL condition: more than `manyWithoutTerms` records of the customer have no terms. This is true after an
- * upgrade from a version without terms, until a worker has added them.
+ * Returns the SQL condition that more than `manyWithoutTerms` records of the customer have no search terms. It is true
+ * after an upgrade from a version without terms, until a worker has added them.
  */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
@@ -348,9 +351,8 @@ export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
 export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query) ? newestWithCompany : maxNewest);
 
 /**
- * Returns the SQL of a subquery for a `from` clause: the customer's newest `size` records, newest first. A statement
- * that needs fewer of them stops early. If the request has a cursor and the default order, only the records after the
- * cursor are considered.
+ * Returns a subquery for a `from` clause: the customer's newest `size` records, newest first. With a cursor and the
+ * default order, it starts after the cursor.
  */
 export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number): Fragment {
   const { source, customerId, after } = query;

@@ -31,7 +31,7 @@ interface PageContext {
 
 /**
  * Returns the SQL fragments that all statements for a page use.
- * @param narrowed an additional SQL condition that the page's records must meet
+ * @param narrowed additional SQL condition that the page's records must meet
  * @param rows the records to read, as SQL for a `from` clause. Default: the table
  */
 function pageContextOf(
@@ -62,8 +62,8 @@ function bound({ sql, query }: PageContext, after: Position, i: number): Fragmen
 }
 
 /**
- * Reads the texts for which the cursor has only hashes. Returns an array with one element for each sort key, or no row
- * if the last row of the previous page was deleted.
+ * Returns SQL that reads the texts for which the cursor has only hashes. The row has an array with one element for each
+ * sort key. There is no row if the record was deleted.
  */
 export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Position): Fragment {
   const { from, owned, id } = pageContextOf(sql, query);
@@ -93,7 +93,10 @@ function indexAscending(context: PageContext): Clauses {
   });
 }
 
-/** Scans the primary key, because an id starts with the time of creation. */
+/**
+ * Returns clauses for a page sorted by creation time, oldest first. They scan the primary key, because each id starts
+ * with the creation time.
+ */
 function oldestFirst(context: PageContext): Clauses {
   const { sql, id } = context;
   const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(values[0] as string) + plus)}::uuid`;
@@ -142,8 +145,8 @@ function idsAfter(context: PageContext, ascent: Ascent, after: Position): Fragme
 const max = ({ limit, offset }: PageContext['query']): number => offset + limit;
 
 /**
- * Returns two CTEs. `scan` has the ids and sort values of the skipped records and of the page. `edge` has the last sort
- * value of `scan`, or no row if `scan` is below its limit.
+ * Returns two CTEs. `scan` has the ids and sort values of all records up to the end of the page. `edge` has the last of
+ * these sort values, or no row if the records do not fill the page.
  */
 const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -155,7 +158,7 @@ const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, co
     ),
     edge as materialized (select max(value) as value from scan having count(*) = ${max(query)}::bigint)`;
 
-/** Reads the records that `scan` found. The records with the last sort value are read again, by id descending. */
+/** Selects the records that `scan` found. Reads those with the last sort value again, by id descending. */
 const scanned = (context: PageContext, ascent: Ascent): Fragment => context.sql`
       select scan.id, scan.value
       from scan
@@ -180,17 +183,17 @@ export interface PageClauses extends Clauses {
 type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
 
 /**
- * Returns the SQL clauses that read one page. With a cursor and an indexed sort field, all pages are equally fast. With
- * a page number, the skipped records are read too. Without an index, all filtered records are sorted.
+ * Returns the SQL clauses that read one page. With a cursor and an indexed sort field, all pages are equally fast.
+ * Without an index, all filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
   return pageOf(pageContextOf(sql, query), pickStrategy(query));
 }
 
 /**
- * Returns the SQL clauses that read one page of records, newest first. Unlike `pageClauses`, the statement reads only
- * the customer's newest records, and stops when the page is full.
- * @param size the maximum number of newest records to read
+ * Returns the SQL clauses that read one page from the customer's newest records, newest first. The statement stops when
+ * the page is full.
+ * @param size maximum number of newest records to read
  */
 export function newestPageClauses(sql: FragmentMaker, query: RecordQuery, size = firstOfNewest(query)): PageClauses {
   const { source, customerId, offset } = query;
@@ -242,13 +245,12 @@ function pickStrategy(query: RecordQuery): PageStrategy {
   return isIndexed ? withOffset(query, descending(first!.field)) : skipping(bySorting);
 }
 
-/** If the request skips records, they are not read completely. */
 const withOffset = ({ offset }: RecordQuery, strategy: PageStrategy): PageStrategy =>
   offset > 0 ? skipping(strategy) : strategy;
 
 /**
- * Selects only the ids of the page by `strategy`, then reads their records. So skipped records are not read completely,
- * and only ids are sorted.
+ * Returns a strategy that first selects only the ids of the page, then reads their records. So skipped records are not
+ * read completely.
  */
 const skipping =
   (strategy: PageStrategy): PageStrategy =>

@@ -30,7 +30,10 @@ function readCondition(field: Field, given: Condition, hasPhones: boolean): Filt
   );
 }
 
-/** Returns the filter for a search. The record must contain each word. A number may also occur in a phone number. */
+/**
+ * Converts the text of a search to a filter. The record must contain each word. A number may also occur in a phone
+ * number.
+ */
 function readSearch({ name }: Field, given: string, hasPhones: boolean): Filter {
   const { numbers, rest } = hasPhones ? numbersIn(given) : { numbers: [], rest: given };
   const phones = numbers.map(({ written, digits }) =>
@@ -46,13 +49,12 @@ function searchFor(field: string, text: string): Filter {
   return any(spellingsOf([first, ...others]).map((one) => ({ kind: 'search', field, words: one })));
 }
 
-/** Maximum number of words in a search for which both spellings are searched. */
+/** Maximum number of words of a search that are searched in two spellings. */
 const maxSpelled = 3;
 
 /**
- * Returns the words as they are, and with `a` for `ae`, `o` for `oe` and `u` for `ue`. A person without umlauts on the
- * keyboard types `mueller`, but Müller is stored as `muller`. Words of up to three letters are not changed, because
- * they would find too much.
+ * Returns the words as they are, and with `a` for `ae`, `o` for `oe` and `u` for `ue`: `mueller` must find Müller, who
+ * is stored as `muller`. Words of up to three letters are not changed, because they would find too much.
  */
 function spellingsOf(given: Words): Words[] {
   const spelled = given.filter((word) => word.length > 3 && /[aou]e/.test(word)).slice(0, maxSpelled);
@@ -127,8 +129,7 @@ export interface RecordQuery {
 }
 
 /**
- * Converts a request to a query.
- * @param request one that is valid by its schema
+ * Converts a valid request to a query.
  * @throws DomainError `validation_failed` if the cursor belongs to other filters or another order
  */
 export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
@@ -144,7 +145,7 @@ export function parseRecordQuery(source: Source, customerId: string, request: Li
 export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
 
 /**
- * Returns the cursor for the header `x-next-cursor`. Undefined if the page is not full, because no page follows.
+ * Returns the cursor for the header `x-next-cursor`, or undefined if the page is not full.
  * @param rows the rows of the page, as the response shows them
  */
 export function nextCursor(query: RecordQuery, rows: readonly object[]): string | undefined {

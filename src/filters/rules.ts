@@ -7,7 +7,7 @@ import { lengthOf } from '../text/fold.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue, canonicalOf, readText } from './columns.ts';
 
 /**
- * Parses a list's rules into the filter of its members. AND is evaluated before OR. Without rules, no contact matches.
+ * Converts a list's rules to a filter. AND is evaluated before OR. Without rules, no contact matches.
  * @returns filter and faults; do not use the filter if there are faults
  */
 export function readRules(
@@ -37,8 +37,8 @@ export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filte
 }
 
 /**
- * Completes rules for storage and responses. A missing `logic_operator` becomes AND, the first rule always has AND, and
- * ids are converted to lower case.
+ * Completes rules for storage and responses. A missing `logic_operator` becomes AND, the first rule always gets AND,
+ * and ids become lower case.
  */
 export const completeRules = (input: readonly RuleGiven[]): Rule[] =>
   input.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
@@ -145,9 +145,8 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
 };
 
 /**
- * Converts the text of a rule to the type of its field. A custom field can have several types, so the result has a
- * value for each type that fits: text, number, boolean. If the text is not valid, reports a fault and returns an empty
- * array.
+ * Converts the text of a rule to values of its field's type. For a custom field, returns one value for each type that
+ * fits: text, number, boolean. If the text is not valid, reports a fault and returns an empty array.
  */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {

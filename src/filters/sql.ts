@@ -13,7 +13,8 @@ export interface FragmentMaker {
 const constants = new WeakMap<FragmentMaker, Map<string, Fragment>>();
 
 /**
- * Returns a constant of this program, never a caller's input. Cached by text, because creating a fragment is expensive.
+ * Returns a fragment of SQL text that is a constant of this program, never a caller's input. Fragments are cached,
+ * because creating one is expensive.
  */
 export function constant(sql: FragmentMaker, text: string): Fragment {
   const known = constants.get(sql) ?? new Map<string, Fragment>();
@@ -83,7 +84,7 @@ export const isLive = (alias: string): string => `${alias}.deleted_at is null`;
 
 /**
  * Returns SQL for the clauses `from` and `where` that selects the customer's companies, except deleted ones. Append
- * further conditions: ``select id from ${liveCompanies(sql, customerId)} and id = …``. The statement can lock the rows.
+ * further conditions: ``select id from ${liveCompanies(sql, customerId)} and id = …``.
  */
 export const liveCompanies = (sql: FragmentMaker, customerId: string, alias = 'co'): Fragment =>
   live(sql, 'companies', customerId, alias);

@@ -13,26 +13,25 @@ import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentM
  */
 
 /**
- * Returns the keys in `folded` that mark a record as up to date. There is one key for the source's `searchVersion` and
- * one for each earlier version. Older versions of this program write `folded` without the newest key. The earlier keys
- * tell them that a newer version has computed everything they need.
+ * Returns the keys in `folded` that mark a record as up to date: one for the source's `searchVersion` and one for each
+ * earlier version. Programs of an earlier version then do not compute the record again.
  */
 export const marksOf = ({ searchVersion }: Source): string[] =>
   Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
 
-/** Key of the first version, and prefix of all others. No field has such a name. */
+/** Key in `folded` that marks the first version, and prefix of the later ones. No field has such a name. */
 const mark = 'indexed';
 
-/** Length of the shortest text that the index can find, a trigram (UTF-16 units). */
+/** Length of the shortest text that the index can find (UTF-16 units). The index consists of trigrams. */
 export const minTextLength = 3;
 
 /**
- * Maximum length of a record's texts that are indexed in trigrams (UTF-16 units), the shortest first. Thousands of
- * index entries would make each write slow. Texts that `search` reads do not count, and are always indexed.
+ * Maximum length of a record's texts that are indexed in trigrams, the shortest first (UTF-16 units). More index
+ * entries would make writes slow. Texts that `search` reads are always indexed, and do not count.
  */
 export const maxIndexedText = 2_000;
 
-/** Fields that are not text, but have a term for their value. Statements that write `folded` write them too. */
+/** Fields that are not text, but have a search term for their value. */
 const ownValues: Record<Source['alias'], readonly string[]> = {
   c: ['birth_year', 'assigned_to'],
   co: [],
@@ -43,7 +42,7 @@ const ownValues: Record<Source['alias'], readonly string[]> = {
 
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
 
-/** Returns true if a term finds the records with this value. Empty texts have no term. */
+/** Returns true if the index of search terms finds the records with this value. Empty texts have no term. */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
@@ -57,8 +56,8 @@ export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
   /**
-   * Text fields that `search` reads, which are always indexed. Their trigrams do not name the field, so one look-up
-   * finds a word in any of them.
+   * Text fields that `search` reads. Their trigrams do not include the field, so one look-up finds a word in any of
+   * them.
    */
   readonly #searched: ReadonlySet<string>;
 
@@ -88,8 +87,8 @@ export class Terms {
   }
 
   /**
-   * Returns the term of a value. Every record with this value in this field has the term.
-   * @param value a text must be folded
+   * Returns the search term of a value: a hash that every record with this value in this field has.
+   * @param value a text must be folded (lower case, no accents)
    */
   ofValue(field: string, value: FilterValue): number {
     // The number 1 and the text "1" of a custom field are different values.
@@ -98,8 +97,8 @@ export class Terms {
   }
 
   /**
-   * Returns the terms for the trigrams of `text`. A record whose field contains `text` has all of them, or else the
-   * term of `ofLongText`. Empty for a text of fewer than three characters.
+   * Returns the search terms for the trigrams of `text` (each three consecutive characters). A record whose field
+   * contains `text` has all of them, or else the term of `ofLongText`. Empty for a text of fewer than three characters.
    */
   ofPart(field: string, text: string): number[] {
     const terms = new Set<number>();
@@ -108,8 +107,8 @@ export class Terms {
   }
 
   /**
-   * Returns the term of records whose text in this field is too long for trigrams. Undefined if the field's texts are
-   * always indexed.
+   * Returns the search term of records whose text in this field is too long for trigrams. Undefined if the field's
+   * texts are always indexed.
    */
   ofLongText(field: string): number | undefined {
     return this.#isSearched(field) ? undefined : finish(mix(hashText(this.#seed, field), 4));
@@ -122,7 +121,8 @@ export class Terms {
   }
 
   /**
-   * Adds the trigrams of the shortest texts, up to `maxIndexedText`, and the term of `ofLongText` for each longer text.
+   * Adds the search terms of several texts: trigrams for the shortest, up to `maxIndexedText` in total, and the term of
+   * `ofLongText` for each other text.
    */
   #addPartsWithin(terms: Set<number>, texts: [field: string, text: string][]): void {
     const total = texts.reduce((length, [, text]) => length + text.length, 0);
@@ -168,7 +168,7 @@ function finish(hash: number): number {
   return h ^ (h >>> 16);
 }
 
-/** Columns by which filters find a record. Every statement that writes a record must write both. */
+/** Values of the columns by which filters find a record. Every statement that writes a record must write both. */
 export interface SearchColumns {
   folded: Folded;
   terms: number[];
@@ -181,7 +181,7 @@ export const searchColumnsOfCompany = (customerId: string, company: RecordFields
   searchColumnsOf(companySource, customerId, company);
 
 /**
- * Computes the search columns of a record. Marks in `folded` that both are up to date.
+ * Computes the columns `folded` and `terms` of a record, and marks them as up to date.
  * @param record all fields, not only the changed ones
  */
 export function searchColumnsOf(source: Source, customerId: string, record: RecordFields): SearchColumns {
@@ -201,7 +201,7 @@ interface Printing {
 }
 
 /**
- * Returns the SQL condition for a filter. All values from callers become parameters. A condition on null is false, and
+ * Converts a filter to an SQL condition. All values from callers become parameters. A condition on null is false, and
  * its negation is true.
  */
 export const toSql = (sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment =>
@@ -273,7 +273,6 @@ function printColumn(printing: Printing, test: FieldTest, column: Column): Fragm
   }
 }
 
-/** Returns the value as responses show it. For some fields it is not null although the column is. */
 export function shownValue(sql: FragmentMaker, column: Column): Fragment {
   if (column.shownAs === undefined) return constant(sql, column.value);
   return sql`coalesce(${constant(sql, column.value)}, ${constant(sql, `'${column.shownAs}'`)})`;
@@ -326,7 +325,9 @@ function printLinked(
   return sql`not (${isAny(sql``)})`;
 }
 
-/** Matches contacts that were added by hand to one of the lists. Rows of deleted lists stay for a while. */
+/**
+ * Returns the condition that a contact was added by hand to one of the lists. With `any`, deleted lists do not count.
+ */
 function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'>): Fragment {
   const isOfList =
     lists === 'any'
@@ -335,7 +336,7 @@ function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'
   return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList})`;
 }
 
-/** Matches activities of these companies, or of contacts of these companies. */
+/** Returns the condition that an activity belongs to one of these companies, or to one of their contacts. */
 function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>): Fragment {
   const companies = sql`array(
     select co.id
@@ -352,8 +353,8 @@ function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>)
 }
 
 /**
- * Converts a condition on the creation time to one on the id, which starts with that time. PostgreSQL can then use the
- * primary key.
+ * Returns a condition on the id instead of the creation time, because an id starts with that time. PostgreSQL can then
+ * use the primary key.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
@@ -383,7 +384,7 @@ export function firstIdOf(milliseconds: number): string {
 }
 
 /**
- * Returns the SQL condition on a custom field. Values are compared only with stored values of the same type.
+ * Returns the SQL condition for a custom field. Values are compared only with stored values of the same type.
  * @param key name of the custom field
  */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {
