@@ -15,7 +15,6 @@ import type { RawToken, TokenHash } from '../../access/credentials.ts';
 import { withSpent } from '../jobs/credits.ts';
 import { recordEvent } from './customers.ts';
 
-/** An API key as read to authenticate a request. `refusal` says why the key cannot be used; null if it is valid. */
 interface KeyState {
   key_hash: TokenHash;
   id: string;
@@ -50,7 +49,6 @@ const keyState = (sql: Sql) => sql`
       coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
     from api_keys k`;
 
-/** Sets the time of last use, at most once a minute. Skips keys whose rows are locked. */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   // A locked row: another process records the same use, or the key is being changed.
   await sql`
@@ -82,10 +80,11 @@ type ShownRow = Omit<ApiKey, 'spent'>;
 const shown = (sql: Queryable) => sql`
   ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
 
-/** SQL expression: when the key ends, because it is revoked or expires. A live key ends in the future or never. */
 const endsAt = (sql: Queryable) => sql`least(revoked_at, expires_at)`;
 
-/** Returns the live keys and the last `keyLimits.endedShown` keys that ended, newest first. */
+/**
+ * Returns the live keys, and the last `keyLimits.endedShown` keys that were revoked or expired. The newest comes first.
+ */
 export async function listApiKeys(sql: Queryable, customerId: string): Promise<ApiKey[]> {
   const keys = await sql<ShownRow[]>`
     with ended as (
@@ -155,11 +154,6 @@ export async function createApiKey(
   return row;
 }
 
-/**
- * Checks that the customer can have one more live key. Locks the customer's keys: concurrent calls for one customer
- * wait for each other.
- * @throws DomainError `conflict` if the customer has the maximum number of live keys
- */
 async function requireRoomForKey(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`api keys:${customerId}`}, 0))`;
   const [{ live }] = await sql<[{ live: number }]>`
@@ -187,7 +181,7 @@ const capsText = (caps: SpendCaps): string =>
     .map(([pool, cap]) => `${pool} ${cap === null ? 'none' : `${cap.amount}/${cap.per}`}`)
     .join(', ');
 
-/** A key as read before its rotation. Of two concurrent rotations, only one finds the key unchanged and succeeds. */
+/** An API key as read before its rotation. If two rotations read the same secret, only the first succeeds. */
 export interface KeyVersion {
   customer_id: string;
   id: string;
@@ -204,7 +198,7 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
       ${keys.map((key) => key.id)}::uuid[]
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/** Changes made together with a rotation. Undefined keeps the stored value. */
+/** Changes that a rotation also makes. Undefined keeps the stored value. */
 interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
@@ -214,10 +208,9 @@ interface KeyChanges {
 }
 
 /**
- * Replaces the secret of a key and applies `changes`. The new secret is valid for `changes.expiration` days. By
- * default, it is valid as long as the old one was.
- * @returns undefined, with nothing changed, if the key is no longer active, or its secret was replaced after `before`
- *   was read
+ * Replaces the secret of a key and applies `changes`. The new secret is valid for `changes.expiration` days; by
+ * default, as long as the old one was.
+ * @returns undefined if the key is no longer active, or another call has replaced the secret since `before` was read
  */
 export async function rotateApiKey(
   sql: Transaction,
@@ -260,8 +253,9 @@ export interface LimitChanges {
 }
 
 /**
- * Changes what a key may spend, and what it may do without an approval. Undefined keeps the stored value.
- * @returns undefined, with nothing changed, if the customer has no such active key
+ * Changes the spend caps of a key, and the size from which its calls need an approval. Undefined keeps the stored
+ * value.
+ * @returns undefined if the customer has no such active key
  */
 export async function changeSpendCaps(
   sql: Transaction,
@@ -291,8 +285,8 @@ export async function changeSpendCaps(
 }
 
 /**
- * Revokes a key permanently. Does nothing if it is already revoked.
- * @returns false if the customer has no such key
+ * Revokes a key for good.
+ * @returns `known` if the key was already revoked; undefined if the customer has no such key
  */
 export async function revokeApiKey(
   sql: Transaction,
@@ -316,7 +310,6 @@ export async function revokeApiKey(
   return 'revoked';
 }
 
-/** Locks a key so that nobody can revoke it until the transaction ends. Returns false if it is revoked. */
 export async function lockUnrevokedKey(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const rows = await sql`
     select 1

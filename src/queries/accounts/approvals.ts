@@ -55,8 +55,8 @@ export async function requireApproval(
 }
 
 /**
- * Returns the pending call as it was sent.
- * @throws DomainError `not_found`; `conflict` if the call was decided or has lapsed
+ * Returns a call that waits for an approval, as the caller sent it.
+ * @throws DomainError `not_found`; `conflict` if somebody has decided about the call, or the time for that is over
  */
 export async function requirePending(
   sql: Queryable,
@@ -77,8 +77,8 @@ const decidedAlready = async (sql: Queryable, customerId: string, id: string) =>
   conflict(`The call is ${(await requireApproval(sql, customerId, id)).status} already`);
 
 /**
- * Approves or refuses a pending call, and records the event.
- * @throws DomainError `conflict` if the call was decided or has lapsed
+ * Approves or refuses a call that waits for an approval, and records the audit event.
+ * @throws DomainError `conflict` if somebody has decided about the call, or the time for that is over
  */
 export async function decide(
   sql: Transaction,
@@ -115,8 +115,9 @@ export async function storeApprovedAnswer(
 }
 
 /**
- * Deletes a batch of approvals that are older than `approvalDays`. Also deletes the bodies of lapsed calls.
- * @returns the number of deleted approvals
+ * Deletes a batch of approvals that are older than `approvalDays`. Also clears the bodies of calls that nobody decided
+ * about in time.
+ * @returns the number of deleted and cleared approvals
  */
 export async function removeOldApprovals(sql: Transaction): Promise<number> {
   const lapsed = await sql<{ customer_id: string; id: string }[]>`

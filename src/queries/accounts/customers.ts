@@ -10,9 +10,10 @@ import { createPipeline, salesStages } from '../crm/pipelines.ts';
 import { maxDeclared, type Declaration, type DeclaredField, type DeclaredObject } from '../../schemas/wire.ts';
 import { listDeclared } from '../records/custom-fields.ts';
 
+// After a restore to an earlier moment, the log shows what must be done again.
 /**
- * Records an audit event. Pass the transaction of the recorded action, so that both commit together or not at all.
- * PostgreSQL's log gets a line too: after a restore to an earlier moment, it shows what must be done again.
+ * Records an audit event, also as a line in PostgreSQL's log. Pass the transaction of the recorded action, so that both
+ * commit together or not at all.
  */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   const { event, customerId, userId = null, apiKeyId = null, by, details = {} } = given;
@@ -24,15 +25,15 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
   ]);
 }
 
-/** Ids stored in place of those of the customer and user when a login fails because no user has the e-mail address. */
+/** Ids of the customer and user that a failed login stores if no user has the e-mail address. */
 export const nobody = {
   customerId: lowestId,
   userId: lowestId,
 };
 
 /**
- * Maximum number of addresses counted separately for the failed logins of one account, day and reason. Further
- * addresses share a row.
+ * Maximum number of network addresses that are counted separately for the failed logins of one account, day and reason.
+ * Further addresses share a row.
  */
 export const maxAddresses = 100;
 
@@ -62,8 +63,8 @@ export async function recordFailedLogin(
 }
 
 /**
- * Returns audit events, newest first. Failed logins with the same account, day, reason and address are one event, at
- * the time of the last attempt.
+ * Returns audit events, newest first. Failed logins with the same account, day, reason and network address are one
+ * event, at the time of the last attempt.
  */
 export const listEvents = (sql: Queryable, customerId: string, limit: number): Promise<AuditEvent[]> =>
   sql<AuditEvent[]>`
@@ -160,10 +161,7 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
   await recordEvent(sql, { event, customerId, by: commandLine });
 }
 
-/**
- * Returns a customer's summary. `subscription.balance` is the number of available prospect credits, without the credits
- * that jobs have reserved.
- */
+/** Returns a customer's summary. `subscription.balance` excludes the credits that jobs have reserved. */
 export async function findCustomerSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`
     select
@@ -191,7 +189,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns true if there is a customer without a user of this e-mail address. */
+/** Returns true if at least one customer has no user with this e-mail address. */
 export async function hasCustomersBeside(sql: Queryable, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (
@@ -208,7 +206,7 @@ interface FieldName {
 }
 
 /**
- * Declares a custom field. Records no event if the same declaration exists.
+ * Declares a custom field. Does nothing if the same declaration exists.
  * @throws DomainError `validation_failed` if `choices` do not fit the type; `conflict` if too many fields are declared
  */
 export async function declareField(
@@ -239,10 +237,7 @@ export async function declareField(
   return field;
 }
 
-/**
- * Removes the declaration of a custom field. The values stay.
- * @throws DomainError `not_found`
- */
+/** Removes the declaration of a custom field. Records keep their values. */
 export async function removeDeclaration(
   sql: Transaction,
   customerId: string,

@@ -12,8 +12,8 @@ export interface LinkedUser {
 }
 
 /**
- * Stores the token of a link, which is valid for 72 hours. Replaces the user's previous link. Returns when the link
- * expires.
+ * Stores the token of a password link, which is valid for 72 hours. Replaces the user's previous link. Returns the
+ * expiry time.
  */
 export async function storeLink(
   sql: Transaction,
@@ -30,7 +30,9 @@ export async function storeLink(
   return row!.expires_at;
 }
 
-/** Returns undefined if the link is unknown, used or expired, or its user cannot log in. */
+/**
+ * Returns the user of a password link. Undefined if the link is unknown, used or expired, or the user cannot log in.
+ */
 export async function findLinkedUser(sql: Queryable, token: TokenHash): Promise<LinkedUser | undefined> {
   const [row] = await sql<LinkedUser[]>`
     select u.customer_id, u.id, u.email
@@ -44,9 +46,7 @@ export async function findLinkedUser(sql: Queryable, token: TokenHash): Promise<
   return row;
 }
 
-/**
- * Returns when the unused link of each user expires or has expired, by user id. Users without such a link are missing.
- */
+/** Returns the expiry times of unused password links, by user id. Includes links that have expired. */
 export async function findLinkEnds(sql: Queryable, customerId: string): Promise<Map<string, string>> {
   const rows = await sql<{ user_id: string; expires_at: string }[]>`
     select user_id, expires_at
@@ -86,8 +86,8 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
 
 /**
  * Creates a session of 12 hours. Deletes the user's expired sessions, and the oldest above `maxSessions`.
- * @returns the expiry time; undefined, with nothing done, if the account is not active, or its password has changed
- *   since `account` was read
+ * @returns the expiry time; undefined if the account is not active, or its password has changed since `account` was
+ *   read
  */
 export async function createSession(
   sql: Transaction,
@@ -118,8 +118,8 @@ export async function createSession(
 }
 
 /**
- * Locks the user's logins until this transaction ends. Call it before you change the user's password, state or link, so
- * that such transactions wait for each other.
+ * Makes logins of the user wait until this transaction ends. Call it before you change the user's password, state or
+ * link.
  */
 export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
   // Not a lock of the user's row: in a distributed database, such a lock is taken on every node.
@@ -260,10 +260,10 @@ export async function findAccount(sql: Queryable, customerId: string, userId: st
 }
 
 /**
- * Changes a password, and deletes the other sessions.
+ * Changes a password, and deletes the user's other sessions.
  * @param account with the password hash that the caller has checked
  * @param kept token hash of the current session
- * @returns false, with nothing changed, if the stored hash is no longer the one in `account`
+ * @returns false if the stored password hash is no longer the one in `account`
  */
 export async function changePassword(
   sql: Transaction,
@@ -312,7 +312,7 @@ export async function resetPassword(
 
 /**
  * Sets the password of the user to whom a link belongs. The link works only once.
- * @returns undefined, with nothing changed, if the link is no longer valid
+ * @returns undefined if the link is no longer valid
  */
 export async function setPasswordByLink(
   sql: Transaction,
@@ -369,9 +369,9 @@ export async function changeRole(
 }
 
 /**
- * Checks that the customer has another active admin. Call it before a user stops being an admin. Locks: such changes of
- * one customer's users wait for each other.
- * @throws DomainError `conflict` if there is no other active admin who can log in
+ * Checks that the customer has another active admin who can log in. Call it before a user stops being an admin. Such
+ * calls for one customer wait for each other.
+ * @throws DomainError `conflict` if there is no other such admin
  */
 export async function requireOtherAdmin(sql: Transaction, customerId: string, userId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`admins:${customerId}`}, 0))`;

@@ -18,7 +18,10 @@ import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
 
-/** SQL condition: the endpoint `e` wants the journal row `j`, and the row has no delivery yet. */
+/**
+ * Returns the SQL condition that the endpoint `e` wants the event `j` of the journal, and that no delivery of it was
+ * created yet.
+ */
 export const isAhead = (sql: Queryable) => sql`
   e.ahead @> j.position
   and j.type = any(e.types)
@@ -26,9 +29,9 @@ export const isAhead = (sql: Queryable) => sql`
 
 interface EndpointState extends Omit<Endpoint, 'waiting'> {
   pending: number;
-  /** First feed position for which deliveries must still be created. Null: there is none. */
+  /** First feed position for which a delivery must still be created. Null: there is none. */
   begins_at: number | null;
-  /** Position after the last one for which deliveries must be created. Null: there is no end. */
+  /** Feed position before which deliveries must still be created. Null: there is no end. */
   ends_at: number | null;
 }
 
@@ -44,7 +47,7 @@ export const listEndpoints = (sql: Queryable, customerId: string, only?: string)
 
 const maxCounted = 10_000;
 
-/** Counts the events that an endpoint still has to get. Stops at 10,001, which means more than 10,000. */
+/** Counts the events that an endpoint has not received yet. Stops at 10,001. */
 export async function countWaiting(
   sql: Sql,
   customerId: string,
@@ -81,15 +84,11 @@ interface NewEndpoint {
   bulk: boolean;
   description: string;
   secret: Buffer;
-  /** End of the feed. The endpoint gets no event before it. */
+  /** Last position of the feed. The endpoint gets only later events. */
   end: number;
   apiKeyId: string | null;
 }
 
-/**
- * Creates an endpoint and its audit event.
- * @throws DomainError `conflict` if the customer has the maximum number of endpoints
- */
 export async function createEndpoint(
   sql: Transaction,
   customerId: string,
@@ -118,16 +117,16 @@ export async function createEndpoint(
 const lockEndpoints = (sql: Transaction, customerId: string) =>
   sql`select pg_advisory_xact_lock(hashtextextended(${`webhooks:${customerId}`}, 0))`;
 
-/** SQL multirange: the positions after `after`, up to `end`. If `end` is null, the range has no end. */
+/** Returns SQL for a multirange of feed positions: those after `after`, up to `end`. Null: without an end. */
 export const rangeBehind = (sql: Queryable, after: number, end: number | null = null) => sql`
   int8multirange(int8range(${after}::bigint + 1, ${end}::bigint + 1))`;
 
 export const rangeUpTo = (sql: Queryable, end: number) => sql`int8multirange(int8range(null, ${end}::bigint + 1))`;
 
 /**
- * Changes an endpoint. A new URL or an activation makes waiting deliveries due at once. Deliveries that the endpoint no
- * longer wants are removed.
- * @param end end of the feed: an inactive endpoint gets no event that is recorded from here on
+ * Changes an endpoint. After an activation or for a new URL, waiting deliveries are sent at once. Deliveries of events
+ * that the endpoint no longer wants are deleted.
+ * @param end last position of the feed. A deactivated endpoint gets no later events
  * @throws DomainError `not_found`
  */
 export async function changeEndpoint(
@@ -204,13 +203,12 @@ export async function changeEndpoint(
   return row;
 }
 
-/** How long the previous secret also signs deliveries. */
 const previousSecretTime = '24 hours';
 
 /**
- * Replaces the secret of an endpoint. Both secrets sign deliveries for 24 hours.
- * @param given `secret`: encrypted; `apiKeyId`: the key that rotates the secret. A revocation of this key then disables
- *   the endpoint
+ * Replaces the secret of an endpoint. The previous secret also signs deliveries for 24 hours.
+ * @param given `secret`: encrypted; `apiKeyId`: the API key of the caller. A revocation of this key then disables the
+ *   endpoint
  * @throws DomainError `not_found`
  */
 export async function rotateEndpoint(
@@ -251,8 +249,8 @@ export async function deleteEndpoint(sql: Transaction, customerId: string, id: s
 }
 
 /**
- * Starts to send the events after `from` again. Later events are sent after them.
- * @param end end of the feed
+ * Starts a replay: sends the events after the position `from` again, then the later events.
+ * @param end last position of the feed
  * @throws DomainError `not_found`; `conflict` if a replay is running
  */
 export async function startReplay(
@@ -302,17 +300,10 @@ export async function disableEndpointsOf(sql: Transaction, customerId: string, a
 
 export interface EndpointAddress {
   url: string;
-  /**
-   * The encrypted secrets: first the current one. For 24 hours after a rotation, the previous secret follows and signs
-   * too.
-   */
+  /** Encrypted secrets that sign deliveries: the current one and, for 24 hours after a rotation, the previous one. */
   secrets: Buffer[];
 }
 
-/**
- * Returns the address of an endpoint, the current time, and an id for a new event.
- * @throws DomainError `not_found`
- */
 export async function requireAddress(
   sql: Queryable,
   customerId: string,
@@ -327,7 +318,6 @@ export async function requireAddress(
   return row;
 }
 
-/** SQL expression: the secrets that now sign the deliveries of the endpoint `e`. */
 export const secretsOf = (sql: Queryable) => sql`
   case when e.previous_until > now() then array[e.secret, e.previous_secret] else array[e.secret] end`;
 
@@ -339,7 +329,10 @@ export const recordDisabled = (
 ): Promise<void> =>
   record(sql, 'webhook.disabled', customerId, endpoint, { actor: 'service', address: null }, { reason });
 
-/** Records an audit event. Stores only the host of the URL, because its path and query can contain a secret. */
+/**
+ * Records an audit event about an endpoint. Stores only the host of its URL, because path and query can contain a
+ * secret.
+ */
 const record = (
   sql: Transaction,
   event: Extract<AuditEventName, `webhook.${string}`>,
@@ -403,13 +396,16 @@ export async function purgeOldDeliveries(sql: Transaction): Promise<boolean> {
   return true;
 }
 
-/** Events that active endpoints have not received yet. */
+/** Events that active endpoints have not received yet, counted separately for working and failing endpoints. */
 export interface WebhookBacklog {
   standing: 'working' | 'failing';
-  /** Number of pending deliveries, plus the events that the endpoints want among the next 1,000 positions of each. */
+  /**
+   * Number of waiting events: pending deliveries, plus events without a delivery yet among the next 1,000 feed
+   * positions of each endpoint.
+   */
   waiting: number;
   /**
-   * Age of the oldest waiting event (seconds). For a failing endpoint, at least the time since it began to fail. 0: no
+   * Seconds since the oldest waiting event. For failing endpoints, at least the time since one began to fail. 0: no
    * event waits.
    */
   oldest_seconds: number;
@@ -442,5 +438,5 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
     from endpoints
     group by 1`;
 
-/** Maximum number of positions that are looked at ahead of an endpoint. */
+/** Maximum number of feed positions of an endpoint that are read to count waiting events. */
 const maxLookedAt = 1_000;

@@ -6,16 +6,16 @@ import { newestPlace, toEvent, type EventRow, type FeedPosition } from '../recor
 import { isAhead, rangeBehind, rangeUpTo, recordDisabled, secretsOf } from './webhook-endpoints.ts';
 import type { EndpointAddress } from './webhook-endpoints.ts';
 
-/** Number of failures in a row after which only the oldest delivery is tried. */
+/** Number of failures in a row after which only the endpoint's oldest delivery is tried. */
 const stuckAfter = 20;
 /** Maximum number of pending deliveries of an endpoint. Further events wait in the feed. */
 const maxPending = 1_000;
 export const maxAtOnce = { works: 10, other: 1 };
 const dispatchSize = 100;
 const dispatchSpan = 10_000;
-/** How long a worker keeps an endpoint after its last visit (ms). Longer than a delivery takes. */
+/** Milliseconds for which a worker has an endpoint to itself after its last visit. A delivery takes less. */
 const takenMs = 30_000;
-/** An endpoint whose deliveries have all failed for this long is disabled (ms). */
+/** Milliseconds after which an endpoint is disabled if all its deliveries have failed. */
 const maxFailingMs = 5 * 24 * 3_600_000;
 /** HTTP status with which a receiver says that it wants no more deliveries. */
 const gone = 410;
@@ -31,12 +31,12 @@ export interface DueEndpoint {
   id: string;
 }
 
-/** SQL condition: the last delivery of the endpoint `e` succeeded. */
+/** Returns the SQL condition that the last delivery of the endpoint `e` succeeded. */
 const works = (sql: Queryable) => sql`(e.failing_since is null and e.last_success_at is not null)`;
 
 /**
- * Finds endpoints of all customers that have something to get and that no worker has. The first endpoint of each
- * customer comes first, then the endpoint that was tried longest ago.
+ * Finds endpoints of all customers that have something to receive and that no worker has taken. The first endpoint of
+ * each customer comes first, then the endpoint that was tried longest ago.
  * @param areWorking true: endpoints whose last delivery succeeded; false: the others
  */
 export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): Promise<DueEndpoint[]> =>
@@ -70,7 +70,6 @@ export interface Due {
   position: number;
   event_id: string;
   type: EventType;
-  /** Number of the attempt, from 1. */
   attempt: number;
   body: string;
 }
@@ -96,7 +95,10 @@ interface EndpointRow extends EndpointAddress {
   last_failure_at: string | null;
   given_up: number;
   pending: number;
-  /** First position for which deliveries must be created, and the position after the last one before a gap. */
+  /**
+   * Feed positions for which deliveries must be created: from `begins_at` to before `ends_at`, where a gap or the end
+   * follows.
+   */
   begins_at: number | null;
   ends_at: number | null;
   now: string;
@@ -111,12 +113,11 @@ export interface Visit extends EndpointAddress {
 }
 
 /**
- * Visits an endpoint: stores how attempts ended, creates deliveries of the next events that the endpoint wants, and
- * returns the deliveries to send now. From then on only this worker sends to the endpoint. This ends when a visit finds
- * nothing, or after 30 seconds.
+ * Stores how attempts ended, creates deliveries for the next events of an endpoint, and returns the deliveries to send
+ * now. Only this worker then sends to the endpoint, for 30 seconds or until a visit finds nothing.
  * @param underWay deliveries that the worker is sending
  * @param places number of deliveries that the worker can send in addition
- * @returns undefined, with nothing stored, if another worker has the endpoint, or it is deleted
+ * @returns undefined if another worker has the endpoint, or it is deleted
  */
 export async function visitEndpoint(
   sql: Transaction,
@@ -184,7 +185,7 @@ interface After extends EndpointRow {
   disabled: DisablingReason | null;
 }
 
-/** Returns false if the URL was replaced since the attempt. The attempt then says nothing about the new URL. */
+/** Returns false if the endpoint's URL was replaced after the attempt, which then says nothing about the new URL. */
 const isCurrent = (endpoint: EndpointRow, { url }: Attempt): boolean => url === endpoint.url;
 
 function stateAfter(endpoint: EndpointRow, ended: readonly Attempt[]): After {
@@ -307,9 +308,9 @@ async function dispatch(
 }
 
 /**
- * Creates deliveries for the events that the endpoint wants from a part of the feed. If a replay sends an event that
- * already waits, its delivery becomes due now and is not doubled.
- * @returns the position of the last delivery if there can be more than `limit`
+ * Creates deliveries for the events of a part of the feed that the endpoint wants. An event that already has a waiting
+ * delivery becomes due at once.
+ * @returns the position of the last delivery if there are `limit` events, because more can follow
  */
 async function makeDeliveries(
   sql: Transaction,
@@ -340,9 +341,9 @@ async function makeDeliveries(
 }
 
 interface Change extends After {
-  /** The first position for which no delivery was created yet. */
+  /** First feed position for which a delivery must still be created. */
   next: number | null;
-  /** The end of the feed if the endpoint is disabled now. */
+  /** Last position of the feed if the endpoint is being disabled. */
   end: number | undefined;
   isBusy: boolean;
 }

@@ -123,7 +123,7 @@ export async function writeActivityBatch(
   });
 }
 
-/** Returns which of the notes there are. */
+/** Returns those of the given notes that are already stored for their contact or company. */
 export const findNotes = (
   sql: Transaction,
   customerId: string,
@@ -157,7 +157,7 @@ function referencesOf(body: Readonly<Record<string, unknown>>): Reference[] {
   );
 }
 
-/** Columns of a new activity. The insert replaces the empty `occurred_at` by its time. */
+/** Columns of a new activity. The empty `occurred_at` stands for the time of the insert. */
 const blank: ActivityColumns = {
   type: 'note',
   title: '',
@@ -206,7 +206,10 @@ interface ActivityRow extends ActivityColumns {
   folded: object;
 }
 
-/** An update that sets a reference also forgets the deleted record to which it referred before. */
+/**
+ * Columns that a write of activities sets. A new reference clears the id of the deleted record to which the activity
+ * referred before.
+ */
 const written: WrittenTable<ActivityRow> = {
   name: 'activities',
   columns: [...activityFields, 'created_by', 'folded'],
@@ -257,9 +260,7 @@ async function remove(
     deferred.deleted('activity', { id, external_id: values.external_id }, values);
 }
 
-/**
- * Locks the records to which `before` refers, then an activity. Returns the activity, or undefined if there is none.
- */
+/** Locks an activity, after the records to which `before` refers. Returns undefined if there is no such activity. */
 export async function lockActivity(
   sql: Transaction,
   customerId: string,
@@ -273,9 +274,10 @@ export async function lockActivity(
 }
 
 /**
- * Restores a deleted activity. A reference to a deleted record stays empty until that record is restored too.
- * @param values its columns that are not empty
- * @returns `gone` if the activity cannot be restored; `taken` if it was restored without its external id
+ * Restores a deleted activity. References to records that are still deleted stay empty until those are restored too.
+ * @param values columns of the activity that are not empty
+ * @returns `gone` if no record to which it referred exists; `taken` if it was restored without its external id, which
+ *   another activity has
  */
 export async function restoreActivity(
   sql: Transaction,

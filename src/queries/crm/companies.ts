@@ -20,29 +20,24 @@ import { recordReads } from './record-pages.ts';
 
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'> & { domain?: string | null };
 
-/**
- * Returns the company that the body of a contact names by name or domain. A company without a name gets its domain as
- * name.
- */
+/** Returns the company that the body of a contact names by name or domain. Without a name, the domain is the name. */
 export const namedCompanyOf = ({ name, domain, industry = '' }: CompanyReference): NamedCompany | undefined => {
   const company_name = name ?? domain;
   return company_name === undefined ? undefined : { company_name, industry, domain: domain ?? null };
 };
 
 /**
- * Returns the key by which a company is found: its name in lower case, without accents. Without a name, the key is a
- * blank and the domain. No such name begins with a blank.
+ * Returns the key by which a company is found: a blank and its domain or, without a domain, its name in lower case
+ * without accents.
  */
 export const companyKey = ({ company_name, domain }: NamedCompany): string =>
   domain ? ` ${domain}` : fold(company_name);
 
 /**
- * Finds the customer's oldest company with a given name or domain, or creates a company. Case and accents in the name
- * are ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so
- * other transactions cannot change or delete it.
- * @param deferred collects what the transaction writes last
- * @returns the company's id. If the company was merged meanwhile, the id of the company that replaces it, which is
- *   locked too. Null if another transaction deleted the company while this transaction waited for the lock
+ * Finds the customer's oldest company with a given name or domain, or creates one. Locks it, so that other transactions
+ * cannot change or delete it.
+ * @returns the company's id, or that of the company into which it was merged meanwhile. Null if another transaction
+ *   deleted the company while this one waited for the lock
  */
 export async function findOrCreateCompany(
   sql: Transaction,
@@ -61,9 +56,8 @@ export async function findOrCreateCompany(
 }
 
 /**
- * Locks the company into which another one was merged.
- * @returns its id, or null if that one was deleted
- * @throws RecordsChanged if it was deleted or merged in turn
+ * Locks the company into which another one was merged, and returns its id. Null if it was deleted.
+ * @throws RecordsChanged if it is deleted or merged meanwhile
  */
 async function lockSuccessor(sql: Transaction, customerId: string, merged: string): Promise<string | null> {
   const id = (await findSuccessors(sql, customerId, [merged])).get(merged);
@@ -79,8 +73,8 @@ interface CompanyKeys {
 }
 
 /**
- * Locks companies to which contacts will refer, so that other transactions cannot change or delete them. If a key has
- * no company, also locks the names of companies, so that no other transaction creates the missing company.
+ * Locks companies to which contacts will refer. If a key has no company, also locks the names of companies, so that no
+ * other transaction creates the missing one.
  * @throws RecordsChanged if a company with one of the keys was merged into another one meanwhile
  */
 export async function lockCompanies(
@@ -112,8 +106,8 @@ const valuesOf = (keys: readonly string[]): [names: string[], domains: string[]]
 
 /**
  * Locks companies by key and by id, in the order of their ids, to avoid deadlocks.
- * @param found companies that were found by key before. Their keys are not looked up again: if another transaction has
- *   renamed a company meanwhile, the name would seem free, although it is not locked
+ * @param found ids of companies that were found by key before. Their keys are not looked up again, because other
+ *   transactions may have renamed them
  * @returns `gone`: ids of companies that were found by key, but that other transactions deleted meanwhile
  */
 async function lockRows(
@@ -178,10 +172,8 @@ const lockStatement = `
   ) co`;
 
 /**
- * Returns the ids of companies by key. Creates a company for each key that has none.
- * @param wanted companies for whose keys `lockCompanies` was called. If several have one key, the first of them may be
- *   created. A company that is created by its domain is then found by its name, too
- * @param deferred collects what the transaction writes last
+ * Returns the ids of companies by key (see `companyKey`). Creates a company for each key that has none.
+ * @param wanted companies whose keys `lockCompanies` has locked. Of several with the same key, the first is created
  */
 export async function findOrCreateNamed(
   sql: Transaction,
@@ -226,10 +218,7 @@ export const blankCompany: CompanyColumns = blankOf(Company, companyFields);
 
 export const serviceColumns = ['score', 'verification_status', 'last_verified'] as const;
 
-/**
- * SQL columns of a company as responses show them. A company that was never verified has its creation time as
- * `last_verified`.
- */
+/** SQL columns of a company as responses show them. Without a verification, `last_verified` is the creation time. */
 const shown = `
   co.id,
   ${companyFields.map((column) => `co.${column}`).join(', ')},
@@ -271,8 +260,8 @@ export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId
 };
 
 /**
- * Locks a company to which a contact will refer, and returns its id. Until the transaction ends, other transactions
- * cannot change or delete the company.
+ * Locks a company to which a contact will refer, and returns its id. Other transactions cannot change or delete the
+ * company.
  * @param path JSON pointer to the company id in the request, for the error
  * @throws DomainError `not_found` if the customer has no such company
  */
@@ -309,8 +298,8 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
 };
 
 /**
- * Deletes companies that the caller has locked `for update`. No read finds them any more, also as the company of a
- * contact or opportunity. Their rows and these references stay for `HISTORY_DAYS`.
+ * Deletes companies that the caller has locked `for update`. No read finds them any more, but their rows, and
+ * references to them, stay for `HISTORY_DAYS`.
  */
 export async function removeCompanies(
   sql: Transaction,
@@ -347,10 +336,9 @@ export function patchedCompany(
 }
 
 /**
- * Locks a company until the transaction ends, and returns its columns. With `strength = 'update'`, other transactions
- * also cannot add contacts or opportunities to the company.
- * @throws DomainError `not_found` if the customer has no such company
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
+ * Locks a company, and returns its columns. With `strength = 'update'`, other transactions also cannot add contacts or
+ * opportunities to the company.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
  */
 async function lockCompany(
   sql: Transaction,

@@ -29,10 +29,9 @@ interface Referring {
 }
 
 /**
- * Checks the lists and users that bodies of contacts refer to. Locks the lists against deletion until the transaction
- * ends. Call it before the contacts are written, because an unknown id is reported before an external id that another
- * contact has.
- * @returns for each body the error `not_found` with the JSON pointers of its unknown ids, or undefined
+ * Locks the lists and users to which bodies of contacts refer. Call it before the contacts are written, so that unknown
+ * ids are reported before other errors.
+ * @returns for each body, the error `not_found` with the JSON pointers of its unknown ids, or undefined
  */
 export async function findUnknownReferences(
   sql: Transaction,
@@ -69,10 +68,7 @@ export const serviceColumns = [
   'removal_requested_at',
 ] as const;
 
-/**
- * SQL columns of a contact as responses show them. A contact that was never verified has its creation time as
- * `last_verified`.
- */
+/** SQL columns of a contact as responses show them. Without a verification, `last_verified` is the creation time. */
 const shown = `
   c.id,
   ${contactFields.map((column) => `c.${column}`).join(', ')},
@@ -110,7 +106,6 @@ export const {
   title: 'Contacts',
 });
 
-/** Returns the number of contacts that match the rules of a list, or `max` + 1 if more than `max` match. */
 export function countRuleMatches(
   db: Database,
   customerId: string,
@@ -168,8 +163,8 @@ export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, p
   });
 
 /**
- * Returns the columns of contacts before and after an update, for their events. An update of the work e-mail resets the
- * verification, so the result for such a contact contains the verification. Call it before the update.
+ * Returns the columns of contacts before and after an update, for their events. A new work e-mail resets the
+ * verification, so its columns are included then. Call it before the update.
  */
 export async function statesOf(
   sql: Transaction,
@@ -286,9 +281,8 @@ export async function removeContacts(
 }
 
 /**
- * Locks a contact until the transaction ends, and returns its id and columns. Other transactions cannot add it to a
- * list until then.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the contact's current ETag
+ * Locks a contact, and returns its columns. Other transactions cannot add it to a list until this one ends.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
  */
 async function lockContact(
   sql: Transaction,
@@ -303,8 +297,8 @@ async function lockContact(
 }
 
 /**
- * Locks contacts until the transaction ends, and returns their ids and columns. Other transactions cannot add the
- * contacts to a list until then. A deleted company is read as no company.
+ * Locks contacts, and returns their columns. Other transactions cannot add them to a list until this one ends. The id
+ * of a deleted company is returned as null.
  */
 export const lockContactRows = (
   sql: Transaction,
@@ -322,8 +316,8 @@ export const lockContactRows = (
   for update of c`;
 
 /**
- * Returns the company id for the `company` field of a contact, or null for a contact without a company. Creates the
- * company if it is given by name or domain and does not exist. Locks the company until the transaction ends.
+ * Locks the company of a contact's field `company`, and returns its id. Creates a company that is given by name or
+ * domain and does not exist.
  */
 async function resolveCompany(
   sql: Transaction,
@@ -347,15 +341,14 @@ export function contactRow(customerId: string, columns: ContactColumns) {
 }
 
 /**
- * SQL assignments for an update of the contact `r`. A new work e-mail resets the contact to unverified, because the
- * stored verification is about the old address.
+ * Returns SQL assignments for an update of the contact `r`. A new work e-mail resets the contact to unverified.
  * @param email SQL expression: the new work e-mail in lower case
  */
 const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
   verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
   last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
 
-/** SQL expression: the company id of a contact if that company is deleted, else null. */
+/** Returns SQL for the company id of a contact if that company is deleted, else null. */
 const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'): Fragment => sql`(
   select gone.id
   from companies gone
@@ -365,8 +358,8 @@ const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'
 )`;
 
 /**
- * SQL expression for an update of a contact: the id of its company. Without a new company, the id of a deleted company
- * stays, so that the contact gets the company back if the deletion is undone.
+ * Returns SQL for the company id of an updated contact. Without a new company, the id of a deleted company stays, so
+ * that an undo of the deletion brings it back.
  * @param given SQL expression: the id of the new company
  */
 export const companyAfter = (sql: Transaction, customerId: string, alias: 'c' | 'r', given: Fragment): Fragment =>

@@ -21,19 +21,15 @@ export type SyncedContact = ContactColumns &
   };
 
 /**
- * Maximum lengths of a contact's texts (characters), and the maximum number of its other e-mail addresses. Values of a
- * prospect can exceed these limits.
+ * Maximum lengths of a contact's texts (characters), and its maximum number of other e-mail addresses. Values in the
+ * catalog can be longer.
  */
 const maxLengths = { text: 255, url: 2048, otherEmails: 20 };
 
+// `phone_numbers` stays empty, because the catalog does not say where the country code ends.
 /**
- * Converts a prospect to a contact.
- * - `work_email` is `""` if the prospect has no valid work e-mail. The contact is then unverified, because the
- *   prospect's verification is about another address. Unknown names are `""` too.
- * - `other_emails` has the prospect's other addresses. The catalog does not say which of them are for work.
- * - `mobile_phone` has the phone. `phone_numbers` stays empty, because the catalog does not say where the country code
- *   ends.
- * - `location_country` is `""` if the country has no unambiguous code.
+ * Converts a prospect to a contact. Unknown names and countries become `""`, and long texts are cut. Without a valid
+ * work e-mail the contact is unverified, because the prospect's verification is about another address.
  */
 export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedContact {
   const work_email = isEmailAddress(prospect.work_email) ? prospect.work_email : '';
@@ -63,8 +59,8 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
 }
 
 /**
- * Returns the company of a prospect. Returns undefined also for a placeholder: all people whose company is `-` would
- * get one company.
+ * Returns the company of a prospect. Undefined if the name is a placeholder such as `-`, which would put people of
+ * different companies together.
  */
 export function companyOf(prospect: Prospect): { company_name: string; industry: string } | undefined {
   const company_name = clip(prospect.job_company_name.trim());
@@ -74,10 +70,7 @@ export function companyOf(prospect: Prospect): { company_name: string; industry:
 const clip = (text: string): string =>
   text.length <= maxLengths.text ? text : Array.from(text).slice(0, maxLengths.text).join('');
 
-/**
- * Returns the URL unchanged, or null if it is too long for a contact. A URL is not shortened, because it would then
- * lead to another page.
- */
+/** Returns the URL, or null if it is too long for a contact. A shortened URL would lead to another page. */
 const url = (text: string | null): string | null => (text !== null && text.length <= maxLengths.url ? text : null);
 
 function otherEmails(emails: string[], workEmail: string): string[] | null {
@@ -111,9 +104,8 @@ const syncedColumns = {
 const prospectColumns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
 
 /**
- * Returns the contact `own`, with its empty fields filled in from `inCatalog`, a contact created from a prospect. A
- * score of `0` and the status `unverified` count as empty. A status without a work e-mail also counts as empty, because
- * it is about no address. The verification status is copied only if both contacts then have the same work e-mail.
+ * Fills the empty fields of the contact `own` with those of a contact made from a prospect. A score of `0` counts as
+ * empty. Takes the verification only if both then have the same work e-mail, and `own` is not verified.
  */
 function fillIn<T extends SyncedContact>(own: T, inCatalog: SyncedContact): T {
   const filled = { ...own };
@@ -134,7 +126,6 @@ function toRow(customerId: string, contact: SyncedContact): Record<string, postg
   return row;
 }
 
-/** A contact to insert or update. It is made from one or more prospects of a batch. */
 interface SyncedRow {
   id: LockedId | undefined;
   stored?: SyncedContact;
@@ -176,8 +167,8 @@ interface Stored {
 }
 
 /**
- * The contacts for a batch of prospects. Prospects with the same id or work email as an earlier prospect, or as a
- * stored contact, get the same contact.
+ * Assigns a contact to each prospect of a batch. Prospects with the same id or work e-mail as another prospect or a
+ * stored contact get the same contact.
  */
 class SyncBatch {
   readonly #byProspect = new Map<string, SyncedRow>();
@@ -240,8 +231,8 @@ function findContacts(
 }
 
 /**
- * Locks the stored contacts that may match the contacts in `inCatalog` until the transaction ends. Returns their
- * current values, the oldest contact first. A deleted company is read as no company.
+ * Locks the stored contacts that have the same prospect id or work e-mail as contacts in `inCatalog`. Returns their
+ * values, the oldest first. The id of a deleted company is null.
  */
 async function lockStored(sql: Transaction, customerId: string, inCatalog: readonly SyncedContact[]): Promise<Stored> {
   const prospectIds = inCatalog.map(({ prospect_id }) => prospect_id!);

@@ -83,8 +83,8 @@ export const deleteContactItems = deleteItems(contacts);
 export const deleteCompanyItems = deleteItems(companies);
 
 /**
- * Removes permanently what is kept of deleted records: their values in the journal, their rows, the activities of
- * contacts, and which records were merged into them. No undo can restore them.
+ * Removes what is kept of deleted records, so that no undo can restore them: their values in the journal, their rows,
+ * the activities of contacts, and merges into them.
  * @throws RecordsChanged if an undo has restored one of them meanwhile
  */
 async function purge(
@@ -101,10 +101,7 @@ async function purge(
   if ((await find(sql, customerId, ids)).length > 0) throw new RecordsChanged();
 }
 
-/**
- * Blanks the rows of deleted companies, which may have many references. The rows get an old deletion time, so that a
- * worker removes them soon.
- */
+/** Clears the columns of deleted companies. Many records can refer to them, so a worker removes their rows later. */
 async function blankRows(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     update companies
@@ -144,7 +141,7 @@ async function findDeleted(sql: Transaction, table: keyof typeof since, days: nu
 /**
  * Clears a batch of references to companies that were deleted more than `days` ago. If no references are left, deletes
  * the rows of these companies.
- * @returns the number of rows that were changed; 0 if there are no such companies
+ * @returns the number of changed rows; 0 if there are no such companies
  */
 export async function purgeCompanies(sql: Transaction, days: number): Promise<number> {
   const deleted = await findDeleted(sql, 'companies', days);
@@ -160,10 +157,7 @@ export async function purgeCompanies(sql: Transaction, days: number): Promise<nu
   return count;
 }
 
-/**
- * Clears references to deleted companies. Keeps `updated_at`, because responses have shown no company since the
- * deletion.
- */
+/** Clears a batch of references to deleted companies. Keeps `updated_at`, because responses stay the same. */
 const detach = (sql: Transaction, table: 'contacts' | 'opportunities', { customerId, ids }: Deleted) => sql`
   with detached as (
     select id
@@ -183,7 +177,7 @@ const detach = (sql: Transaction, table: 'contacts' | 'opportunities', { custome
 /**
  * Deletes a batch of members of lists that were deleted more than `days` ago. If no members are left, deletes the rows
  * of these lists.
- * @returns the number of rows that were changed; 0 if there is nothing to do, or other transactions hold the rest
+ * @returns the number of deleted rows; 0 if there is nothing to do, or other transactions have locked the rest
  */
 export async function purgeLists(sql: Transaction, days: number): Promise<number> {
   const deleted = await findDeleted(sql, 'lists', days);
@@ -226,10 +220,9 @@ export async function purgeActivities(sql: Transaction, days: number): Promise<n
 }
 
 /**
- * Marks the customer's contacts that came from these prospects: the people were erased from the catalog. Also marks
- * contacts that replace merged contacts of these prospects. A contact that is already marked keeps its mark. The
- * prospects and the rows stay locked until the transaction ends.
- * @returns ids of the changed contacts
+ * Marks contacts that came from prospects who were erased from the catalog, and contacts into which such contacts were
+ * merged. Skips contacts that are already marked.
+ * @returns ids of the newly marked contacts
  */
 export async function markRemovalRequested(
   sql: Transaction,

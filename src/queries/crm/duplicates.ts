@@ -21,15 +21,15 @@ import { columnOf } from './merges.ts';
 
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
-/** An older count is not shown (SQL interval). */
+/** Maximum age of a count that is shown (SQL interval). */
 const oldest = '15 minutes';
-/** An older count is made again. The sweep runs once a minute, and a count takes some seconds. */
+/** Age at which workers make a count again (SQL interval). */
 const countAgainAfter = '10 minutes';
-/** How long workers keep counting a customer's duplicates after the customer's last request. */
+/** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
 const countFor = '1 day';
 
 /**
- * Records that the customer asks for a kind of duplicates. If no count can be shown, workers then make one.
+ * Stores that the customer wants a count of one kind of duplicates. Enqueues a count if none can be shown.
  * @returns the time of the last count; undefined if none can be shown
  */
 export async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<string | undefined> {
@@ -54,12 +54,15 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
-/** Number of characters of a value that a cursor contains. Values with the same beginning are sorted by their hash. */
+/**
+ * Maximum number of characters of a value that a cursor contains. Values with the same beginning are sorted by their
+ * hash.
+ */
 const partLength = 100;
 
 /**
- * A page by number, or after the group with these values: number of records, part of the shared value, hash of the
- * value.
+ * A page by number, or the page after a group. The values of `after` are the group's number of records, and the
+ * beginning and hash of its shared value.
  */
 type DuplicatesPage = Paginate & { after?: Position | undefined };
 
@@ -92,7 +95,8 @@ const listCountedDuplicates = (
   ${limitAndOffset(sql, paginate)}`;
 
 /**
- * SQL condition: a row of `duplicate_counts` needs work. Its count is missing or old, or nobody asks for it any more.
+ * Returns the SQL condition that a row of `duplicate_counts` needs work: its count is missing or old, or nobody wants
+ * it any more.
  */
 const isDue = (sql: Queryable): Fragment => sql`(
   counted_at is null
@@ -103,9 +107,8 @@ const isDue = (sql: Queryable): Fragment => sql`(
 export const findCountingCustomers = findCustomersWith((sql) => sql`from duplicate_counts where ${isDue(sql)}`);
 
 /**
- * Counts one due kind of a customer's duplicates, or removes the count if nobody asks for it any more. Runs in the
- * caller's transaction, so readers see the last count until this one is complete. Locks no records. Waits while another
- * worker counts for this customer.
+ * Counts one due kind of a customer's duplicates, or deletes a count that nobody wants any more. Readers see the last
+ * count until the transaction commits.
  * @returns false if none is due
  */
 export async function countNextDuplicates(sql: Transaction, customerId: string): Promise<boolean> {
@@ -164,7 +167,7 @@ interface Valued {
 
 const recordsAtOnce = 5_000;
 const groupsAtOnce = 1_000;
-/** Maximum number of records whose values are in memory at the same time. A record needs about 250 bytes. */
+/** Maximum number of records whose values are in memory at the same time. Each needs about 250 bytes. */
 const recordsInMemory = 200_000;
 
 async function* readValues(sql: Transaction, customerId: string, kind: CountedKey): AsyncGenerator<Valued> {
@@ -215,9 +218,9 @@ const valueOf: Record<CountedKey, (parts: Named) => string> = {
   external_name: ({ name }) => externalName(name),
 };
 
+// Hashes of a million records take four megabytes.
 /**
- * Returns the hashes that occur more than once. Different values may share a hash, but only a few do. Hashes of a
- * million records take four megabytes.
+ * Returns the hashes that several records share. `parts` is the number of passes in which their values fit into memory.
  */
 async function findRepeatedHashes(records: AsyncIterable<Valued>): Promise<{ hashes: Set<number>; parts: number }> {
   let [all, size] = [new Uint32Array(1024), 0];
@@ -269,14 +272,14 @@ async function insertGroups(
     from jsonb_to_recordset(${sql.json(rows)}) as given (number integer, value text, count integer, ids uuid[])`;
 }
 
-/** Seconds until a caller should ask again for a count that is not there yet. */
+/** Seconds after which a caller should ask again for duplicates that are not counted yet. */
 const retrySeconds = 5;
 
 const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_company' || key === 'external_name';
 
 /**
- * Returns one page of the values that several of the customer's records share: the most frequent first, then by value.
- * @returns `asOf`: when workers counted them; undefined if they were counted now
+ * Returns one page of the values that several of the customer's records share, the most frequent first.
+ * @returns `asOf`: time at which workers counted them; undefined if they were counted now
  * @throws DomainError `unavailable` until workers have counted them
  */
 export async function findDuplicates(
@@ -363,7 +366,7 @@ function sharedIn(sql: Sql, customerId: string, by: keyof typeof indexedValues):
 interface IndexedValue {
   table: 'contacts' | 'companies';
   value: string;
-  /** SQL condition: the record `r` counts. It must not exclude a visible record that has a value. */
+  /** SQL condition for the records `r` that are compared. Every visible record with a value must meet it. */
   counts: string;
   identifies?: string;
   hasValue: string;

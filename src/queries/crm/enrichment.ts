@@ -14,9 +14,9 @@ import { findOrCreateNamed, lockCompanies, type NamedCompany } from './companies
 import { updateSynced, companyOf, isEmpty, toContact, type SyncedContact } from './crm-sync.ts';
 
 /**
- * SQL expression: the newest reusable verification of a folded address, or null. Rows of `job_results` have a
- * `verified_address` only if later jobs can reuse them.
- * @param since SQL expression: only a later verification can be reused
+ * Returns SQL for the newest result of an address that a job can reuse, or null.
+ * @param address SQL expression: the address in lower case without accents
+ * @param since SQL expression: results before this time are not reused
  */
 export const earlierVerification = (
   sql: FragmentMaker,
@@ -35,8 +35,8 @@ export const earlierVerification = (
   )`;
 
 /**
- * SQL expression: the time after which a verification must have been made so that this job can reuse it. It depends on
- * the start of the job, so what was free at the start stays free.
+ * Returns SQL for the time from which a job reuses earlier verifications. The time depends on the start of the job, so
+ * what is free at the start stays free.
  */
 export const sinceOfJob = (sql: FragmentMaker, jobId: string, hours: number): Fragment =>
   sql`uuid_extract_timestamp(${jobId}::uuid) - ${hours}::float8 * interval '1 hour'`;
@@ -70,9 +70,8 @@ export async function findReusable(
 }
 
 /**
- * Locks the customer's verifications until the transaction ends. Returns the folded addresses that another job has
- * verified while this job verified them too. So only one of two jobs with the same address is charged: the job that
- * settles first. Call this just before the results are saved.
+ * Locks the customer's verifications, and returns the addresses that another job has verified meanwhile. Only one of
+ * two jobs with the same address is charged: the first to save. Call it just before the results are saved.
  */
 export async function lockVerified(
   sql: Transaction,
@@ -154,7 +153,7 @@ const lockAddresses = (sql: Transaction, customerId: string, ids: readonly strin
     and id = any(${ids as string[]}::uuid[])
   ${lockedInOrder(sql)}`;
 
-/** A contact as enrichment reads it. A deleted company is read as no company. */
+/** A contact as enrichment reads it. The columns of a deleted company are null. */
 export type EnrichedContact = SyncedContact & { id: string; company_name: string | null };
 
 export interface EnrichOptions {
@@ -171,8 +170,8 @@ export interface Enrichment<Contact = EnrichedContact> {
 }
 
 /**
- * Reads contacts by the ids with which a job names them. For a merged contact, reads the contact that replaces it.
- * Deleted contacts are missing.
+ * Reads the contacts that a job names, by id. For a merged contact, reads the contact that replaced it. Deleted
+ * contacts are missing.
  * @throws RecordsChanged if such a contact is merged or deleted meanwhile
  */
 export async function readEnriched(
@@ -258,7 +257,7 @@ function isFilled(
 }
 
 /**
- * Sets the columns that only the service writes. Copies a verification only together with the address that it is about.
+ * Sets the columns that only the service writes. Copies a verification only if the contact has the verified address.
  */
 function withServiceColumns(filled: SyncedContact, before: SyncedContact, inCatalog: SyncedContact): SyncedContact {
   const isSameAddress = filled.work_email !== '' && fold(filled.work_email) === fold(inCatalog.work_email);
@@ -280,9 +279,9 @@ export interface LockedEnrichments {
 }
 
 /**
- * Locks contacts until the transaction ends. Returns what the given prospects change in them.
- * @param matched prospects by the id with which the job names the contact. Different ids must be of different contacts
- * @throws RecordsChanged if two ids are the same contact by now, because of a merge
+ * Locks contacts, and returns what the matched prospects change in them.
+ * @param matched prospects by the contact ids of the job
+ * @throws RecordsChanged if two ids are now of the same contact, because of a merge
  */
 export async function lockEnrichments(
   sql: Transaction,

@@ -19,8 +19,8 @@ const heldBy = (sql: Transaction, customerId: string, column: string, ids: reado
   )`;
 
 /**
- * Removes records that are being deleted from their activities. Hides activities without another reference. Writes no
- * events, because readers know of the change from the deletion of the record.
+ * Removes records that are being deleted from their activities, and hides activities without another record. Writes no
+ * events, because readers of the feed learn of it from the deletion of the record.
  * @param ids ids of locked records
  */
 export async function detachActivities(
@@ -47,8 +47,8 @@ export async function detachActivities(
 }
 
 /**
- * Gives restored records their activities back, unless an activity has another record by now. Drops an external id that
- * another activity has by now.
+ * Gives restored records their activities back. Skips activities that have another record by now. Clears external ids
+ * that another activity has by now.
  */
 export async function reattachActivities(
   sql: Transaction,
@@ -90,7 +90,6 @@ export async function reattachActivities(
       and a.id = held.id`;
 }
 
-/** Returns the number of activities of the given records. Stops counting at `maxMovedRecords` + 1. */
 export async function countActivitiesOf(
   sql: Transaction,
   customerId: string,
@@ -126,8 +125,8 @@ export async function moveActivities(
 }
 
 /**
- * Deletes the activities of deleted contacts permanently, with their values in the journal. This includes activities
- * that were deleted before. Activities that another record shows get a deletion event.
+ * Deletes the activities of deleted contacts for good, with their values in the journal. An activity that another
+ * record still shows gets a deletion event.
  */
 export async function purgeActivitiesOf(
   sql: Transaction,
@@ -155,7 +154,7 @@ export async function purgeActivitiesOf(
 }
 
 /**
- * SQL expression: when the last activity of a record was. Ignores activities in the future.
+ * Returns SQL for the time of a record's last activity, except activities in the future.
  * @param id SQL expression: the id of the record
  */
 export const lastActivityAt = (sql: Queryable, customerId: string, noun: ActivityHolder, id: string): Fragment => sql`(
@@ -171,7 +170,6 @@ export interface PlaceInOpportunity {
   position: number;
 }
 
-/** Removes contacts from all opportunities before they are deleted. Returns their places, by contact. */
 export async function removeFromOpportunities(
   sql: Transaction,
   customerId: string,

@@ -10,10 +10,9 @@ const maxMembers = 100_000;
 
 /**
  * Inserts the work e-mails of a list's members as inputs of a job. Addresses that differ only in case or surrounding
- * white space become one input, with the ids of all members that have the address.
+ * white space become one input, with the ids of all members that have it.
  * @returns the number of inputs
- * @throws DomainError `not_found` when the list does not exist
- * @throws DomainError `conflict` when the list has more than `maxMembers` members
+ * @throws DomainError `not_found`; `conflict` if the list has more than `maxMembers` members
  */
 export async function insertListInputs(
   sql: Transaction,
@@ -70,8 +69,8 @@ async function insertMatching(sql: Transaction, customerId: string, jobId: strin
 }
 
 /**
- * SQL: the addresses of the contacts that match a filter, with their contacts. Selects nothing if more than
- * `maxMembers` contacts match.
+ * Returns SQL for two CTEs: the contacts that match a filter (`members`), and their addresses. `addresses` is empty if
+ * more than `maxMembers` contacts match.
  */
 const withAddresses = (customerId: string, members: Filter): Fragment => recorder`
   with members as materialized (${selectMembers(customerId, members)}),

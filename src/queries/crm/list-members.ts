@@ -25,9 +25,9 @@ interface ManualMembers {
 }
 
 /**
- * Adds contacts to a list by hand. They stay members even if they do not match the list's rules.
+ * Adds contacts to a list by hand. They are then members even if they do not match the list's rules.
  * @returns `added`: number of new members; `already_members`: number of contacts that were members before
- * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
 export async function addMembers(
   sql: Transaction,
@@ -83,7 +83,7 @@ export async function addToLists(
 /**
  * Removes contacts from a list to which they were added by hand. Contacts that match the list's rules stay members.
  * @returns `removed`: number of contacts that had been added by hand
- * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
 export async function removeMembers(
   sql: Transaction,
@@ -122,10 +122,6 @@ interface LockedList {
   rules: Rule[];
 }
 
-/**
- * Locks lists against deletion until the transaction ends. Leaves out unknown ids.
- * @param ids in lower case
- */
 export const lockLists = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<LockedList[]> =>
   ids.length === 0
     ? Promise.resolve([])
@@ -137,7 +133,7 @@ export const lockLists = (sql: Transaction, customerId: string, ids: readonly st
         for key share`;
 
 /**
- * Returns a request's `list_ids` without duplicates. Locks the lists against deletion until the transaction ends.
+ * Locks the lists of a request against deletion, and returns their ids without duplicates.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 export async function requireLists(
@@ -152,8 +148,8 @@ export async function requireLists(
 }
 
 /**
- * Adds each contact to its given lists by hand, and removes it from its other lists. The caller has locked the lists.
- * @param wanted a map from contact id to list ids (in lower case)
+ * Adds each contact to the given lists by hand, and removes it from all others. The caller has locked the lists.
+ * @param wanted list ids (in lower case) by contact id
  */
 export async function setManualLists(
   sql: Transaction,
@@ -195,8 +191,8 @@ export async function findManualLists(
 }
 
 /**
- * Deletes all memberships of contacts. Call it before the contacts are deleted. Returns the lists by contact, also
- * deleted lists.
+ * Removes contacts from all lists before they are deleted. Returns the ids of these lists by contact, including deleted
+ * lists.
  */
 export async function removeFromAllLists(
   sql: Transaction,
@@ -212,7 +208,7 @@ export async function removeFromAllLists(
   return new Map(Array.from(byContact, ([id, rows]) => [id, rows.map(({ list_id }) => list_id)]));
 }
 
-/** Maximum number of members added by hand that a duplicated list can have. Copying so many takes about a second. */
+/** Maximum number of members added by hand in a list that can be duplicated. Copying so many takes about a second. */
 const maxCopied = 100_000;
 
 export async function copyMembers(
@@ -242,10 +238,7 @@ export async function copyMembers(
 
 const maxListsWithRules = 10;
 
-/**
- * Maximum number of rules that one filter evaluates. The rules of a list count once for each condition that names the
- * list.
- */
+/** Maximum number of rules that one filter evaluates. If several conditions name a list, its rules count each time. */
 const maxRules = maxListsWithRules * ruleLimits.rules;
 
 export interface ListedRules {
@@ -260,8 +253,7 @@ const isListTest = (filter: Filter): filter is ListTest =>
   (filter.kind === 'in' || filter.kind === 'empty') && filter.field === 'list_id';
 
 /**
- * Replaces each condition on `list_id` in the filter of a query. A contact is a member of a list if it was added by
- * hand, or if it matches the list's rules.
+ * Replaces the conditions on `list_id` in a query's filter by conditions that select the members of these lists.
  * @throws DomainError `validation_failed` if the filter names more than `maxListsWithRules` lists with rules, or would
  *   evaluate more than `maxRules` rules
  */
@@ -286,8 +278,8 @@ type NamedList = ListedRules & {
 };
 
 /**
- * Returns these lists, and all lists with rules unless `areAllNamed`. Leaves out the rules if there are too many for a
- * filter.
+ * Returns the lists with these ids and, unless `areAllNamed`, all lists with rules. Returns them without their rules if
+ * these are too many for a filter.
  */
 const findLists = (sql: Queryable, customerId: string, ids: string[], areAllNamed: boolean): Promise<NamedList[]> =>
   // The rules of all lists of a customer can be hundreds of MiB.
@@ -348,7 +340,6 @@ const rulesOf = (lists: readonly Pick<ListedRules, 'rules'>[]): Filter[] =>
 export interface ListOfContact {
   id: string;
   name: string;
-  /** False if the contact is in the list only because of the list's rules. */
   by_hand: boolean;
 }
 
@@ -380,10 +371,7 @@ export const findListsOfContact = (
     );
   });
 
-/**
- * Maximum number of rules that one statement evaluates; it takes no further list above. Many rules take long to plan,
- * and the rules of all lists can be hundreds of MiB.
- */
+/** Number of rules in a statement at which no further list is added to it, because many rules take long to plan. */
 const rulesTogether = 500;
 
 function groupsOf(lists: readonly ContactListRow[]): string[][] {

@@ -19,7 +19,7 @@ import { withDeferredWrites, type DeferredWrites } from '../records/deferred-wri
 
 interface CountedList extends ListedRules {
   contacts_count: number;
-  /** Null if the list was not counted since its rules changed. */
+  /** Time of the last count. Null: the list was not counted since its rules changed. */
   counted_at: string | null;
   is_fresh: boolean;
   read_at: string;
@@ -31,13 +31,15 @@ const countedColumns = (sql: FragmentMaker): Fragment => sql`
   coalesce(l.counted_at > now() - interval '1 minute', false) as is_fresh,
   now()::timestamptz(3) as read_at`;
 
-/** Maximum number of contacts of a customer whose lists are counted on each read. */
+/** Maximum number of contacts of a customer for whom a read counts all lists exactly. */
 const maxContacts = 20_000;
 
-/** How long a read counts all members of lists for a customer with at most `maxContacts` contacts (ms). */
+/** Maximum milliseconds that a read takes to count all lists exactly. */
 const exactMs = 3_000;
 
-/** How long a read counts in other cases (ms). A worker counts the remaining lists. */
+/**
+ * Maximum milliseconds that a read takes to count some lists again, if it cannot count all. A worker counts the others.
+ */
 const readMs = 1_000;
 
 const allContacts = (customerId: string): RecordQuery => parseRecordQuery(contactSource, customerId, {});
@@ -45,7 +47,6 @@ const allContacts = (customerId: string): RecordQuery => parseRecordQuery(contac
 const countMembers = (sql: Queryable, customerId: string, list: ListedRules): Promise<number> =>
   countMatches(sql, { ...allContacts(customerId), filter: membersOf([list]) });
 
-/** Returns the exact numbers of members of lists. If a list has rules, this takes as long as reading all contacts. */
 async function countAll(sql: Queryable, customerId: string, lists: ListedRules[]): Promise<Map<string, number>> {
   const counted = await sql<{ id: string; members: number }[]>`
     select list_id as id, count(*) as members
@@ -69,9 +70,8 @@ async function countAll(sql: Queryable, customerId: string, lists: ListedRules[]
 const hasNoRules = ({ rules }: ListedRules): boolean => rules.length === 0;
 
 /**
- * Returns lists with their numbers of members and the times of the counts. Numbers are exact for a list without rules.
- * They are exact for all lists of a customer with few contacts if counting takes at most `exactMs`. Otherwise, counts
- * the lists with old numbers again until `readMs` is over. Workers count the rest.
+ * Returns lists with their numbers of members, and the times of the counts. Numbers are exact for lists without rules,
+ * and for customers with few contacts. Other old numbers are counted again for up to `readMs`; workers count the rest.
  */
 async function withCounts<L extends CountedList>(db: Database, customerId: string, lists: L[]): Promise<L[]> {
   if (lists.length === 0) return lists;
@@ -150,7 +150,6 @@ const saveCounts = (
     await enqueueTurn(sql, 'count-lists', customerId);
   });
 
-/** Saves the count of a list. Does nothing if the rules have changed meanwhile. */
 const saveCount = (
   sql: Transaction,
   customerId: string,
@@ -164,8 +163,8 @@ const saveCount = (
     and rules = ${sql.json(rules)}`;
 
 /**
- * Counts the members of one list that a read has left to workers. A list that takes too long to count keeps its number
- * until the next read, so that other lists are counted. Waits while another worker counts for this customer.
+ * Counts the members of one list that a read has left to workers. If this takes too long, the list keeps its old
+ * number.
  * @returns false if there is no such list
  */
 export async function countNextList(sql: Transaction, customerId: string): Promise<boolean> {
@@ -297,7 +296,7 @@ async function readLists(sql: Queryable, customerId: string, ids: string[]): Pro
 }
 
 /**
- * Creates a list, and returns its id.
+ * Creates a list.
  * @param source how the list was made
  * @throws DomainError `conflict` if the customer would then have too many lists with rules
  */
@@ -321,8 +320,8 @@ async function requireRoomForRules(sql: Transaction, customerId: string, path: s
 }
 
 /**
- * Returns true if the customer may have one more list with rules. Locks: other transactions cannot add rules to a list
- * until this one ends.
+ * Returns true if the customer may have one more list with rules. Other transactions cannot add rules to a list until
+ * this one ends.
  */
 export async function hasRoomForRules(sql: Transaction, customerId: string): Promise<boolean> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`lists with rules:${customerId}`}, 0))`;
@@ -349,9 +348,8 @@ async function insertList(
 }
 
 /**
- * Updates the fields of a list that `patch` contains.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag;
- *   `conflict` if the customer would then have too many lists with rules
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag; `conflict` if the
+ *   customer would then have too many lists with rules
  */
 export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, ifMatch) =>
   withDeferredWrites(sql, customerId, async (deferred) => {
@@ -391,16 +389,15 @@ interface ListColumns {
 }
 
 /**
- * Returns a tag of the list's columns that people change. It replaces the ETag where that changes too often: the ETag
- * also changes with the members, which in a list with rules happens all the time.
+ * Returns a tag that changes when people change the list. It replaces the ETag, which also changes with the members.
  */
 export const listTag = ({ name, description, rules }: ListColumns): string =>
   etagOf({ name, description, rules: completeRules(rules) });
 
 /**
- * Locks a list until the transaction ends and returns its columns. With `strength = 'update'`, other transactions also
- * cannot add contacts to the list.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag
+ * Locks a list, and returns its columns. With `strength = 'update'`, other transactions also cannot add contacts to the
+ * list.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
  */
 async function lockList(
   sql: Transaction,
@@ -422,7 +419,7 @@ async function lockList(
 
 /**
  * Deletes a list, so that no read finds it any more. Its row and its members stay for `HISTORY_DAYS`.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` does not match the list's current ETag
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
  */
 export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   withDeferredWrites(sql, customerId, async (deferred) => {
@@ -436,11 +433,10 @@ export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   });
 
 /**
- * Creates a copy of a list with its description, rules and the members that were added by hand.
+ * Creates a copy of a list with its description, its rules and the members that were added by hand.
  * @returns the id of the copy
- * @throws DomainError `not_found` if the customer has no such list
- * @throws DomainError `conflict` if the list has too many members, or the customer would then have too many lists with
- *   rules
+ * @throws DomainError `not_found`; `conflict` if the list has too many members, or the customer would then have too
+ *   many lists with rules
  */
 export const duplicateList = (
   sql: Transaction,

@@ -11,18 +11,15 @@ type Row = Readonly<Record<string, unknown>>;
 
 type Choices<R> = ReadonlyMap<string, R>;
 
-/**
- * Fields that a merge combines from all records, unless the request chooses one record: see `unitedEmails`,
- * `unitedPhones` and `mergedCustomFields`.
- */
+/** Fields that a merge combines from all records, unless the request chooses one record for them. */
 const united = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
 
 export const isEmpty = (value: unknown): boolean =>
   value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0);
 
 /**
- * Returns the fields of the merged record. A chosen value wins. Otherwise the first value that is not empty wins, in
- * the order of the records. The first record is the one that stays.
+ * Returns the fields of the merged record. The value of a chosen record wins, otherwise the first value that is not
+ * empty. The first record is the one that stays.
  */
 export function mergedFields<R extends object>(
   records: readonly [R, ...R[]],
@@ -42,8 +39,8 @@ export function mergedFields<R extends object>(
 type CustomFields = Contact['custom_fields'];
 
 /**
- * Returns the custom fields of the merged record. Each key comes from the record that the request chose for this key or
- * for all keys. Otherwise it comes from the first record that has a value for it.
+ * Returns the custom fields of the merged record. For each key, the value of a chosen record wins, otherwise that of
+ * the first record that has one.
  * @throws DomainError `conflict` if the fields exceed the limits of one record
  */
 export function mergedCustomFields<R extends { custom_fields: CustomFields }>(
@@ -95,8 +92,8 @@ export function unitedEmails(shown: Emails, records: readonly Emails[]): Contact
 type Phones = Pick<Contact, 'phone_numbers' | 'mobile_phone'>;
 
 /**
- * Returns `phone_numbers` of a merged contact: its own and those of the other records. Includes the mobile phones of
- * the records that differ from the contact's mobile phone.
+ * Returns the phone numbers of a merged contact: those of all records, and mobile phones that are not its own mobile
+ * phone.
  * @throws DomainError `conflict` if there are too many
  */
 export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact['phone_numbers'] {
@@ -116,10 +113,6 @@ export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact
   return phones;
 }
 
-/**
- * Returns the digits of a phone number, so that two spellings compare as equal. A number without digits is returned as
- * it is.
- */
 function digitsOf({ country_code, number }: Contact['phone_numbers'][number]): string {
   const text = `${country_code}${number}`;
   return text.replaceAll(/\D/g, '') || text;
@@ -145,8 +138,8 @@ export const firstOf = <R extends Row, K extends keyof R>(records: readonly R[],
 export type SafeMerge = Merge & { equal?: readonly string[] };
 
 /**
- * What a merge has moved from a merged record to the record that stays. The journal keeps it with the deletion of the
- * merged record.
+ * What a merge has moved from a merged record to the record that stays. The journal keeps it, so that the merge can be
+ * undone.
  */
 export interface Moved {
   lists?: string[];

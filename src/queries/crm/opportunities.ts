@@ -72,7 +72,7 @@ const alreadyThere = 'is already in this opportunity: use products.update to cha
 
 /**
  * Returns the lines of an opportunity after a write. New lines have no name yet.
- * @param given all lines, or changes in which `findAbsentLines` finds no fault
+ * @param given all lines, or changes that `findAbsentLines` has checked
  * @throws DomainError `conflict` with the JSON pointer of every added product that has a line; `validation_failed` if a
  *   product occurs twice
  */
@@ -174,8 +174,8 @@ type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number] |
 type OpportunityItem = Item<OpportunityColumns>;
 
 /**
- * SQL columns of an opportunity as the API returns it. A line has the name of its product, even if the product is
- * deleted. A deleted company is null.
+ * SQL columns of an opportunity as responses show them. Lines show deleted products, too. The id of a deleted company
+ * is null.
  */
 const projection = (sql: FragmentMaker, customerId: string) => sql`
   ${constant(sql, `o.id, ${opportunityFields.map((name) => (name === 'company_id' ? 'co.id as company_id' : `o.${name}`)).join(', ')}`)},
@@ -282,8 +282,8 @@ export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids
 
 /**
  * Write one opportunity with its contacts and lines.
- * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in the body that does not
- *   belong to the customer; `conflict` if a product to add already has a line; `precondition_failed`
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id in the body; `conflict` if a product to add
+ *   already has a line; `precondition_failed`
  */
 export const {
   create: createOpportunity,
@@ -354,7 +354,10 @@ export const readOpportunityBatch = (
   batch: Pick<Batch, 'match' | 'items'>,
 ): Promise<ReadOutcome<Opportunity>[]> => readBatch(sql, customerId, opportunities, batch);
 
-/** Fails an item that refers to records that do not exist. A line may keep a deleted product. */
+/**
+ * Fails an item that refers to records that do not exist. A line that the opportunity already has may keep a deleted
+ * product.
+ */
 function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void {
   const details = item.stored?.details ?? [];
   const present = new Set(details.map(({ product_id }) => product_id));
@@ -364,7 +367,7 @@ function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void
   if (unknown.length > 0) fail(item, missingReferences(unknown));
 }
 
-/** Columns of a new opportunity. The body has the fields that are empty here but must not stay empty. */
+/** Columns of a new opportunity. Empty fields that must not stay empty, such as `stage_id`, come from the body. */
 const blank: OpportunityColumns = {
   name: '',
   description: '',
@@ -394,7 +397,10 @@ function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored
 
 const rowColumns = [...opportunityFields, 'price'] as const;
 
-/** If an update leaves an opportunity without a company, the id of a deleted company stays: see `companyAfter`. */
+/**
+ * Columns that a write of opportunities sets. Without a new company, the id of a deleted company stays: see
+ * `companyAfter`.
+ */
 const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {
   name: 'opportunities',
   columns: rowColumns,

@@ -129,7 +129,7 @@ const insertStages = (
 
 /**
  * Changes a pipeline and its stages.
- * @throws DomainError `not_found`, also for a stage; `precondition_failed` if `ifMatch` is not the pipeline's ETag;
+ * @throws DomainError `not_found`, also for a stage; `precondition_failed` if `ifMatch` is not the current ETag;
  *   `conflict` if a stage to delete has opportunities
  */
 export const updatePipeline: UpdateRecord<PipelinePatch> = async (sql, customerId, id, patch, ifMatch) => {

@@ -65,9 +65,8 @@ export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
   );
 
 /**
- * Write one product. The default currency of a new product is that of the customer's subscription. A new price does not
- * change the lines of opportunities.
- * @throws DomainError `not_found`, `conflict`, `precondition_failed`
+ * Write one product. A new product without a currency gets that of the customer's subscription. Lines of opportunities
+ * keep their price.
  */
 export const {
   create: createProduct,
@@ -128,7 +127,6 @@ export const readProductBatch = (
   batch: Pick<Batch, 'match' | 'items'>,
 ): Promise<ReadOutcome<Product>[]> => readBatch(sql, customerId, products, batch);
 
-/** Returns the columns of a new product. Reads the subscription's currency only if an item needs it. */
 async function blankProduct(
   sql: Transaction,
   customerId: string,

@@ -59,10 +59,8 @@ const companies: BatchRecords<CompanyColumns, Company> = {
 type CompanyItem = Item<CompanyColumns>;
 
 /**
- * Writes a batch of companies. The result is the same as if the items were sent one by one, with one exception: if two
- * items identify the same company, the later item fails. Runs in the caller's transaction, which should not hold other
- * locks.
- * @param deferred collects what the transaction writes last
+ * Writes a batch of companies, with the same result as one call for each item. Only if two items identify the same
+ * company, the later item fails. Call it before the transaction takes other locks.
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same companies
  */
@@ -126,11 +124,8 @@ const contacts: BatchRecords<ContactColumns, ContactDetail> = {
 };
 
 /**
- * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
- * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
- * locks.
- * @param deferred collects what the transaction writes last
- * @returns the result of each item, in the order of the items
+ * Writes a batch of contacts, with the same result as one call for each item. Only if two items identify the same
+ * contact, the later item fails. Call it before the transaction takes other locks.
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same contacts
  */

@@ -46,12 +46,11 @@ type StoredCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
 
 /**
- * Merges companies. The first one gets the values that it lacks, and the contacts, opportunities and activities of the
- * others. The others are deleted.
- * @throws DomainError `validation_failed` if the ids of the request contradict each other
- * @throws DomainError `not_found` with the JSON pointer of every id that is not a company of the customer
- * @throws DomainError `conflict` if the records are not equal, the merged company would exceed a limit, or too many
- *   records would move
+ * Merges companies into the first one. It gets the values that it lacks, and the contacts, opportunities and activities
+ * of the others, which are deleted.
+ * @throws DomainError `validation_failed` if the ids of the request contradict each other; `not_found` with the JSON
+ *   pointer of every unknown id; `conflict` if the records are not equal, the merged company would exceed a limit, or
+ *   too many records would move
  */
 export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
@@ -152,7 +151,7 @@ async function moveContacts(
   return byCompany(moved);
 }
 
-/** @param isJournaled true if the journal gets a row for the record; false keeps its `updated_at` */
+/** @param isJournaled true if an event reports the merge; false keeps `updated_at` */
 async function updateMergedCompany(
   sql: Transaction,
   customerId: string,
@@ -180,12 +179,11 @@ type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at
 type StoredContact = ContactColumns & OwnColumns & { id: string };
 
 /**
- * Merges contacts. The first one gets the values that it lacks, the lists to which the others were added by hand, and
- * their opportunities and activities. The others are deleted.
- * @throws DomainError `validation_failed` if the ids of the request contradict each other
- * @throws DomainError `not_found` with the JSON pointer of every id that is not a contact of the customer
- * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many
- *   opportunities or activities would move
+ * Merges contacts into the first one. It gets the values that it lacks, the lists to which the others were added by
+ * hand, and their opportunities and activities. The others are deleted.
+ * @throws DomainError `validation_failed` if the ids of the request contradict each other; `not_found` with the JSON
+ *   pointer of every unknown id; `conflict` if the records are not equal, the merged contact would exceed a limit, or
+ *   too many opportunities or activities would move
  */
 export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
@@ -244,9 +242,9 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
     and id = any(${ids as string[]}::uuid[])`;
 
 /**
- * Locks the contacts and returns their current values, in the order of the request. A deleted company is read as no
- * company.
- * @throws RecordsChanged if a contact now has another company, or was deleted
+ * Locks the contacts, and returns their current values in the order of the request. The id of a deleted company is
+ * null.
+ * @throws RecordsChanged if a contact was deleted, or has another company than in `seen`
  */
 async function lockMergedContacts(
   sql: Transaction,
@@ -286,15 +284,15 @@ function mergedContact(records: readonly [StoredContact, ...StoredContact[]], me
 }
 
 /**
- * Returns the time of the earliest removal request. The merged contact keeps it, because a removal request is about the
- * same person whichever contact stays.
+ * Returns the time of the earliest removal request. All contacts of a merge are the same person, so the merged contact
+ * keeps it.
  */
 const earliestRequest = (records: readonly StoredContact[]): string | null =>
   records.flatMap(({ removal_requested_at: at }) => at ?? []).toSorted()[0] ?? null;
 
 /**
- * Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. Returns the lists of each
- * contact in `from`.
+ * Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. Returns the previous
+ * lists of each contact.
  */
 async function moveManualLists(
   sql: Transaction,
@@ -334,10 +332,11 @@ interface BeforeMerge {
   ownMerges: readonly { moved: Moved }[];
 }
 
+// If the contact that stays is in a list or opportunity only because of an earlier merge, this merge counts as a reason
+// too.
 /**
- * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and what the merge has
- * moved. If the contact that stays is in a list or opportunity only because of an earlier merge, this merge counts as a
- * reason too.
+ * Returns what the undo of a merge needs about a merged contact: its positions in opportunities, and what the merge has
+ * moved.
  */
 function movedOf(
   keptId: string,

@@ -41,8 +41,7 @@ async function readRecordPage<Row extends object>(
 }
 
 /**
- * Returns the query with the long texts of its cursor, which has only their hashes. Reads the texts from the last row
- * of the previous page.
+ * Replaces the hashes in a query's cursor by the long texts. Reads the texts from the last row of the previous page.
  */
 export async function readLongTexts(db: Pick<Database, 'search'>, query: RecordQuery): Promise<RecordQuery> {
   const { after } = query;
@@ -66,12 +65,12 @@ const readPage = <Row extends object>(
       limit ${page.limit}`,
   );
 
-/** Number of records in one page of an export. One statement reads each page, and at most two pages are in memory. */
+/** Number of records in one page of an export. At most two pages are in memory. */
 export const exportPage = 500;
 
 /**
- * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so no transaction
- * stays open. The data may change between two pages. The next page is read while the caller processes the current one.
+ * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so the data may
+ * change between two pages. The next page is read while the caller processes the current one.
  * @param request the query; its limit, page and cursor are ignored
  * @returns the generator, after the first page was read
  */
@@ -120,9 +119,8 @@ async function readCustomKeys(db: Database, request: RecordQuery, max: number): 
 }
 
 /**
- * Reads one page of records. If the newest records come first, it starts with a search of the newest records: they fill
- * the page if many of them match. Otherwise an index selects candidates, and only the candidates are tested. Without a
- * usable index, or if many records match, it tests all records.
+ * Reads one page of records. For a page of the newest records, reads some of the newest first. If they do not fill it,
+ * reads the candidates of an index; or all records, if many match or there is no usable index.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
@@ -139,8 +137,8 @@ async function readRows<Row>(
 }
 
 /**
- * Returns true if the index of search terms finds the customer's records. Returns false if too many records are not in
- * the index yet, because each of these records is also a candidate.
+ * Returns true if the index of search terms has most records of the customer. Without it, records that are not in the
+ * index yet would all be candidates.
  */
 async function hasTerms(sql: Queryable, query: RecordQuery): Promise<boolean> {
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, query)} as many`);
@@ -153,13 +151,14 @@ async function isCommon(sql: Queryable, query: RecordQuery, many = manyOfNewest)
   return rows.length === many;
 }
 
-/** Cost of reading a record by its terms, relative to a scan of all records. */
+/** Cost of reading a record by its search terms, relative to reading it in a scan of all records. */
 const costOfCandidate = 3;
 
+// A scan reads `max / share` records until it ends, where `share` is the share of matching records. Terms select
+// `total * share` records.
 /**
- * Returns how many of the newest records must match so that a count up to `max` is cheaper without terms. A scan reads
- * `max / share` records until it ends, where `share` is the share of matching records. Terms select `total * share`
- * records.
+ * Returns the number of matches among the newest records with which a scan counts up to `max` records faster than
+ * search terms do.
  */
 async function manyToCount(sql: Queryable, query: RecordQuery, max: number): Promise<number> {
   const total = (await totalOf(sql, query)) ?? 0;
@@ -172,8 +171,8 @@ async function totalOf(sql: Queryable, { source: { table }, customerId }: Record
 }
 
 /**
- * Returns the number of records that match a query. Without a filter, this is the stored count.
- * @param max If more than `max` match, the result is `max` + 1, and the count stops there
+ * Counts the records that match a query. Without a filter, returns the stored number of records.
+ * @param max the count stops at `max` + 1
  */
 export async function countRecords(db: Database, request: RecordQuery, max?: number): Promise<number> {
   const query = await resolveLists(db, request);
@@ -191,14 +190,14 @@ export async function countMatches(sql: Queryable, query: RecordQuery, max?: num
 }
 
 /**
- * Maximum number of filters that one statement of `countEach` evaluates. With 50 rules each, this takes seconds for
+ * Maximum number of filters that one statement of `countEach` evaluates. With 50 rules each, it takes seconds for
  * 20,000 contacts.
  */
 export const filtersAtOnce = 10;
 
 /**
- * Returns for each filter the number of the customer's records that match it. Reads all records, once for several
- * filters. Use it only for customers with few records.
+ * Returns for each filter the number of matching records. Reads all records of the customer, so use it only if they are
+ * few.
  * @param query without a filter
  * @param filters filters in which `resolveLists` has replaced the lists
  */
@@ -220,7 +219,7 @@ export async function countEach(sql: Queryable, query: RecordQuery, filters: rea
   return counts;
 }
 
-/** Counts memberships without reading contacts, because a deleted contact is not a member any more. */
+/** Returns SQL clauses that count the members of a list without reading contacts. Deleted contacts are not members. */
 const membersClauses = (customerId: string, listId: string) => ({
   total: recorder`count(*)`,
   from: recorder`list_members`,
@@ -245,8 +244,8 @@ async function countOfMatches(sql: Queryable, query: RecordQuery, max?: number) 
 const shallow = 1_000;
 
 /**
- * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of a list
- * without rules) have their own group. So expensive queries cannot delay them.
+ * Returns the group of database connections for a query. The first pages of all records, or of a list without rules,
+ * have a group of their own, so that expensive queries cannot delay them.
  */
 function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
   const [key] = order;

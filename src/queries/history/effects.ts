@@ -9,32 +9,33 @@ import { activityTable, companyTable, contactTable, opportunityTable, productTab
 
 export type { Values };
 
-/** The effect of a change on one record, however often the change wrote it. */
+/** What a change did to one record, as the sum of its writes to the record. */
 export interface Effect {
   id: string;
   noun: EventNoun;
   /** `none`: the change created the record and deleted it again. */
   kind: 'created' | 'updated' | 'deleted' | 'none';
-  /** Values before the first write. For a deletion, all values that are not empty, and the links. */
+  /**
+   * Values before the first write. For a deletion, all values that are not empty, and the record's lists and
+   * opportunities.
+   */
   before: Values;
   after: Values;
   first: number;
   last: number;
   merged_into: string | null;
-  /** True if the change created the record by undoing its deletion. */
+  /** True if the change restored the record, by undoing its deletion. */
   is_restored: boolean;
 }
 
 /**
- * SQL condition: the journal row belongs to the change. Use it in statements that find the row by its record. With `=`,
- * the planner could read all rows of the change instead.
+ * Returns the SQL condition that a journal row belongs to the change. Use it in statements that find the row by its
+ * record. With `=`, PostgreSQL could read all rows of the change instead.
  */
 export const isOfChange = (sql: Queryable, changeId: string) => sql`change_id is not distinct from ${changeId}::uuid`;
 
-/**
- * SQL condition: the journal row `j` is the first of its record in this change. Written as a subquery for each row:
- * with `not exists`, the planner may read all rows of the change for each batch.
- */
+// Written as a subquery for each row: with `not exists`, the planner may read all rows of the change for each batch.
+/** Returns the SQL condition that the journal row `j` is the first of its record in this change. */
 const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
   j.position = (
     select min(e.position)
@@ -59,8 +60,8 @@ interface Row {
 }
 
 /**
- * Returns the effects of a change on its next records, all of one kind. The last effect comes first, because later
- * records of a change can refer to earlier ones.
+ * Returns what a change did to its next records of one kind. The last record comes first, because later records of a
+ * change can refer to earlier ones.
  * @param range only records whose first write is below `before`, or only the record `only`; writes from `until` on do
  *   not count
  */
@@ -114,8 +115,8 @@ function effectOf(id: string, rows: readonly Row[]): Effect {
 }
 
 /**
- * Merges two parts of one side of a write.
- * @param others values on the other side of the write: a custom field that is only there is absent on this side
+ * Merges the values before (or after) one write of a record into those of its other writes.
+ * @param others values on the other side of that write. A custom field that is only there is removed
  */
 function withValues(values: Values, more: Values | null, others: Values | null): Values {
   const [own, fields, absent] = [values, more, others].map((one) => one?.['custom_fields'] as Values | undefined);
@@ -151,8 +152,9 @@ export async function measureChange(
 }
 
 /**
- * Returns the records that differ from their state after a change. A later write that was taken back does not count.
- * @param current members of the records, as the journal names them, each `comparable`
+ * Returns the ids of created records that differ from their state after the change. Writes that were undone do not
+ * count.
+ * @param current current values of the records, as the journal names them, each `comparable`
  */
 export async function findWrittenSince(
   sql: Queryable,
@@ -185,9 +187,7 @@ export async function findWrittenSince(
   return new Set(created.filter(isWritten).map(({ id }) => id));
 }
 
-/**
- * Returns a value of the journal without the parts that follow from other records: the names of products in `details`.
- */
+/** Returns a value of the journal without the names of products in `details`, which change with the products. */
 export const comparable = (name: string, value: unknown): unknown =>
   name === 'details' ? (value as Detail[] | null)?.map(lineOf) : value;
 
@@ -228,8 +228,8 @@ export const findWriters = (sql: Queryable, customerId: string, ids: readonly st
 const recordTables = [contactTable, companyTable, productTable, opportunityTable, activityTable];
 
 /**
- * Estimates the undo of a large change, from the journal alone: what was updated since is kept, what was deleted or
- * created again since is not counted, and the rest is restored.
+ * Estimates the undo of a large change from the journal alone. Counts a record as kept if it was updated since, and as
+ * restored if nothing happened to it since.
  */
 export async function estimateUndo(sql: Queryable, customerId: string, changeId: string): Promise<UndoEstimate> {
   const [counts] = await sql<[UndoEstimate]>`

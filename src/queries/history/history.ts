@@ -46,7 +46,7 @@ interface LaterMerge {
   change_id: string;
 }
 
-/** Returns the merge of the record that stayed in a merge, if it was merged itself since and that merge stands. */
+/** Returns the later merge of the record that stayed in a merge. Undefined if there was none, or it was undone. */
 export async function findLaterMerge(
   sql: Queryable,
   customerId: string,
@@ -156,7 +156,7 @@ interface ChangePage {
 }
 
 /**
- * Returns a page of changes. A page may be shorter than `limit`, even empty, although there is a next page.
+ * Returns a page of changes. It can be shorter than `limit`, or empty, although there is a next page.
  * @param nouns the kinds of records that the caller may read
  * @param verb only changes of this type
  * @param before only changes with lower positions
@@ -197,7 +197,6 @@ export async function listChanges(
   };
 }
 
-/** Returns a position after all changes before a time. Later changes can be before the position, too. */
 const endOf = async (db: Database, customerId: string, instant: string): Promise<number> =>
   (await findPlaceAt(db, customerId, instant, 'behind')).position;
 
@@ -266,7 +265,6 @@ export function shown(values: Values | null): Values {
   return Object.fromEntries([...Object.entries(others).filter(([name]) => !untold.has(name)), ...company, ...custom]);
 }
 
-/** Leaves out members that people do not set: they follow from other members or other records. */
 export const pickSettable = (noun: EventNoun, values: Values): Values =>
   Object.fromEntries(
     Object.entries(values).filter(([name]) => settable[noun].includes(name) || name.startsWith('custom_fields.')),
@@ -280,8 +278,8 @@ export const pick = (noun: EventNoun, values: Values): Values =>
   );
 
 /**
- * Returns the values that records had when they were created. The journal keeps no values of a creation. The value of a
- * field is the one that its next change found, or its current value.
+ * Returns the values that records had when they were created, which the journal does not keep. They are the values
+ * before the next change, or else the current values.
  */
 async function valuesAtCreation(
   db: Database,
@@ -312,7 +310,7 @@ async function valuesAtCreation(
   };
 }
 
-/** Reads records as they are now. Lists come without the numbers of their members, because these would be counted. */
+/** Reads records as they are now. Lists come without their numbers of members, which would have to be counted. */
 const findCurrent = (db: Database, customerId: string, noun: EventNoun, ids: string[]): Promise<{ id: string }[]> =>
   noun === 'list'
     ? db.lookup(
@@ -332,13 +330,13 @@ export interface Later {
   position: number;
   name: string | null;
   value: unknown;
-  /** True if the record was deleted. It then has no values other than these. */
+  /** True if the record was deleted. All its values that were not empty are then among these. */
   is_deletion: boolean;
 }
 
 /**
- * Returns the values that the first later change of each record found. Stops where a record is created again.
- * @param created a write of each record; only later changes count
+ * Returns the values of records before the first change after a given write. Stops where a record is created again.
+ * @param created position of the write of each record
  */
 export const readLater = (
   sql: Queryable,

@@ -23,9 +23,8 @@ export interface Reverted {
 }
 
 /**
- * Computes the undo of a change of a record. A field gets its value from before if it still has the value that the
- * change gave it. A field that already has its value from before is neither restored nor kept. A person's request for
- * removal is never undone.
+ * Computes which fields the undo of a change restores. A field gets back its earlier value if it still has the value
+ * that the change gave it. A person's request for removal is never undone.
  * @param current columns of the record
  */
 export function revert(current: Values, { before, after }: Effect): Reverted {
@@ -56,7 +55,7 @@ const prefix = 'custom_fields.';
 const fieldOf = (values: Values, field: string): unknown =>
   field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
 
-/** Keeps a field, although it still has the value that the change gave it. */
+/** Excludes a field from the undo, so that it keeps its current value. */
 export function keep(reverted: Reverted, name: string, reason: KeptReason = reverted.reason): void {
   reverted.reason = reason;
   delete reverted.columns[name];
@@ -82,7 +81,7 @@ interface Links {
   opportunities?: PlaceInOpportunity[];
 }
 
-/** Returns the records with an activity that something other than this change has written since. */
+/** Returns the ids of created records with an activity that another change has written since. */
 export async function findNoted(
   sql: Transaction,
   customerId: string,
@@ -123,8 +122,8 @@ export async function lockPresent(
 }
 
 /**
- * Restores the lists and opportunities of restored contacts, if these still exist. Moves back what a merge has moved,
- * if the contact that stayed still has it. If that contact is gone, everything moves back.
+ * Restores the lists and opportunities of restored contacts, if these still exist. What a merge has moved to another
+ * contact is moved back, unless that contact has lost it since.
  * @param effects the deletions
  */
 export async function restoreLinks(sql: Transaction, customerId: string, effects: readonly Effect[]): Promise<void> {
@@ -230,8 +229,8 @@ async function existing<T extends { id: string }>(
 }
 
 /**
- * Removes the contact that stayed from lists and opportunities in which it is because of the merge alone. In its own
- * opportunities it gets its previous place, unless another merge or a later update has changed the place.
+ * Removes the contact that stayed in a merge from lists and opportunities that it has only because of the merge. Gives
+ * it its previous positions in its own opportunities, unless these have changed since.
  * @param restored ids of the contacts whose merges are undone
  */
 async function takeBackLinks(

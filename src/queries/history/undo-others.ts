@@ -25,24 +25,21 @@ import { comparable, findWrittenSince, type Effect, type Values } from './effect
 import { pickSettable } from './history.ts';
 import { findNoted, keep, outcomeOf, revert, type KeptReason, type Outcome } from './undo-links.ts';
 
-/**
- * Functions to undo changes of one kind of record of which a customer has few. Records are undone one by one. The
- * details of opportunities are lines.
- */
+/** Functions to undo changes of one kind of record of which a customer has few. Records are undone one by one. */
 interface Others {
   /**
-   * Locks the record, and returns its members as the journal names them. Undefined: there is no such record.
+   * Locks a record, and returns its values as the journal names them. Undefined: there is no such record.
    * @param before values that the record may get back. The records to which they refer are locked first
    */
   find: (sql: Transaction, customerId: string, id: string, before: Values) => Promise<object | undefined>;
   remove: (sql: Transaction, customerId: string, id: string) => Promise<void>;
   /**
    * @throws DomainError `not_found` with the paths of columns that refer to a deleted record; `conflict` with the paths
-   *   of columns that exceed a limit of the customer. Nothing is written in either case
+   *   of columns that exceed a limit of the customer
    */
   update: (sql: Transaction, customerId: string, id: string, columns: Values) => Promise<void>;
   /**
-   * Restores a deleted record. `failed`: nothing was written.
+   * Restores a deleted record. Status `failed`: nothing was written.
    * @param values values that people set
    * @param kept all values that the journal keeps
    */

@@ -174,10 +174,10 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   return outcomes;
 }
 
+// If the change has not written the verification, that is the one which the next write found.
 /**
- * Undoes the verification together with its address. A contact that gets its previous address back also gets the
- * verification of that time. If the change has not written the verification, that is the one which the next write
- * found. A contact that keeps its address keeps its verification.
+ * Gives contacts that get their previous address back the verification of that time, too. A contact that keeps its
+ * address keeps its verification.
  */
 async function revertVerifications(
   sql: Transaction,
@@ -207,8 +207,8 @@ async function revertVerifications(
 const verification = ['verification_status', 'last_verified'];
 
 /**
- * Keeps the current external id of an updated record if another record has the previous one. An id that is kept in this
- * way is not given to another record.
+ * Excludes external ids from the undo that another record has by now. The current id of such a record stays, and no
+ * other record gets it.
  * @returns the external ids that cannot be given back
  */
 async function keepTaken(
@@ -376,10 +376,6 @@ async function setServiceColumns(
       and r.id = given.id`;
 }
 
-/**
- * Returns the companies that are not deleted. A contact can keep a deleted company, because the undo of the deletion
- * restores the reference, but it cannot get a deleted company.
- */
 async function findLiveCompanies(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();
   const rows = await sql<{ id: string }[]>`
@@ -389,7 +385,7 @@ async function findLiveCompanies(sql: Transaction, customerId: string, ids: read
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Marks restored contacts of people who were erased from the catalog while the contacts were deleted. */
+/** Marks restored contacts of people who were erased from the catalog meanwhile. */
 const markRemoved = (sql: Transaction, customerId: string, rows: readonly { id: string }[]) => sql`
   update contacts c
   set removal_requested_at = r.removed_at

@@ -10,13 +10,16 @@ export type IdentifierKind = (typeof identifierKinds)[number];
 export interface Identifier {
   kind: IdentifierKind;
   value: string;
-  /** The form of the value in earlier releases, if it differs. Stored digests of those releases are of this form. */
+  /** Form of the value in which earlier releases stored its digest, if it differs. */
   former?: string;
 }
 
 export type Identified = Pick<Prospect, '_id' | 'work_email' | 'emails' | 'profnet_url'>;
 
-/** Converts a value to the form in which identifiers are compared. Undefined if the value identifies nobody. */
+/**
+ * Converts a text to an identifier in the form in which identifiers are compared. Undefined if the text identifies
+ * nobody.
+ */
 export function toIdentifier(kind: IdentifierKind, text: string): Identifier | undefined {
   const value = keys[kind](text);
   if (value === undefined) return undefined;
@@ -57,24 +60,24 @@ export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKin
   ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
 ];
 
-/** Progress of an import of people. All records before `position` are stored in the catalog. */
+/** Progress of an import of people into the catalog. All records before `position` are stored. */
 export interface ImportState {
-  /** Offset in the uncompressed file (bytes). */
+  /** Byte offset in the uncompressed file. */
   position: number;
-  /** Line at `position`, from 1, for messages. Too small if the text of the last record before it has line breaks. */
+  /** Number of the line at `position`, for messages. Too small if the last record has line breaks in its texts. */
   line: number;
   loaded: number;
   bad: number;
-  /** Records that were not imported because the person is suppressed. */
+  /** Number of records that were not imported because the person is suppressed (must not be imported). */
   suppressed: number;
-  /** Time for records without `date_verified`. */
+  /** Start of the import. Records without `date_verified` get this time. */
   started_at: string;
 }
 
 /**
- * Starts an import. Resumes an interrupted one if the catalog's incarnation has not changed.
+ * Starts an import of a file. Resumes an interrupted one if it writes to the same table or search index (incarnation).
  * @param source path, size and change time of the file
- * @returns the progress. If an interrupted import starts again, `dropped_at_line` is the line that it had reached,
+ * @returns the progress. `dropped_at_line`: line that an interrupted import had reached if it must start again,
  *   otherwise null
  */
 export async function beginImport(
@@ -95,7 +98,7 @@ export async function beginImport(
 }
 
 /**
- * Returns the initial progress of an import that cannot resume, because its input (such as standard input) cannot be
+ * Returns the progress of an import that starts and cannot resume, because its input (such as standard input) cannot be
  * read twice. Saves nothing.
  */
 export async function unsavedImport(sql: Queryable): Promise<ImportState> {
@@ -136,16 +139,15 @@ export async function dropStaleImports(sql: Queryable, path: string, source: str
 }
 
 interface CatalogState {
-  /** Incarnation of the table or search index that imports write to. `''` means that none was saved. */
+  /** Id of the table or search index to which imports write. `''`: none was saved. */
   incarnation: string;
   is_searched: boolean;
   imported_at: string | null;
 }
 
-/** Name of old catalogs, which were imported into a search cluster before catalogs had names (see migration 0019). */
+/** Name of catalogs that were imported before catalogs had names (see migration 0019). */
 const unnamed = '';
 
-/** Returns undefined if nothing was ever written to this catalog. */
 export async function findCatalogState(sql: Queryable, name: string): Promise<CatalogState | undefined> {
   const [known] = await sql<CatalogState[]>`
     select incarnation, is_searched, imported_at

@@ -17,12 +17,8 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 }
 
 /**
- * Checks the credits of a customer at one instant:
- * - The numbers of ledger entries have no gaps.
- * - Each balance is the sum of its entries.
- * - The credits of each job agree with its entries and results.
- * - No credits are reserved for an ended job.
- * - The spending of each key is what its jobs reserved and did not release.
+ * Returns the faults in a customer's credits: gaps in the numbers of ledger entries; and balances, jobs, results or
+ * spending of keys that disagree with the entries. All are read at one instant.
  */
 export const checkCredits = (sql: Queryable, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

@@ -17,7 +17,7 @@ interface KeyAmount {
 
 type Sums = Record<SpendCap['per'], number>;
 
-/** SQL expression: the day (UTC) on which a job was started. The id of the job begins with this time. */
+/** Returns SQL for the day (UTC) on which a job was started. The id of the job begins with this time. */
 const dayOf = (sql: Transaction, jobId: string) =>
   sql`(uuid_extract_timestamp(${jobId}::uuid) at time zone 'UTC')::date`;
 
@@ -29,8 +29,8 @@ const sumsOf = (sql: Queryable, day: ReturnType<typeof today>) => sql`
   coalesce(sum(s.spent), 0) as total`;
 
 /**
- * Counts the reservation of a new job as spending of the key that started it. Locks: starts with the same key wait for
- * each other until they commit. Call this before the balance is locked.
+ * Adds the credits that a new job reserves to the spending of its API key. Starts with the same key wait for each
+ * other. Call it before the balance is locked.
  * @throws SpendCapExceeded if the key's cap leaves less than `amount`
  */
 export async function spendWithKey(
@@ -56,8 +56,8 @@ export async function spendWithKey(
 }
 
 /**
- * Subtracts the credits that a job released at its end from the spending of its key, on the day of the job's start.
- * Call this before the balance is locked.
+ * Subtracts the credits that an ended job released from the spending of its API key, on the day of the job's start.
+ * Call it before the balance is locked.
  */
 export async function giveBackToKey(
   sql: Transaction,
@@ -109,10 +109,7 @@ async function findSums(
   return sums;
 }
 
-/**
- * Adds to each key its spending in the period of its cap. Without a cap, this is the spending since the key was
- * created.
- */
+/** Adds to each key its spending in the period of its cap. Without a cap, this is all its spending. */
 export async function withSpent<T extends { id: string; spend_caps: SpendCaps }>(
   sql: Queryable,
   customerId: string,
@@ -206,7 +203,7 @@ export async function grantCredits(
       and pool = ${pool}`;
 }
 
-/** Records the event `credits.low`, once for each grant. A change of the balance has already locked its row. */
+/** Records the event `credits.low` if less than a tenth of the last grant is left, once for each grant. */
 async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
   const [low] = await sql<{ available: number }[]>`
     update credit_balances
@@ -339,7 +336,7 @@ export async function listEntries(
 }
 
 export interface DailyCharge {
-  /** Day in UTC, e.g. `2026-03-04`. */
+  /** Day in UTC, for example `2026-03-04`. */
   day: string;
   pool: Pool;
   amount: number;

@@ -3,11 +3,11 @@ import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows } from '.
 import { allImports, endImport, lockImport, lockNewImports } from './imports.ts';
 
 /**
- * How long failed records are stored after the end of the import. Callers can read them for 30 days. The rest is a
- * margin: a download takes at most an hour, and must not lose records that it has not read yet.
+ * Time for which failed records are stored after the end of the import (SQL interval). Callers can start to read them
+ * for 30 days, and a download takes at most an hour.
  */
 const retention = '30 days 2 hours';
-/** How long an import waits for its file or its start before it is cancelled. */
+/** Time after which an import that waits for its file or its start is cancelled (SQL interval). */
 const patience = '24 hours';
 
 const batchSize = 10_000;
@@ -27,7 +27,7 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   limit ${limit}`;
 
 /**
- * Cancels an import that waits for its file or its start, and deletes its file.
+ * Cancels an import that still waits for its file or its start.
  * @returns true if it was cancelled
  */
 export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
@@ -38,7 +38,7 @@ export async function expireImport(sql: Transaction, customerId: string, id: str
 }
 
 /**
- * Deletes a batch of one import's failed records that can no longer be read. Keeps the import.
+ * Deletes a batch of the failed records of an import that ended long ago. Keeps the import.
  * @returns false if there was nothing to delete
  */
 export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
@@ -61,12 +61,12 @@ export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
 }
 
 const keptFor = '24 hours';
-/** Maximum number of dry runs of one customer whose records are kept. The oldest are deleted. */
+/** Maximum number of dry runs of one customer whose records are kept. The records of the oldest are deleted. */
 const maxKept = 3;
 
 /**
- * Keeps the records of a dry run that ends. Counts the values that several records have. Deletes the records of the
- * oldest dry runs above `maxKept`.
+ * Keeps the records of a dry run that ends, and counts the values that several of them share. Deletes the records of
+ * the oldest dry runs above `maxKept`.
  */
 export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
@@ -80,7 +80,10 @@ export async function keepRows(sql: Transaction, customerId: string, id: LockedI
   for (const other of await findSurplus(sql, customerId)) await dropRows(sql, customerId, other);
 }
 
-/** Returns dry runs above the maximum. Skips locked imports, because one of these may be starting again. */
+/**
+ * Locks and returns the dry runs above the maximum. Skips dry runs that another transaction has locked, because it may
+ * be starting one again.
+ */
 async function findSurplus(sql: Transaction, customerId: string): Promise<LockedId[]> {
   const kept = await sql<{ id: string }[]>`
     select id
@@ -109,7 +112,7 @@ export const findOverdueRows = (sql: Sql, limit: number): Promise<OwnedImport[]>
   limit ${limit}`;
 
 /**
- * Deletes overdue records of an import, unless it was started again meanwhile.
+ * Deletes records of a dry run that were kept long enough, unless the import was started again meanwhile.
  * @returns true if some are left
  */
 export async function dropOverdueRows(sql: Transaction, customerId: string, id: string): Promise<boolean> {
@@ -124,8 +127,8 @@ export async function dropOverdueRows(sql: Transaction, customerId: string, id: 
 }
 
 /**
- * Turns a dry run whose records are kept into a real import that waits for a worker. Keeps what the dry run has learned
- * of the file. The caller enqueues a message.
+ * Turns a dry run whose records are kept into a real import that waits for a worker. Keeps the records, and what the
+ * dry run found out about the file. The caller enqueues a message.
  */
 export async function restartForReal(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await clearMessages(sql, customerId, id);

@@ -4,7 +4,7 @@ import type { FoundFile } from '../../files/encodings.ts';
 import type { ImportObject, Mapping } from '../../schemas/imports.ts';
 import { approvalHours } from '../../schemas/accounts.ts';
 
-/** Size of a chunk (bytes). Only the last chunk of a file can be smaller. */
+/** Size of a chunk of a stored file (bytes). Only the last chunk can be smaller. */
 export const chunkBytes = 1024 * 1024;
 
 export interface StoredFile {
@@ -14,7 +14,7 @@ export interface StoredFile {
 }
 
 /**
- * Starts an upload. Deletes the chunks of earlier uploads, which cannot store further chunks.
+ * Starts an upload, and deletes the chunks of earlier uploads.
  * @returns the id of the upload
  */
 export async function beginUpload(sql: Transaction, customerId: string, importId: LockedId): Promise<string> {
@@ -30,7 +30,7 @@ export async function beginUpload(sql: Transaction, customerId: string, importId
 
 /**
  * Stores a chunk of a file.
- * @returns false, with nothing stored, if a newer upload has started or the import no longer accepts a file
+ * @returns false if a newer upload has started, or the import no longer accepts a file
  */
 export async function insertChunk(
   sql: Transaction,
@@ -76,8 +76,8 @@ export async function endUpload(
 }
 
 /**
- * Deletes the chunks of an interrupted upload. Its transactions may still be running, but none of them can store a
- * chunk or complete the file afterwards. Does nothing if the file is complete, or a newer upload has started.
+ * Deletes the chunks of an interrupted upload. Its transactions cannot store anything afterwards. Does nothing if the
+ * file is complete, or a newer upload has started.
  * @returns true if this upload is complete
  */
 export async function discardUpload(
@@ -110,10 +110,7 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
       and import_id = ${importId}`;
 }
 
-/**
- * Returns the chunk of a file that contains the byte at an offset. Undefined if the file was deleted, because the
- * import has ended or all its records are stored.
- */
+/** Returns the chunk of a file that contains the byte at an offset. Undefined if the file was deleted. */
 export async function readChunk(
   sql: Queryable,
   customerId: string,
@@ -191,7 +188,7 @@ export const readRows = (
   where before < ${bytes}
   order by line`;
 
-/** Error or warning of a record. `match` is, in a dry run, the value that identifies the stored record. */
+/** Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record. */
 interface RowNotes {
   line: number;
   error?: string | undefined;
@@ -199,7 +196,6 @@ interface RowNotes {
   match?: string | undefined;
 }
 
-/** Stores the errors and warnings of records. The other records get neither. */
 export async function saveNotes(
   sql: Transaction,
   customerId: string,
@@ -221,7 +217,7 @@ export async function saveNotes(
       and r.line = given.line`;
 }
 
-/** Maximum number of records that one statement deletes. A million would take longer than the statement timeout. */
+/** Maximum number of records that one statement deletes. More could take longer than the statement timeout. */
 export const maxDeleted = 100_000;
 
 /**
@@ -257,8 +253,8 @@ export async function deleteRows(
 const lastLine = 2_147_483_647;
 
 /**
- * Deletes the records of an ended import, except records with an error or a warning. If there are very many, the rest
- * becomes overdue.
+ * Deletes the records of an ended import, except those with an error or a warning. If there are very many, the rest is
+ * deleted later.
  * @returns true if some are left
  */
 export async function dropRows(sql: Transaction, customerId: string, id: LockedId): Promise<boolean> {
@@ -271,7 +267,7 @@ export async function dropRows(sql: Transaction, customerId: string, id: LockedI
   return isMore;
 }
 
-/** Returns the number of values that identify the stored record of more than one record. */
+/** Counts the values by which several records find the same stored record. */
 export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
   const [row] = await sql<[{ repeated: number }]>`
     select count(*) as repeated
@@ -311,7 +307,7 @@ export interface SeenMapping {
 }
 
 /**
- * Returns the mapping that the preview of this import has read. Without such a preview, returns the mapping of the
+ * Returns the mapping for a file with these headers: that of the import's preview or, without one, that of the
  * customer's last import with these headers.
  */
 export async function findRememberedMapping(
@@ -331,8 +327,8 @@ export async function findRememberedMapping(
 }
 
 /**
- * Returns the remembered mapping (see `findRememberedMapping`). Stores it with the import, so that the import uses what
- * its preview shows.
+ * Returns the remembered mapping (see `findRememberedMapping`), and stores it with the import, so that the import uses
+ * what its preview shows.
  */
 export async function keepRememberedMapping(
   sql: Transaction,
@@ -393,10 +389,10 @@ export const isWaiting = (sql: Queryable) => sql`
   (approvals.status = 'pending' and approvals.created_at >= now() - make_interval(hours => ${approvalHours}::int))`;
 
 /**
- * SQL condition on an import: its start waits for an admin, or was approved just now.
+ * Returns the SQL condition that the start of an import waits for an admin's approval, or was approved in the last
+ * minute.
  * @param imports the table or alias of the row
- * @param customerId customer of the import; undefined in a statement about all customers. A distributed database locks
- *   rows only in statements that name one customer for each table
+ * @param customerId undefined in a statement about all customers. A distributed database needs it to lock rows
  */
 export const isAwaited = (sql: Queryable, imports = sql`imports`, customerId?: string) => sql`
   exists (

@@ -31,8 +31,8 @@ import { requireLists } from '../crm/list-members.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
 /**
- * Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. A caller
- * who may see the contents of contacts also has `contacts read`.
+ * Kinds of imports that a caller may see, each as object and mode in one text (`contacts upsert`). With
+ * `contacts read`, the caller may also see the contents of contacts.
  */
 export type VisibleImports = readonly string[];
 
@@ -112,7 +112,6 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
 
 /**
  * Creates an import, which waits for its file.
- * @returns its id
  * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if too many imports of the
  *   customer wait
  */
@@ -140,14 +139,12 @@ export async function createImport(sql: Transaction, customerId: string, setting
   return row.id;
 }
 
-/** Locks the creation of imports for this customer until the transaction ends. */
 export async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
 }
 
 /**
- * Returns the unfinished import that an earlier, interrupted run of the same command started. Locks the creation of
- * imports.
+ * Returns the unfinished import of an earlier, interrupted run of the same command. Locks the creation of imports.
  * @param fingerprint hash of the command's settings and file
  */
 export async function findInterruptedImport(
@@ -185,7 +182,7 @@ async function countUnfinished(sql: Transaction, customerId: string): Promise<Un
 }
 
 /**
- * Locks the creation and the start of imports.
+ * Checks that one more import can start. Locks the creation and the start of imports.
  * @throws DomainError `conflict` if the customer has `maxRunningImports`
  */
 export async function requireFewRunning(sql: Transaction, customerId: string): Promise<void> {
@@ -193,13 +190,13 @@ export async function requireFewRunning(sql: Transaction, customerId: string): P
     throw conflict(`The customer has ${maxRunningImports} imports under way: wait for one, or cancel it`);
 }
 
-/** Returns true if a further import can start. Locks the creation and the start of imports. */
+/** Returns true if one more import can start. Locks the creation and the start of imports. */
 export const canStart = async (sql: Transaction, customerId: string): Promise<boolean> =>
   (await countUnfinished(sql, customerId)).running < maxRunningImports;
 
 /**
  * Returns an import as the API shows it.
- * @throws DomainError `not_found`, also if the kind of the import is not in `visible`
+ * @throws DomainError `not_found`, also if the caller may not see imports of its kind
  */
 export async function requireImport(
   sql: Queryable,
@@ -229,14 +226,14 @@ export const listImports = (
 export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
   encoding: string;
   sheet: string | null;
-  /** The encoding detected from the bytes of the file. Null for XLSX, and until the file is complete. */
+  /** Encoding that was detected from the bytes of the file. Null for XLSX, and until the file is complete. */
   found_encoding: string | null;
   has_mark: boolean;
   mapping: Mapping | null;
   guess: boolean;
-  /** The mapping of an earlier import with the same headers, as read by the latest preview with `guess`. */
+  /** Mapping of an earlier import with the same headers, as the latest preview with `guess` read it. */
   remembered: SeenMapping | null;
-  /** Null: the default of the format. */
+  /** What happens to invalid values. Null: the default of the format. */
   invalid_values: InvalidValues | null;
   ignore_unknown: boolean;
   has_header: boolean;
@@ -246,7 +243,7 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
 }
 
 /**
- * Lets an import make no notes, because a key without their scope works on it.
+ * Stores that an import must not create notes, because an API key without the scope for notes works on it.
  * @throws DomainError `forbidden` if its mapping, or the columns of its check, name notes
  */
 export async function leaveOutNotes(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
@@ -261,7 +258,7 @@ export async function leaveOutNotes(sql: Transaction, customerId: string, id: Lo
   if (!changed) throw forbidden([noteScope]);
 }
 
-/** Returns what the customer and who works on an import allow its file: declared fields, and notes. */
+/** Returns the declared fields of the customer, and whether this import may create notes. */
 export async function findAllowed(
   sql: Queryable,
   customerId: string,
@@ -299,7 +296,7 @@ export interface ImportState extends ImportSettings {
   is_kept: boolean;
   is_awaited: boolean;
   is_automatic: boolean;
-  /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
+  /** Id of the latest upload, whose chunks are the file. Null: no upload has started. */
   upload: string | null;
   file_bytes: number | null;
   line_count: number | null;
@@ -325,8 +322,8 @@ export const requireImportState = (
 ): Promise<ImportState> => readState(sql, customerId, id, visible, sql``);
 
 /**
- * Locks an import until the transaction ends, so that workers cannot write its records.
- * @throws DomainError `not_found`, also if the kind of the import is not in `visible`
+ * Locks an import, so that workers cannot write its records, and returns its state.
+ * @throws DomainError `not_found`, also if the caller may not see imports of its kind
  */
 export const lockImport = (
   sql: Transaction,
@@ -354,7 +351,7 @@ async function readState(
   return found;
 }
 
-/** Settings that change between upload and start. The API does not change how records are matched. */
+/** Settings that can change between upload and start. Callers of the API cannot change `mode` and `match`. */
 export type ImportChanges = ImportPatch & Partial<Pick<ImportSettings, 'mode' | 'match'>>;
 
 export async function updateImport(
@@ -395,8 +392,8 @@ export async function startImport(sql: Transaction, customerId: string, id: Lock
 type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Ends an import and records the event. Also deletes the file, and the records without an error or a warning.
- * @param ending `keepsRows`: the caller keeps the records
+ * Ends an import, and records the event. Also deletes the file, and the records without an error or a warning.
+ * @param ending `keepsRows`: true keeps these records
  * @param deferred given if the transaction also writes records: the event then comes after their events
  */
 export async function endImport(
@@ -433,16 +430,16 @@ export interface ImportRow extends ImportSettings {
   file_bytes: number;
   /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
   layout: object | null;
-  /** Line where the last written record starts; 0 at the beginning. */
+  /** Line where the last written record starts. 0: no record is written yet. */
   done_line: number;
   /** Number of records in the file. Null until all of them are stored as rows. */
   total: number | null;
   warnings: number;
-  /** In a dry run, the number of records that are in `changes`. */
+  /** Number of records in `changes`, which only dry runs have. */
   told: number;
   /** Number of unexpected errors in a row. */
   failures: number;
-  /** The actor that created the import. Null for imports from before 1.1.0. */
+  /** Actor that created the import. Null for imports from before 1.1.0. */
   actor: EventActor | null;
   request_id: string | null;
 }
@@ -452,7 +449,7 @@ export const importColumns = (sql: Queryable) => sql`
   request_id, jsonb_array_length(changes) as told,
   ${settingColumns(sql)}`;
 
-/** Marks the file as completely read: all its records are stored as rows. Deletes the file. */
+/** Marks the file as completely read, because all its records are stored as rows. Deletes the file. */
 export async function endReading(
   sql: Transaction,
   customerId: string,
@@ -471,7 +468,7 @@ export interface ImportCounts {
   updated: number;
   unchanged: number;
   failed: number;
-  /** Number of records with warnings, without the failed records. */
+  /** Number of records with warnings, except failed records. */
   warnings: number;
 }
 

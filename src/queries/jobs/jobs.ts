@@ -23,8 +23,8 @@ import { cursorAfter, isAfter, limitAndOffset, positionBefore } from '../records
 import type { PageById, PageOrCursor, RecordPage } from '../records/finders.ts';
 
 /**
- * Stored with a verification job: results of up to this many hours before its start are reused. Missing in older jobs.
- * 0 forbids reuse.
+ * Part of a verification job's request. The job reuses results of up to `reuse_hours` before its start. 0 forbids
+ * reuse; older jobs lack it.
  */
 export interface Reusing {
   reuse_hours?: number;
@@ -45,19 +45,22 @@ export interface JobRow {
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Reserved credits, of which `reserved - charged` are not charged yet. */
+  /** Credits reserved for the job, including those that are charged by now. */
   reserved: number;
   charged: number;
   /**
-   * Position where the job resumes; null at the start. With inputs, all inputs up to the field `position` have a
-   * result, and later inputs may have one.
+   * Position where the job resumes. Null at the start. In a job with inputs, all inputs up to its field `position` have
+   * a result.
    */
   progress: unknown;
   failures: number;
   is_waiting: boolean;
-  /** True if the job had waited for an hour when a turn took it. It must then end without the name server. */
+  /**
+   * True if the job had waited for a name server for an hour when a worker took it. It must then end without the name
+   * server.
+   */
   has_waited: boolean;
-  /** The actor that started the job. Null for jobs from before 1.1.0. */
+  /** Actor that started the job. Null for jobs from before 1.1.0. */
   actor: EventActor | null;
   request_id: string | null;
 }
@@ -68,7 +71,7 @@ export const jobColumns = (sql: Queryable) => sql`
   coalesce(due_at - waiting_since >= interval '1 hour', false) as has_waited`;
 
 export interface NewJob {
-  /** The key that pays for the job within its spend caps. Null if no key started the job. */
+  /** Id of the API key whose spend caps limit the job. Null: no key started the job. */
   api_key_id: string | null;
   type: JobType;
   sync_crm: boolean;
@@ -80,7 +83,8 @@ export interface NewJob {
 }
 
 /**
- * Inserts a job. In the same transaction, the caller must add the inputs, reserve the credits, and enqueue a message.
+ * Inserts a job. In the same transaction, the caller must insert the inputs, reserve the credits, and enqueue a
+ * message.
  */
 export async function insertJob(
   sql: Transaction,
@@ -129,12 +133,13 @@ export interface NewResult {
   reason?: ItemReason | null;
   charged: number;
   result?: object | null;
-  /** The folded address of a verification that later jobs can reuse. */
+  /** Verified address, folded (lower case, no accents). Set only if later jobs can reuse the result. */
   verified_address?: string | null;
 }
 
 /**
- * Saves results and counts, and resets the count of failures to 0. Ignores a result for an input that has one.
+ * Saves results, and adds them to the counts of the job. Ignores a result for an input that has one. Resets the number
+ * of failures to 0.
  * @param progress where the job resumes; undefined keeps the stored progress
  * @returns the updated job, with the credits to charge for the new results (`charge`)
  */
@@ -208,8 +213,9 @@ type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped
   refunded: number;
 };
 
+// Removes `progress.after`, which names the person at whom a search has stopped.
 /**
- * Sets the final status of a job. Forgets the person at whom a search has stopped.
+ * Sets the final status of a job.
  * @returns the ended job, with the reserved credits that were not charged (`refunded`); undefined if the job had
  *   already ended
  */
@@ -332,8 +338,8 @@ export async function listItems(
 }
 
 /**
- * Locks a job until the transaction ends, so that workers cannot save results, and returns its status.
- * @throws DomainError `not_found`, also if the job is not visible
+ * Locks a job, so that workers cannot save results, and returns its status.
+ * @throws DomainError `not_found`, also if the caller may not see the job
  */
 export async function lockJob(
   sql: Transaction,

@@ -16,7 +16,7 @@ export interface PrivacyAction {
   reason?: string | undefined;
 }
 
-/** Numbers only, because the log of privacy actions must not identify a person. */
+/** Details of a privacy action. Numbers only, because the log of these actions must not identify a person. */
 type PrivacyDetails = Record<string, number>;
 
 export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
@@ -26,7 +26,7 @@ export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
   created_at: string;
 };
 
-/** Runs `work` in a transaction, and records the action with the result of `work`. */
+/** Runs `work` in a transaction, and logs the privacy action with the result of `work`. */
 export const notePrivacyAction = (
   db: Database,
   { action, operator, key, case_ref, reason }: PrivacyAction,
@@ -89,8 +89,8 @@ export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly strin
 };
 
 /**
- * Returns the contacts that came from these people, that have one of their addresses or profiles, or that have one of
- * the given ids. Reads all contacts of all customers.
+ * Returns the contacts of all customers that came from these people, have one of their addresses or profiles, or have
+ * one of the given ids. Reads all contacts.
  */
 export async function listContactsOf(
   sql: Sql,
@@ -133,10 +133,10 @@ export async function listContactsOf(
     .map(({ is_found: _found, urls: _urls, ...contact }) => contact);
 }
 
+// Results of jobs are not read: inputs exist before the results, and are deleted with them.
 /**
- * Counts the rows of each customer that contain one of the texts, such as inputs of jobs and records of imports. The
- * texts must be in lower case. Results of jobs are not read: inputs exist before the results, and are deleted with
- * them.
+ * Counts the rows of each customer that contain one of the texts: inputs of jobs, records of imports, and users.
+ * @param texts in lower case
  */
 export const countMentions = async (sql: Sql, texts: readonly string[]): Promise<Mentions[]> =>
   sql<Mentions[]>`
@@ -168,7 +168,7 @@ export interface Suppression {
   kind: IdentifierKind;
   /** Digest of the identifier, made by `KeyedDigests` with the installation's secret. */
   digest: Buffer;
-  /** True: people with the identifier are deleted. False: they are only kept out. */
+  /** True: the data of people with the identifier is deleted. False: it is only kept out of the catalog. */
   is_erasure: boolean;
   reason: string;
   case_ref: string | null;
@@ -182,23 +182,26 @@ export const openDigests = async (sql: Queryable): Promise<KeyedDigests> =>
 
 export const toBytes = (digest: string): Buffer => Buffer.from(digest, 'latin1');
 
-/** Returns the keys under which an identifier can be suppressed. The key of its current form comes first. */
+/**
+ * Returns the keys under which an identifier can be suppressed: first that of its current form, then that of a former
+ * one.
+ */
 export const keysOf = (digests: KeyedDigests, identifier: Identifier): SuppressionKey[] =>
   formsOf(identifier).map((form) => ({ kind: identifier.kind, digest: toBytes(digests.of(form)) }));
 
 const lockName = 'suppressions';
 
 /**
- * Locks the table of suppressions until the transaction ends, for a change. Waits for running transactions that unlock
- * people. All later ones see the change.
+ * Locks the list of suppressed people for a change. Waits for running transactions that unlock people. Later ones see
+ * the change.
  */
 export async function lockSuppressions(sql: Transaction): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName}, 0))`;
 }
 
 /**
- * Returns the ids of the suppressed people. Locks: nobody else is suppressed until the transaction ends. Call it before
- * people are unlocked.
+ * Returns the ids of the people who are suppressed. Nobody else can be suppressed until the transaction ends. Call it
+ * before people are unlocked.
  */
 export async function lockAndFindSuppressed(sql: Transaction, people: readonly Identified[]): Promise<Set<string>> {
   // Sent together. The second statement's snapshot is taken after the first has the lock.
@@ -261,8 +264,7 @@ export const findSuppressionsOfCase = (sql: Queryable, caseRef: string): Promise
   where case_ref = ${caseRef}`;
 
 /**
- * Inserts suppressions. An existing suppression stays, but may become an erasure. The caller must have called
- * `lockSuppressions`.
+ * Inserts suppressions. An existing suppression stays, but can become an erasure. Call `lockSuppressions` before.
  * @returns the number of new suppressions
  */
 export async function insertSuppressions(
@@ -283,7 +285,6 @@ export async function insertSuppressions(
   return rows.filter(({ is_new }) => is_new).length;
 }
 
-/** Deletes suppressions, and returns their number. The caller must have called `lockSuppressions`. */
 export async function deleteSuppressions(sql: Transaction, keys: readonly SuppressionKey[]): Promise<number> {
   const { count } = await sql`
     delete from suppressions
@@ -302,9 +303,8 @@ const among = (sql: Queryable, keys: readonly SuppressionKey[]) => sql`
   )`;
 
 /**
- * Records that people whom the customer had unlocked were erased.
- * @param erasures time of the request for each erasure, by id. A person can be erased again after the first erasure was
- *   lifted
+ * Records that people whom the customer had unlocked were erased. A person can be erased again later.
+ * @param erasures time of the request for each erasure, by id
  * @returns the ids of the people whose erasure was not recorded yet
  */
 export async function insertRemovals(

@@ -12,7 +12,7 @@ import { removeRows } from '../records/turns.ts';
 export interface JobInput {
   position: number;
   item: string;
-  /** For an email to verify, its folded address. Otherwise null. */
+  /** Address of an e-mail to verify, folded (lower case, no accents). Null in other jobs. */
   address: string | null;
   contact_ids: string[];
   /** True if an earlier input has the same item. Such an input is not processed again. */
@@ -32,10 +32,8 @@ export async function insertInputs(
       as i (position integer, item text, address text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
-/**
- * SQL condition: the row `i` of `job_inputs` has no result yet. Written as a subquery: with `not exists`, the planner
- * may read all results of the job for each input.
- */
+// Written as a subquery: with `not exists`, the planner may read all results of the job for each input.
+/** Returns the SQL condition that the row `i` of `job_inputs` has no result yet. */
 const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
   (
     select r.position
@@ -66,9 +64,9 @@ export interface EmailInput extends JobInput {
 }
 
 /**
- * Returns the next emails without a result, in order, except duplicates. All inputs up to the position `after` must have
- * a result.
- * @param reuseHours how many hours before its start the job reuses a result; 0: none
+ * Returns the next e-mails without a result, in order, except duplicates. All inputs up to the position `after` must
+ * have a result.
+ * @param reuseHours number of hours before the start of the job whose results the job reuses; 0: none
  */
 export const findNextEmails = (
   sql: Queryable,
@@ -129,8 +127,8 @@ interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
 export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
 
 /**
- * A run that a turn has taken. Each turn that takes the run raises `attempt`. The earlier turn can then write nothing
- * any more.
+ * A run (job or import) that a turn of a worker has taken. Each turn that takes the run raises `attempt`. The earlier
+ * turn can then write nothing any more.
  */
 export type Taken<Q extends RunQueue = RunQueue> = Run<Q> & {
   queue: Q;
@@ -146,10 +144,11 @@ const tableOf = (sql: Queryable, queue: RunQueue): Fragment => (queue === 'impor
 const columnsOf = (sql: Queryable, queue: RunQueue): Fragment =>
   queue === 'import' ? importColumns(sql) : jobColumns(sql);
 
+// A rest takes less than a minute. A later end was written before the clock of the database was set back, so the run is
+// due too.
 /**
- * SQL condition: the run `r` in this queue is unfinished and does not rest, and its customer `c` is not suspended. A
- * rest takes less than a minute. A later end was written before the clock of the database was set back, so the run is
- * due too.
+ * Returns the SQL condition that the run `r` of this queue is unfinished and not resting, and that its customer `c` is
+ * not suspended.
  */
 const isDue = (sql: Queryable, queue: RunQueue) => sql`
   r.finished_at is null
@@ -161,7 +160,10 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
   )
   and c.status = 'OK'`;
 
-/** Defines the free runs: runs without a turn, and runs whose turn is in `dead`, or is not in `active`. */
+/**
+ * Says which runs are free: those that no turn (one worker's work for a customer) has taken, and those whose turn is in
+ * `dead`, or is not in `active`.
+ */
 type Holders = { dead: readonly string[] } | { active: readonly string[] };
 
 const isFree = (sql: Queryable, holders: Holders) =>
@@ -176,8 +178,8 @@ type Taking = Holders & {
 };
 
 /**
- * Takes the customer's free run that has not been processed for the longest time. Takes no run of a suspended customer.
- * @returns undefined if no run is free
+ * Takes the customer's free run that has not been processed for the longest time.
+ * @returns undefined if no run is free, or the customer is suspended
  */
 export async function takeRun<Q extends RunQueue>(
   sql: Transaction,
@@ -214,8 +216,8 @@ export async function takeRun<Q extends RunQueue>(
 }
 
 /**
- * Locks the row of a run until the transaction ends. Returns undefined if the run has ended, or another turn has taken
- * it. After the call, changes of the transaction are recorded as made by the job or import.
+ * Locks a run, and records later changes of the transaction as made by it. Returns undefined if the run has ended, or
+ * another turn has taken it.
  */
 export async function lockRun<Q extends RunQueue>(
   sql: Transaction,
@@ -243,11 +245,11 @@ export async function releaseRun(sql: Transaction, customerId: string, { queue, 
       and attempt = ${attempt}`;
 }
 
+// Both times count from the start of the transaction, because the message must not come before the end of the rest.
 /**
- * Makes a run rest: no turn takes it until the rest ends. The caller has locked the run, and enqueues a turn for the
- * end of the rest. Both times count from the start of the transaction, because a message must not come before the end
- * of the rest.
- * @param failed true if the run's count of `failures` must be increased
+ * Makes a run rest for some seconds, in which no turn takes it. The caller has locked the run, and enqueues a turn for
+ * the end of the rest.
+ * @param failed true increases the run's number of `failures`
  */
 export async function restRun(
   sql: Transaction,
@@ -266,8 +268,8 @@ export async function restRun(
 }
 
 /**
- * Returns true if the customer has an unfinished run in this queue that does not rest.
- * @param besides `except`: a run to ignore. Runs that are not free are ignored too
+ * Returns true if the customer has a run in this queue that a turn can take now.
+ * @param besides `except`: id of a run to ignore
  */
 export async function hasDueRun(
   sql: Transaction,
@@ -289,8 +291,8 @@ export async function hasDueRun(
 }
 
 /**
- * Frees all unfinished runs of a customer for any turn. Call it only if the queue has none of the customer's messages
- * any more.
+ * Frees all unfinished runs of a customer, so that any turn can take them. Call it only if the queue has no message of
+ * the customer.
  */
 export async function freeRuns(sql: Transaction, customerId: string, queue: RunQueue): Promise<void> {
   await sql`
@@ -312,8 +314,8 @@ export const findCustomersWithRuns = (queue: RunQueue): FindCustomers =>
 
 export interface Backlog {
   /**
-   * Number of jobs by type and status, and the age of the oldest (seconds). An import counts once its file is
-   * completely uploaded.
+   * Number of unfinished jobs by type and status, and the age of the oldest (seconds). An import counts once its file
+   * is completely uploaded.
    */
   jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
   unindexed: number;
@@ -349,7 +351,7 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
 }
 
 interface JobHealth {
-  /** False if a run has waited for a minute and no worker process was seen for a minute. */
+  /** False if a run has waited for a minute, and no worker process was seen for a minute. */
   has_workers: boolean;
   has_names: boolean;
 }
@@ -367,8 +369,7 @@ export async function hasWorker(sql: Sql, seconds: number): Promise<boolean> {
 }
 
 /**
- * Reads the state of the queues. Ignores suspended customers, because their jobs and imports wait until the suspension
- * ends.
+ * Reads the state of the queues. Ignores suspended customers, whose jobs and imports wait until the suspension ends.
  */
 export async function readJobHealth(sql: Sql): Promise<JobHealth> {
   const [row] = await sql<[JobHealth]>`
@@ -404,7 +405,8 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
 const retention = '30 days';
 
 /**
- * Returns true if all inputs and results of an ended job are still stored. The caller's lock prevents their deletion.
+ * Returns true if all inputs and results of an ended job are still stored. They cannot be deleted while the caller
+ * holds the lock.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: LockedId): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
@@ -427,8 +429,8 @@ export async function findRetry(sql: Transaction, customerId: string, id: string
 const batchSize = 5_000;
 
 /**
- * Deletes a batch of inputs and results of one job that ended more than 30 days ago. The job and its ledger entries are
- * kept.
+ * Deletes a batch of inputs and results of one job that ended more than 30 days ago. Keeps the job and its ledger
+ * entries.
  * @returns false if there was nothing to delete, or another transaction has locked the job
  */
 export async function purgeEndedJob(sql: Transaction): Promise<boolean> {

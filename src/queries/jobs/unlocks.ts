@@ -13,8 +13,8 @@ export async function findUnlocked(sql: Queryable, customerId: string, prospectI
 }
 
 /**
- * Unlocks prospects permanently. If two transactions unlock the same prospect, only one returns its id. Does not check
- * for suppression: jobs call `unlockPeople`, or `lockAndFindSuppressed` before.
+ * Unlocks prospects for good. If two transactions unlock the same prospect, only one returns its id. Also unlocks
+ * suppressed people: jobs call `unlockPeople`, or `lockAndFindSuppressed` before.
  * @param jobId the job that unlocks the prospects, if any
  * @returns ids that were not unlocked before
  */
@@ -44,7 +44,7 @@ export async function findUnlockingCustomers(sql: Queryable, prospectIds: string
 }
 
 /**
- * Returns prospects with unindexed unlocks, the oldest unlock first.
+ * Returns prospects with unlocks that the search cluster has not confirmed yet, the oldest unlock first.
  * @param limit number of unlocks to read
  * @param except ids of prospects to leave out
  */
@@ -87,7 +87,6 @@ export const findUnindexedUnlocks = (sql: Queryable, prospectIds: string[]): Pro
   where prospect_id = any(${prospectIds}::uuid[])
     and not in_catalog`;
 
-/** Marks unlocks as indexed. Locks the rows in the order of their keys, to avoid deadlocks. */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
   const customers = [...byCustomer.keys()].sort();
@@ -117,7 +116,7 @@ export async function countUnindexed(sql: Queryable): Promise<number> {
 
 interface Unlocked {
   unlocked: Set<string>;
-  /** Ids of people who were not unlocked, because they must not be in the catalog any more. */
+  /** Ids of people who were not unlocked, because they were suppressed meanwhile. */
   suppressed: Set<string>;
 }
 
@@ -162,8 +161,8 @@ export async function deleteHeldPeople(sql: Transaction, ids: readonly string[])
 }
 
 /**
- * Removes people's data from the results of the customer's jobs. Status and charge stay. If a job's search has stopped
- * at such a person, it starts again and skips unlocked people.
+ * Removes people's data from the results of the customer's jobs. Status and charge stay. A search that has stopped at
+ * such a person starts again.
  * @returns the number of changed results
  */
 export async function clearUnlockResults(

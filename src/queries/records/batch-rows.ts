@@ -28,10 +28,7 @@ import { DomainError } from '../../errors.ts';
 import { isSame } from './journal.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 
-/**
- * How values of a match field are compared. A match field is the field that identifies the records in a batch: `id`,
- * `external_id`, `work_email` or `domain`.
- */
+/** How a batch compares the values that identify its records: of `id`, `external_id`, `work_email` or `domain`. */
 interface Comparison {
   canonical: (value: string) => string;
   column: string;
@@ -78,8 +75,7 @@ export const activityTable: RecordTable = {
 const maxMatchingIds = 10;
 
 /**
- * Searches the customer's records for each of the given values. Returns a map from each value to the ids of its
- * records: at most 10 ids, the oldest record first.
+ * Finds the customer's records with the given values. Returns at most 10 ids for each value, the oldest record first.
  */
 async function findIds(
   sql: Queryable,
@@ -136,9 +132,9 @@ export async function findByExternalIds(
 }
 
 /**
- * Finds the record that each item of a batch identifies. An item fails if it identifies several records, or the record
- * of an earlier item. An item that identifies no record fails too, unless `creates` is true.
- * @returns a map from match value (such as an external id) to record id
+ * Finds the record that each item of a batch identifies. An item fails if it identifies several records, the record of
+ * an earlier item, or (unless `creates`) no record.
+ * @returns record ids by match value (such as an external id)
  */
 export const matchItems = async (...given: Parameters<typeof matchAll>): Promise<Map<string, string>> =>
   (await matchAll(...given)).ids;
@@ -178,9 +174,9 @@ async function matchAll(
 }
 
 /**
- * Finds and locks the record that each item of a batch identifies, and saves the record in `item.stored`. An item fails
- * if it identifies several records, or if it identifies none and the batch creates none.
- * @throws RecordsChanged if a record was changed so that it no longer matches, or was deleted, before it was locked
+ * Finds and locks the record that each item of a batch identifies, and stores it in `item.stored`. An item fails if it
+ * identifies several records, or none in a batch that creates none.
+ * @throws RecordsChanged if a record was deleted, or no longer matches, before it was locked
  */
 export async function lockMatching<Row extends object>(
   sql: Transaction,
@@ -204,13 +200,11 @@ export async function lockMatching<Row extends object>(
   }
 }
 
-/** Runs `work` in a read-only transaction in which all statements see the same snapshot. */
 export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>): Promise<T> =>
   db.search((sql) => sql.begin('isolation level repeatable read read only', work) as Promise<T>);
 
 /**
- * Reads the records that the items identify. Returns one result for each item. Call it in a `snapshot`: between two
- * statements, another transaction could move a value to another record, or merge the record.
+ * Reads the record that each item identifies. Call it in a `snapshot`, because its statements must see the same data.
  */
 export async function readBatch<Shown extends { id: string }>(
   sql: Transaction,
@@ -237,9 +231,9 @@ export interface WrittenTable<R extends object> {
   name: BatchTable;
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
-  /** Columns for which an update does not use the given value. `alsoSet` has their assignments. */
+  /** Columns to which an update does not assign the given value. `alsoSet` has their assignments. */
   setApart?: readonly string[];
-  /** Further SQL assignments for an update of the record `r`. `given` has the new values. */
+  /** Returns further SQL assignments for an update of the record `r`. `given` has the new values. */
   alsoSet?: (sql: Transaction, customerId: string) => Fragment;
 }
 
@@ -249,8 +243,8 @@ const rowsOf = (sql: Transaction, table: string, rows: readonly Row[]) =>
 const rowsAtOnce = 250;
 
 /**
- * Writes records in parts. While the database writes one part, prepares the rows of the next part. Other work of the
- * event loop can run in between.
+ * Writes records in parts. While the database writes one part, prepares the rows of the next, with pauses for other
+ * work.
  * @param rowOf returns a new object with the columns to write for a record
  * @returns the results of all calls of `write`, in the order of the records
  */
@@ -280,9 +274,8 @@ async function writeInParts<T, Result>(
 }
 
 /**
- * Replaces null by undefined in the properties of the given object. JSON then leaves out these properties, and the
- * database reads null.
- * @throws Error if a column is missing, or if there is an unknown column. Without this check, its value would be lost
+ * Replaces null by undefined in a row. JSON then leaves out these properties, and the database reads null.
+ * @throws Error if a column is missing or unknown
  */
 function withoutNulls(row: Row, columns: readonly string[]): Row {
   for (const name of columns) {
@@ -347,7 +340,7 @@ export async function updateRows<T, R extends object>(
 /**
  * Computes the columns of one item. The item fails if it creates a record but lacks a required field, or if `patched`
  * throws a `DomainError`.
- * @param patched returns the columns after the body is applied to those of the stored record, or of a new one
+ * @param patched applies the body to the columns of the stored record, or of a new one
  */
 export function setColumns<R extends object>(
   { kind }: { kind: BatchKind },

@@ -10,9 +10,8 @@ import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } 
 /** Companies to which contacts will refer. They are locked until the transaction ends. */
 export interface LockedCompanies {
   /**
-   * A map from the key of a company's name or domain (see `companyKey`) to the id of the oldest company with it. A key
-   * without a company is missing. The id is null if another transaction deleted the company while this transaction
-   * waited for the lock.
+   * Id of the oldest company with a name or domain, by its key (see `companyKey`). Null: another transaction deleted
+   * the company while this one waited for the lock.
    */
   byKey: Map<string, string | null>;
   byId: Set<string>;
@@ -28,11 +27,11 @@ export interface Batch {
   isAtomic: boolean;
   isPurged?: boolean;
   /**
-   * True if the batch is rolled back at the end. Its items are then checked against stored records, not against other
-   * items.
+   * True if the batch is rolled back at the end. Its items are then checked against stored records, not against each
+   * other.
    */
   isTrial?: boolean;
-  /** Returns the body that changes a stored record. Default: the item itself. */
+  /** Returns the body to apply to a stored record. Default: the item itself. */
   fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
   items: readonly (object | DomainError)[];
   /** Set if the batch is a single write of a caller. `ifMatch` is the ETag that the record must have. */
@@ -48,7 +47,7 @@ export type WriteBatch = (
 
 /**
  * Returns functions that write a single record as a batch of one.
- * @param write throws `precondition_failed` if the ETag of the only record is not the one that `single` has
+ * @param write throws `precondition_failed` if the record's ETag is not `single.ifMatch`
  */
 export function singleWrites<Create extends object, Patch extends object>(
   noun: BatchKind['noun'],
@@ -88,17 +87,16 @@ export type ReadOutcome<Shown> =
 export interface Item<Row> {
   readonly body: Readonly<Record<string, unknown>>;
   /**
-   * The value that identifies the record (an id, external id, e-mail address or domain) in its comparable form, such as
+   * Value that identifies the record (an id, external id, e-mail address or domain), in its comparable form, such as
    * lower case. Undefined if the operation is `create`.
    */
   readonly value: string | undefined;
-  /** The stored record that the item changes or deletes. Undefined if the item creates a record. */
+  /** Stored record that the item changes or deletes. Undefined if the item creates a record. */
   stored?: Locked<Row>;
   columns?: Row;
   outcome?: Outcome;
 }
 
-/** Returns the items that do not have a result yet. A failed item has a result. */
 export const pendingItems = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
 
 export const bodyOf = <Row extends object>(
@@ -107,9 +105,9 @@ export const bodyOf = <Row extends object>(
 ): Item<Row>['body'] => (fit && stored ? fit(body, stored) : body);
 
 /**
- * Checks that the record of a single write has the ETag that its caller sent. Does nothing without an ETag.
+ * Checks the ETag that the caller of a single write has sent, if any.
  * @param find returns the record as its GET shows it
- * @throws DomainError `precondition_failed` if they differ
+ * @throws DomainError `precondition_failed` if it is not the record's ETag
  */
 export async function requireSingleMatch<Row>(
   { single }: Pick<Batch, 'single'>,
@@ -131,7 +129,7 @@ export const outcomesOf = (items: readonly Item<unknown>[]): Outcome[] =>
   });
 
 /**
- * Does nothing if the batch is not atomic, or if no item has failed.
+ * Ends an atomic batch if an item has failed.
  * @throws the error of the first failed item, with the error details of all failed items
  */
 export function endIfAtomic({ isAtomic }: Pick<Batch, 'isAtomic'>, items: readonly Item<unknown>[]): void {
@@ -153,8 +151,8 @@ function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
 }
 
 /**
- * Thrown if another transaction changed records before this one could lock them. A batch or a merge is then tried
- * again. Other callers get the error `unavailable`.
+ * Thrown if another transaction changed records before this one could lock them. A batch or merge is then tried again;
+ * otherwise the caller gets the error `unavailable`.
  */
 export class RecordsChanged extends DomainError {
   constructor() {
@@ -165,9 +163,9 @@ export class RecordsChanged extends DomainError {
 const maxAttempts = 5;
 
 /**
- * Processes a batch by calling `attempt`. If another transaction created or changed the same records meanwhile, rolls
- * back and calls `attempt` again, at most 5 times in all. Drops the counts of a rolled-back attempt.
- * @throws DomainError `unavailable` if other transactions also changed the records during the last attempt
+ * Processes a batch by calling `attempt`. If another transaction changed the same records meanwhile, rolls back and
+ * calls it again, at most 5 times in all.
+ * @throws DomainError `unavailable` if the last attempt fails like this, too
  */
 export async function withRepeats<T>(
   sql: Transaction,
@@ -214,8 +212,8 @@ export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingI
   });
 
 /**
- * Converts the items of a request to `Item` objects. An item gets the result `failed` if it is invalid, or if an
- * earlier valid item has the same match value (such as the same id).
+ * Converts the items of a request to `Item` objects. An item fails if it is invalid, or if an earlier valid item has
+ * the same match value (such as the same id).
  * @param canonical converts a match value to its comparable form, such as lower case
  */
 export function openItems<Row>(

@@ -71,10 +71,7 @@ const maxFields = 500;
 
 type FoundField = Pick<DeclaredField, 'key' | 'type'>;
 
-/**
- * Returns the custom fields that a customer has declared, then other custom fields that records have. Returns at most
- * 500.
- */
+/** Returns at most 500 custom fields: those that a customer has declared, then others that records have. */
 export async function listCustomFields(
   sql: Sql,
   customerId: string,
@@ -88,10 +85,7 @@ export async function listCustomFields(
   return [...declared, ...found.filter(({ key }) => !known.has(key))].slice(0, maxFields);
 }
 
-/**
- * Returns the custom fields of a customer's newest records. The type of a field is the type of all its values; if they
- * differ, it is text.
- */
+/** Returns the custom fields of a customer's newest records. A field with values of several types has the type text. */
 function findCustomFields(sql: Sql, customerId: string, object: DeclaredObject): Promise<FoundField[]> {
   const source =
     object === 'companies'
@@ -112,14 +106,14 @@ function findCustomFields(sql: Sql, customerId: string, object: DeclaredObject):
 }
 
 /**
- * The kinds of records that have search columns: folded texts (lower case, no accents) and search terms. Search terms
- * are numbers with which a filter finds records fast.
+ * Kinds of records that have the columns `folded` (texts in lower case, no accents) and `terms` (numbers with which a
+ * filter finds records fast).
  */
 export const indexedSources: readonly Source[] = [contactSource, companySource];
 
 /**
- * Computes missing or outdated search columns for the next batch of records. An older version of this program wrote
- * these records. Locks the records until the transaction ends. Idempotent.
+ * Computes the columns `folded` and `terms` of the next batch of records that an older version of this program wrote.
+ * Locks these records. Can be repeated.
  * @param after id of the last record of the previous batch
  * @returns the id of the last record of this batch, or undefined if no such records are left
  */
@@ -173,10 +167,6 @@ export async function findCustomersWithoutTerms(
   return found;
 }
 
-/**
- * Returns the id of the first customer after `after` that has a record with missing or out-of-date search columns. Reads
- * one entry of an index.
- */
 async function findCustomerWithoutTerms(sql: Sql, source: Source, after: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id

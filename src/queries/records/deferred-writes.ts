@@ -23,20 +23,20 @@ import { changesOf, addToJournal, type NewEvent, type Totals } from './journal.t
  * that row did not exist, because then it holds no row.
  */
 
+// Unique constraints decide between a single write and a bulk writer.
 /**
- * Locks a customer for bulk writers until the transaction ends. Batches, imports, merges, jobs, undo and erasure of one
- * customer then run one after the other. So no other bulk writer creates the same record between the search for a
- * record and its insert. Single writes do not wait: unique constraints decide between them and a bulk writer.
+ * Locks a customer for bulk writers: batches, imports, merges, jobs, undo and erasure run one after the other. So no
+ * two of them create the same record. Single writes do not wait.
  */
 export const lockBulk = (sql: Transaction, customerId: string): Promise<void> => lock(sql, `bulk:${customerId}`);
 
-/**
- * Batches and imports of one customer wait here for others of the same process. They hold no connection while they
- * wait.
- */
+/** Makes batches and imports of one customer wait for each other within this process, without a database connection. */
 export const bulkWriters = new Gate({ name: 'bulk_writers', limit: Infinity, perHolder: 1 });
 
-/** Locks the names of a customer's companies until the transaction ends. Required to create a company by its name. */
+/**
+ * Locks the names of a customer's companies until the transaction ends. Call it before a company is created by its
+ * name.
+ */
 export const lockNames = (sql: Transaction, customerId: string): Promise<void> => lock(sql, `names:${customerId}`);
 
 async function lock(sql: Queryable, key: string): Promise<void> {
@@ -44,8 +44,8 @@ async function lock(sql: Queryable, key: string): Promise<void> {
 }
 
 /**
- * SQL clauses for the end of a `select` of contacts. They lock the selected rows in the order of their ids, until the
- * transaction ends. All transactions lock contacts in this order, to avoid deadlocks.
+ * Returns SQL clauses for the end of a `select` of contacts. They lock the selected rows in the order of their ids, as
+ * all transactions do, to avoid deadlocks.
  */
 export const lockedInOrder = (sql: Queryable): Fragment => sql`
     order by id
@@ -85,7 +85,7 @@ export async function lockContactsOfCompanies(
   return contacts.map(({ id }) => id);
 }
 
-/** Part of a record that each event contains: its id, and the caller's external id, which lists do not have. */
+/** What each event says of its record: the id and the caller's external id. Lists have no external id. */
 type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'list' ? unknown : { external_id: string | null });
 
 class Writes {
@@ -101,7 +101,7 @@ class Writes {
   }
 
   /**
-   * Records the event that a record was updated, unless no member differs.
+   * Adds the event that a record was updated, unless no member differs.
    * @param stored the record's columns before this transaction
    * @param columns the columns after it, named like the members of the record's GET
    * @returns false if no member differs
@@ -115,9 +115,8 @@ class Writes {
   }
 
   /**
-   * Records the event that a record was deleted.
-   * @param values columns and links of the record, from which its deletion can be undone. Undefined: it cannot be
-   *   undone
+   * Adds the event that a record was deleted.
+   * @param values columns and links of the record, for an undo of the deletion. Undefined: it cannot be undone
    * @param more `merged_into`: the id of the record that replaces it
    */
   deleted<Noun extends EventNoun>(
@@ -154,8 +153,8 @@ class Writes {
   }
 
   /**
-   * Runs a part of the transaction. If `work` throws, drops the part's last writes, because the caller rolls the part
-   * back.
+   * Runs a part of the transaction that the caller rolls back if `work` throws. Drops the events and counts of the part
+   * then.
    */
   async attempt<T>(work: (deferred: DeferredWrites) => Promise<T>): Promise<T> {
     const own = new Writes();
@@ -177,20 +176,19 @@ class Writes {
 
 export interface Removal {
   merged_into?: string;
-  /** What a merge has moved before, by record. The journal keeps it with the values. */
+  /** What a merge has moved from each record. The journal keeps it, for an undo of the merge. */
   moved?: ReadonlyMap<string, object>;
   isPurged?: boolean;
 }
 
 /**
- * Collects the events of a transaction of one customer, and the changes of the customer's totals. Only `withDeferredWrites`
- * creates this object and writes its contents.
+ * Collects the events of a transaction and the changes of the customer's totals, which are written at the commit. Only
+ * `withDeferredWrites` creates this object.
  */
 export type DeferredWrites = Writes;
 
 /**
- * Runs the part of a transaction that changes records. Writes the collected events and totals at the commit. From then
- * on, other transactions of the customer wait.
+ * Runs the part of a transaction that changes records. The collected events and totals are written with the commit.
  * @param sql the transaction itself, not a savepoint of it
  */
 export async function withDeferredWrites<T>(

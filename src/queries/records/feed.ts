@@ -5,22 +5,21 @@ import type { EventActor, EventSource, EventType } from '../../schemas/events.ts
 import { allCustomers } from '../../access/credentials.ts';
 
 /**
- * A position in a customer's feed: after the event with this number and id. At the start of a feed, the number is 0 and
- * the id is null. Store both: a restored database reuses numbers that it lost for other events. Numbers have no gaps.
+ * A position in a customer's feed: the number and id of the event before it. At the start: 0 and null. Store both,
+ * because a restored database gives the numbers of lost events to other events.
  */
 export interface FeedPosition {
   position: number;
   id: string | null;
 }
 
-/** A position in a feed. Without an id, it is before the oldest stored event after this number. */
+/** A position from which events are read. Without an id, it is before the oldest stored event after this number. */
 export type ReadPosition = FeedPosition | { position: number };
 
 export const oldest: ReadPosition = { position: 0 };
 
 export interface FeedEvent {
   position: number;
-  /** A UUID, the same for every reader. */
   id: string;
   type: EventType;
   occurred_at: string;
@@ -30,9 +29,7 @@ export interface FeedEvent {
 export interface FeedPage {
   events: FeedEvent[];
   next: FeedPosition;
-  /**
-   * True if more events can be read at once. A page can be shorter than `limit`, even empty, although there is more.
-   */
+  /** True if more events can be read at once. A page can be shorter than `limit`, or empty, although there are more. */
   isMore: boolean;
 }
 
@@ -42,14 +39,12 @@ interface FeedRequest {
   limit: number;
 }
 
-/** Number of positions that one statement reads for a reader of only some types. */
+/** Number of feed positions that one statement reads if the reader wants only some types of events. */
 const filteredSpan = 10_000;
 
 interface Bounds {
   begins_at: number;
-  /**
-   * Id of the event at the position where the page begins. Null: the event is not stored any more, or there is none.
-   */
+  /** Id of the event at the position `begins_at`. Null: the event is not stored any more, or there is none. */
   id_here: string | null;
   ends_at: number;
   id_at_end: string | null;
@@ -68,8 +63,8 @@ export interface EventRow {
 }
 
 /**
- * Reads events of a customer. A reader that continues at `next` gets each event exactly once, in commit order. An event
- * can be read as soon as its transaction is committed. Locks nothing.
+ * Reads events of a customer, in the order of their commits. A reader that continues at `next` gets each event exactly
+ * once.
  * @throws DomainError `cursor_expired` if an event after `after` is not stored any more, or the database was restored
  *   to a time before it
  */
@@ -186,12 +181,15 @@ export const newestPlace = (sql: Queryable, customerId: string) => sql`
   order by position desc, id
   limit 1`;
 
-/** A search for the events of a time begins this much earlier (ms), in case the clock of the database was changed. */
+/**
+ * Milliseconds by which a search for a time begins earlier or ends later, in case the clock of the database was
+ * changed.
+ */
 const slackMs = 15 * 60_000;
 
 /**
  * Returns a position before all events that happened at a time or later. With `behind`, returns a position after all
- * events that happened before it. Other events can stand between the position and that time.
+ * events that happened before it. Other events can be in between.
  * @param instant RFC 3339
  */
 export async function findPlaceAt(
@@ -225,7 +223,9 @@ async function findNext(db: Database, customerId: string, position: number) {
   return row;
 }
 
-/** Signs positions in feeds. Callers can neither make up a cursor nor use a cursor of another customer. */
+/**
+ * Converts feed positions to signed cursors. Callers can neither make up a cursor nor use a cursor of another customer.
+ */
 export class FeedCursors {
   readonly #key: Buffer;
 
@@ -259,7 +259,10 @@ export class FeedCursors {
 const placeLength = 8 + 16;
 const macLength = 16;
 
-/** Reads the secret of the installation. A dump and restore keeps it, so cursors stay valid. */
+/**
+ * Creates the converter of cursors with the secret of the installation. A dump and restore keeps the secret, so cursors
+ * stay valid.
+ */
 export async function openCursors(db: Database): Promise<FeedCursors> {
   const [state] = await db.lookup(
     (sql) => sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`,

@@ -30,8 +30,7 @@ export type UpdateRecord<Patch> = (
 
 /**
  * Deletes a record.
- * @param purge true removes the record permanently, also if it is already deleted. Only contacts and companies support
- *   it
+ * @param purge true removes the record for good, also if it is already deleted. Only contacts and companies support it
  * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its
  *   ETag
  */
@@ -55,7 +54,7 @@ export const findByIds = <Row extends object>(sql: Queryable, ids: readonly stri
     cross join lateral (${one} offset 0) as found`;
 
 /**
- * SQL expression: the number of rows. Stops counting at `max` + 1.
+ * Returns SQL for the number of rows, up to `max` + 1.
  * @param rows SQL clauses `from` and `where`
  */
 export const countUpTo = (sql: Queryable, rows: Fragment, max: number): Fragment =>
@@ -107,25 +106,20 @@ export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Pag
 
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** Settings for the cursors of one list. A cursor is a text that tells where a page ended. */
+/** Settings for the cursors of one list. A cursor is a text that says where a page ended. */
 interface Keyset {
   scope: string;
-  /** The sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
+  /** Sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
   columns: Column[];
 }
 
 /**
- * Reads the cursor of a request. Returns the position where the previous page ended, or undefined if the request has no
- * cursor.
+ * Returns the position where the previous page ended, from the cursor of a request. Undefined without a cursor.
  * @throws DomainError `validation_failed` if the cursor is invalid or belongs to another list
  */
 export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
   readPosition(scope, columns, paginate, 'this list');
 
-/**
- * Returns the cursor for the page after `rows`. Returns undefined if `rows` is not a full page, because then no page
- * follows.
- */
 export function cursorAfter<Row>(
   { scope }: Keyset,
   { limit = defaultLimit }: PageOrCursor = {},
@@ -173,7 +167,7 @@ export async function readPage<Row>(
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, positionOf) };
 }
 
-/** Digest of a bucket of records: their number, and a hash of their ids and `updated_at`. */
+/** Digest of a bucket, one of several groups of records: their number, and a hash of their ids and `updated_at`. */
 interface DigestBucket {
   bucket: number;
   count: number;
@@ -187,7 +181,7 @@ interface DigestRecord {
 }
 
 export interface Digest {
-  /** The feed position at which the digest was read. Later events are not part of it. */
+  /** Feed position at which the digest was read. Later events are not part of it. */
   place: FeedPosition;
   buckets: DigestBucket[];
 }
@@ -196,8 +190,7 @@ export interface Digest {
 const maxListed = 20_000;
 
 /**
- * Reads a digest of a customer's contacts or companies, in one snapshot.
- * @param only the bucket to read, with its records
+ * Reads a digest of a customer's contacts or companies: of all buckets or, with its records, of one.
  * @throws DomainError `validation_failed` if there is no such bucket, or it has too many records to list
  */
 export async function readDigest(

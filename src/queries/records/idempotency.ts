@@ -13,8 +13,7 @@ interface IdempotencyRecord extends StoredAnswer {
 }
 
 /**
- * Tries to lock an Idempotency-Key until the transaction ends, so that no other process handles a request with this
- * key.
+ * Tries to lock an Idempotency-Key, so that no other process handles a request with this key.
  * @returns false if another request holds the lock
  */
 export async function lockIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
@@ -25,7 +24,6 @@ export async function lockIdempotencyKey(sql: Transaction, customerId: string, k
 
 const lockName = (customerId: string, key: string): string => `idempotency:${customerId}:${key}`;
 
-/** Returns the response stored for an Idempotency-Key in the last 24 hours, or undefined. */
 export async function findIdempotencyRecord(
   sql: Queryable,
   customerId: string,
@@ -55,8 +53,8 @@ const compress = promisify<string, Buffer>(deflateRaw);
 const decompress = promisify<Buffer, Buffer>(inflateRaw);
 
 /**
- * Stores the response to the request with this Idempotency-Key. Replaces an older response with the same key. The
- * caller must have locked the key.
+ * Stores the response to the request with this Idempotency-Key, in place of an older one. The caller must have locked
+ * the key.
  */
 export async function storeAnswer(
   sql: Transaction,
@@ -99,9 +97,9 @@ const removeRecords = (sql: Transaction, customerId: string, records: readonly {
     )`;
 
 /**
- * Records that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
+ * Stores that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
  * carries out the action of the form.
- * @param form its fields. Its token is text that no other form has
+ * @param form its token is text that no other form has
  * @returns false if the form took effect before
  */
 export async function markSent(sql: Transaction, customerId: string, form: SentForm): Promise<boolean> {
@@ -114,7 +112,7 @@ export async function markSent(sql: Transaction, customerId: string, form: SentF
   return true;
 }
 
-/** Says whether a form with this token took effect before: with the same fields, or with others. */
+/** Returns `same` if this form took effect before, and `other` if a form with this token but other fields did. */
 export async function findSent(
   sql: Queryable,
   customerId: string,

@@ -9,12 +9,12 @@ type Columns = Readonly<Record<string, unknown>>;
 
 const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: { company_id: 'company' } };
 
-/** Columns that the GET of a record does not show. The journal keeps their values, but events do not contain them. */
+/** Columns that responses do not show. The journal keeps their values, but events do not name them. */
 export const untold: ReadonlySet<string> = new Set(['prospect_id']);
 
 /**
  * Maximum number of custom fields that an event names one by one, and maximum total length of their names (UTF-8
- * bytes). Above it, the event names only `custom_fields`.
+ * bytes). With more, the event names only `custom_fields`.
  */
 const most = { fields: 20, bytes: 2_048 };
 
@@ -71,7 +71,7 @@ export const isSame = (stored: unknown, value: unknown): boolean =>
 
 export interface NewEvent {
   type: EventType;
-  /** Data for readers of the feed, without `source`, `actor` and `change_id`. */
+  /** Data that readers of the feed get, without `source`, `actor` and `change_id`. */
   data: object;
   /** For an update, the previous values of the changed columns. For a deletion, the columns of the record. */
   before?: object;
@@ -91,8 +91,8 @@ interface Pending extends Totals {
 const pending = new WeakMap<object, Map<string, Pending>>();
 
 /**
- * Adds rows to a customer's journal, and changes the customer's totals. Both are written at the commit. Writers of
- * contacts, companies, lists, products, opportunities and activities must call it through `withDeferredWrites`.
+ * Adds events to a customer's journal, and changes the customer's totals. Both are written with the commit. Writers of
+ * records must call it through `withDeferredWrites`.
  * @param sql the transaction itself, not a savepoint of it
  * @param changes numbers to add to the totals
  */
@@ -122,8 +122,8 @@ export function addToJournal(
 }
 
 /**
- * Returns statements with customers in the order of their ids. So two transactions that lock several customers never
- * wait for each other.
+ * Returns the statements that write the journals, in the order of the customers' ids. So two transactions with several
+ * customers cannot deadlock.
  */
 const statementsOf = (sql: Transaction, all: Map<string, Pending>, origin: Origin): PendingQuery<Row[]>[] =>
   [...all]
@@ -144,15 +144,19 @@ function entryOf({ type, data, before, after, origin: own }: NewEvent, i: number
 }
 
 /**
- * Takes a lock that is held until the commit. A later statement sees the rows of all transactions that held it before.
+ * SQL statement that locks a customer's journal until the commit. Later statements see the rows of all transactions
+ * that held the lock before.
  */
 const lock = `select pg_advisory_xact_lock(hashtextextended('journal:' || $1, 0))`;
 
 export const partSeconds = 691_200;
-/** Number of partitions. The migration creates the same number. */
+/** Number of partitions of the journal, as the migration creates them. */
 export const parts = 16;
 
-/** SQL: the newest row of the customer `$1`. If it was truncated, the stored end of the customer's journal. */
+/**
+ * SQL query for the newest position and the totals of the customer `$1`. Without rows in the journal, it reads the
+ * stored end.
+ */
 const newest = `
   select position, contacts, companies
   from (
@@ -186,7 +190,7 @@ export async function readTotals(sql: Queryable, customerId: string): Promise<To
   return { contacts: row.contacts, companies: row.companies };
 }
 
-/** Removes the values of records from the journal. The data for readers of the feed stays. */
+/** Removes the values of records from the journal. Readers of the feed see no difference. */
 export async function clearValues(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     update journal
@@ -196,7 +200,6 @@ export async function clearValues(sql: Transaction, customerId: string, ids: rea
       and (before is not null or after is not null)`;
 }
 
-/** Returns the ids whose deletion is in the journal, with or without values. */
 export async function findDeletedIds(
   sql: Queryable,
   customerId: string,
@@ -213,9 +216,8 @@ export async function findDeletedIds(
 }
 
 /**
- * Returns the ids of records whose last deletion is one of these and still has values in the journal. Locks: nobody can
- * remove the values until the transaction ends.
- * @param positions positions of the deletions
+ * Returns the ids of records whose last deletion is at one of the positions, and still has values in the journal.
+ * Nobody can remove the values until the transaction ends.
  */
 export async function lockDeletedValues(
   sql: Transaction,
@@ -240,16 +242,18 @@ export async function lockDeletedValues(
   return new Set(rows.map(({ record_id }) => record_id));
 }
 
-/** A partition that is used again within this time is not emptied (seconds). */
+/** Minimum number of seconds between the emptying of a partition and its next use. */
 const marginSeconds = 3_600;
 /**
- * How long the truncation waits for readers, such as a dump, while others wait for it (ms). It is tried again later.
+ * Maximum milliseconds that the truncation waits for readers, such as a dump. Other statements wait meanwhile, so it is
+ * tried again later.
  */
 const lockMs = 100;
 
+// A partition is due long before it is used again. If no worker runs in that time, its rows are kept for one more
+// round.
 /**
- * Empties the partitions of the journal whose rows are all older than `days`. A partition is due long before it is used
- * again. If no worker runs in that time, its rows are kept for one more round.
+ * Empties the partitions of the journal whose rows are all older than `days`.
  * @param db connections for work on the rows of all customers
  * @returns the number of partitions emptied
  */
@@ -291,7 +295,7 @@ async function emptyPart(db: Database, part: number): Promise<boolean> {
   }
 }
 
-/** Stores the end of the journal and the totals of each customer, in case the customer has no row left. */
+/** Stores the last position and the totals of each customer, in case the customer has no row left in the journal. */
 const keepEnds = (sql: Transaction, part: number) => sql`
   insert into journal_ends as kept (customer_id, position, id, contacts, companies)
   select distinct on (customer_id) customer_id, position, id, contacts, companies
@@ -302,6 +306,6 @@ const keepEnds = (sql: Transaction, part: number) => sql`
   set position = excluded.position, id = excluded.id, contacts = excluded.contacts, companies = excluded.companies
   where kept.position < excluded.position`;
 
-/** Returns true for SQLSTATE 55P03, also as the cause of an error of this service. */
+/** Returns true if a lock could not be had in time (SQLSTATE 55P03), also as the cause of another error. */
 export const isLocked = (error: unknown): boolean =>
   error instanceof Error && (('code' in error && error.code === '55P03') || isLocked(error.cause));

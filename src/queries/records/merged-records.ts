@@ -11,7 +11,7 @@ interface MergedRecord {
   prospect_id: string | null;
 }
 
-/** The record that stays, with its external ids before and after the merge. */
+/** Record that stays in a merge, with its external ids before and after the merge. */
 interface KeptRecord {
   id: LockedId;
   before: string | null;
@@ -19,8 +19,8 @@ interface KeptRecord {
 }
 
 /**
- * Stores that records were merged into another one, together with everything that was merged into them before. Also
- * stores an external id that the remaining record loses by the merge. The caller deletes the merged records.
+ * Stores that records were merged into another one, and that earlier merges into them now lead there. Also stores an
+ * external id that the remaining record loses. The caller deletes the merged records.
  * @returns the ids of earlier merged records, by the id of the record into which they were merged
  */
 export async function rememberMerge(
@@ -62,15 +62,14 @@ export async function rememberMerge(
 }
 
 /**
- * Returns the id of the row for an external id that a record has lost by a merge. No record has this id. It keeps the
- * row apart from the row of the record itself, which may be merged later.
+ * Returns the made-up id under which a lost external id of a record is stored like a merged record. The record itself
+ * may be merged later, under its own id.
  */
 export const lostIdOf = (id: string, externalId: string): string =>
   createHash('sha256').update(`${id} ${externalId}`).digest('hex').slice(0, 32);
 
 /**
- * Moves records that had been merged into a restored record before back to it. Leaves records that are no longer part
- * of the record that stayed.
+ * Moves the earlier merges into a restored record back to it. Leaves out those that are no longer merged into `from`.
  * @param from the record that stayed
  */
 export async function takeBackMerged(
@@ -89,8 +88,8 @@ export async function takeBackMerged(
 }
 
 /**
- * Returns the records into which another one was merged since, if that merge still stands.
- * @param records records with the journal position after which to look
+ * Returns the ids of the records into which another one was merged after a position in the journal (`last`). Merges
+ * that were undone do not count.
  */
 export async function findMergedSince(
   sql: Transaction,
@@ -122,10 +121,7 @@ export async function purgeMerged(sql: Transaction, customerId: string, ids: rea
       and (id = any(${ids as string[]}::uuid[]) or merged_into = any(${ids as string[]}::uuid[]))`;
 }
 
-/**
- * Deletes the stored merges of restored records. Also deletes those of external ids that a record got back: see
- * `lostIdOf`.
- */
+/** Deletes the stored merges of restored records, and of external ids that a record got back (see `lostIdOf`). */
 export async function forgetMerged(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     delete from merged_records
@@ -134,8 +130,8 @@ export async function forgetMerged(sql: Transaction, customerId: string, ids: re
 }
 
 /**
- * Returns the ids of the records that replace merged records, by the id of the merged record. A merged record whose
- * replacement was deleted is missing.
+ * Returns the ids of the records that replace merged records, by the id of the merged record. Leaves out deleted
+ * replacements.
  */
 export async function findSuccessors(
   sql: Queryable,
@@ -167,8 +163,8 @@ interface Successors {
 }
 
 /**
- * Finds the records that replace merged records with these external ids. If several merged records had the same
- * external id, the last of them counts.
+ * Finds the records that replace merged records with these external ids. If several had the same external id, the last
+ * merge counts.
  * @returns the id and the external id of the record, by the external id of the merged record
  */
 export async function findByMergedExternalId(

@@ -8,8 +8,8 @@ import { pendingItems, type Batch, type Item, fail } from './batches.ts';
 import { constant } from '../../filters/sql.ts';
 
 /**
- * The kinds of records that a request body can refer to, with their tables. To avoid deadlocks, every transaction locks
- * rows of these tables in this order, and only then the record that refers to them.
+ * Tables of the records to which a request can refer. To avoid deadlocks, every transaction locks them in this order,
+ * and only then the record that refers to them.
  */
 const tables = {
   company: 'companies',
@@ -29,7 +29,7 @@ export interface Reference {
 }
 
 /**
- * Locks the referenced records until the transaction ends, so that they cannot be deleted.
+ * Locks the referenced records, so that they cannot be deleted.
  * @returns the references for which the customer has no record
  */
 export async function lockReferences(
@@ -51,9 +51,8 @@ export async function lockReferences(
 }
 
 /**
- * Locks the records to which the items of a batch refer. Call it before the records of the items are locked: see
- * deferred-writes.ts.
- * @returns for each item its references to records that do not exist
+ * Locks the records to which the items of a batch refer. Call it before the items' own records are locked.
+ * @returns for each item, its references to records that do not exist
  */
 export async function lockReferencesOf<Row>(
   sql: Transaction,
@@ -73,7 +72,7 @@ export async function lockReferencesOf<Row>(
 }
 
 /**
- * Locks the referenced records until the transaction ends, so that they cannot be deleted. All of them must exist.
+ * Locks the referenced records, so that they cannot be deleted.
  * @throws DomainError `not_found` with the JSON pointer of every reference that is not a record of the customer
  */
 export async function requireReferences(sql: Transaction, customerId: string, references: Reference[]): Promise<void> {
@@ -89,8 +88,8 @@ const recordTables = {
 };
 
 /**
- * A reference by something other than an id: the caller's external id of a record, the names of a stage and its
- * pipeline, or the address of a user.
+ * A reference without an id: by the external id of a record, the names of a pipeline and its stage, or the address of a
+ * user.
  */
 type OtherReference = { external_id: string } | { pipeline: string; stage: string } | { email: string };
 type ReferredNoun = keyof typeof recordTables | 'stage' | 'user';
@@ -101,8 +100,8 @@ function valueOf(given: OtherReference, inForm: (name: string) => string = Strin
 }
 
 /**
- * Replaces references by other values than ids in the items of a batch. An item that refers to a record that does not
- * exist becomes the error `not_found`, with the JSON pointers of all such references.
+ * Replaces external ids, names and addresses by ids in the references of a batch's items. An item that refers to a
+ * missing record becomes the error `not_found`.
  */
 export async function withReferredIds(
   sql: Transaction,
@@ -167,10 +166,10 @@ interface NamedStage {
   isPrivate: boolean;
 }
 
-/** Stages that a message names. A batch can have a thousand such messages. */
+/** Maximum number of stages that an error message lists. */
 const maxNamed = 5;
 
-/** Says what the value names, or what it could: not the stages of private pipelines. */
+/** Returns the error message for a reference that was not found. Stages of private pipelines are not listed. */
 function absence(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
   if ('external_id' in given) return `no ${noun} has the external_id ${JSON.stringify(given.external_id)}`;
   if ('email' in given) return `no user has the address ${JSON.stringify(given.email)}`;
@@ -179,10 +178,13 @@ function absence(given: OtherReference, noun: ReferredNoun, stages: readonly Nam
   return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is not a stage (such as ${names.join(', ')})`;
 }
 
-/** The key of a stage's folded names. It is the key of no names as they are. */
+/** Returns the key of a stage by its folded names (lower case, no accents). Exact names never have such a key. */
 const foldedOf = (names: OtherReference): string => `folded ${valueOf(names, fold)}`;
 
-/** By the names as they are, and folded. Of several with the same key, the last. */
+/**
+ * Returns the ids of stages by their exact names, and by their folded names (lower case, no accents). Of several stages
+ * with the same key, the last counts.
+ */
 const idsByName = (stages: readonly NamedStage[]): Map<string, string> =>
   new Map(
     stages.flatMap(({ id, ...names }) => [
@@ -229,10 +231,8 @@ interface Row {
 }
 
 /**
- * Checks the external ids of the items in a batch. An item fails if another record has the same external id. The result
- * is the same as if the items were sent one by one: an item can take an external id that an earlier item has removed
- * from its record, unless the batch is a trial. The stored external id of that earlier record is cleared first, so that
- * external ids stay unique.
+ * Fails each item whose external id another record has. An item can take an external id that an earlier item gives up,
+ * unless the batch is a trial. Clears such an id in the earlier record first, because external ids are unique.
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,

@@ -8,21 +8,19 @@ import { anyCustomerSetting } from '../../database/connection.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
 
 /**
- * The content of the message for a turn. If tracing is on, it also contains the trace context of the request or job that
- * enqueued it.
+ * Message of a turn: one worker's work for one customer in a queue. With tracing, it has the trace context of its
+ * sender.
  */
 export interface Turn extends TraceContext {
   customerId: string;
 }
 
+// Adds a message even if another one waits: a worker could take that one before it sees what this transaction has
+// written. `mergeTurns` removes surplus messages.
 /**
- * Enqueues a turn of a customer. Runs in the caller's transaction: workers see the message after the commit, and a
- * rollback removes it. Call this before the last statements, because `reserveCredits` and `chargeCredits` lock the
- * balance.
- *
- * Adds a message even if another one waits: a worker could take that one before it sees what this transaction has
- * written. `mergeTurns` removes surplus messages.
- * @param how `seconds`: delay before a worker may process the message; `isLate`: turns of young work come before it
+ * Enqueues a turn: a worker's next work for a customer. Workers see its message after the commit. Call it before
+ * credits are reserved or charged, because that locks the balance.
+ * @param how `seconds`: delay before a worker may process the message; `isLate`: true lets other turns come first
  */
 export async function enqueueTurn(
   sql: Transaction,
@@ -44,18 +42,18 @@ export async function enqueueTurn(
 }
 
 /**
- * Enqueues a turn for a customer in each queue. Call it after a suspension, because workers drop the turns of a
- * suspended customer.
+ * Enqueues a turn for a customer in each queue. Call it after a suspension, during which workers drop the customer's
+ * turns.
  */
 export async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of turnKinds) await enqueueTurn(sql, queue, customerId);
 }
 
+// The caller's turn does the work of the removed messages, which is visible by then, and enqueues the rest. The oldest
+// message is for a second worker.
 /**
- * Removes the waiting messages of a customer, except the oldest. The caller's turn does their work, and enqueues the
- * rest. So a customer with many jobs has no more turns than others. The oldest message is for a second worker.
- *
- * Call this before the search for work, in the same transaction. The work of a removed message is visible by then.
+ * Removes the waiting messages of a customer, except the oldest. So a customer with many jobs has no more turns than
+ * others. Call it before the search for work, in the same transaction.
  */
 export async function mergeTurns(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
   await sql`
@@ -81,7 +79,7 @@ export interface Message {
 }
 
 /**
- * Locks a message until the transaction ends, so that the queue cannot give it to another worker.
+ * Locks a message, so that the queue cannot give it to another worker.
  * @returns false if another worker has it already
  */
 export async function holdTurn(sql: Transaction, queue: TurnKind, { id, retryCount }: Message): Promise<boolean> {
@@ -126,10 +124,8 @@ export async function areOthersWaiting(sql: Transaction, queue: TurnKind, custom
   return row.wait;
 }
 
-/**
- * Returns the customers that have no message in the queue, neither waiting nor taken. Written as a subquery: with `not
- * exists`, the planner may read all messages of the queue.
- */
+// Written as a subquery: with `not exists`, the planner may read all messages of the queue.
+/** Returns the customers that have no message in the queue, neither waiting nor taken. */
 export async function findWithoutTurn(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select given.id
@@ -145,7 +141,6 @@ export async function findWithoutTurn(sql: Transaction, queue: TurnKind, custome
   return rows.map(({ id }) => id);
 }
 
-/** Query options that make the database driver use prepared statements, because the same few statements run often. */
 const prepared = { prepare: true };
 
 const asDb = (sql: Transaction): Db => ({
@@ -168,7 +163,7 @@ const openSender = async (): Promise<PgBoss> =>
     schedule: false,
   });
 
-/** The tables that an import of each object writes. */
+/** Tables that an import writes, by the kind of its records. */
 const filledBy: Record<string, string[]> = {
   contacts: ['contacts', 'companies'],
   companies: ['companies'],
@@ -176,11 +171,10 @@ const filledBy: Record<string, string[]> = {
   opportunities: ['opportunities', 'opportunity_lines', 'opportunity_contacts'],
 };
 
+// Once the planner knows that a table is empty, any index seems as good as its primary key.
 /**
- * Returns the tables of which an import changed more than a tenth. They should be analysed and vacuumed. Leaves out
- * tables without a row of the customer: once the planner knows that a table is empty, any index seems as good as its
- * primary key. In a database that is distributed with Citus, returns none: the numbers are on the nodes, whose servers
- * analyse by themselves.
+ * Returns the tables of which an import changed more than a tenth, so that they should be analysed and vacuumed. Leaves
+ * out tables without a row of the customer. Returns none in a Citus database, whose nodes analyse by themselves.
  */
 export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
   const [row] = await sql<{ object: string; changed: number }[]>`
@@ -209,9 +203,10 @@ export async function analyzeTable(sql: Queryable, table: string): Promise<void>
   await sql`analyze (skip_locked) ${constant(sql, table)}`;
 }
 
+// The index of search terms keeps new entries aside (up to 1 MB) until they are sorted in.
 /**
- * Sorts new entries into the indexes of search terms. Until then, each look-up of a term reads all of them (up to 1
- * MB). Also makes counts faster. Skips the table if it is locked.
+ * Vacuums a table, unless it is locked. Look-ups of search terms then need not read all new entries. Counts become
+ * faster, too.
  */
 export async function vacuumTable(sql: Queryable, table: string): Promise<void> {
   await sql`vacuum (skip_locked) ${constant(sql, table)}`;
