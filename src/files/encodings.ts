@@ -1,5 +1,5 @@
 import { isUtf8, isAscii } from 'node:buffer';
-import { pipeline, type Readable } from 'node:stream';
+import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { countLineBreaks } from './record-formats.ts';
 import type { ImportFormat, ImportObject, InvalidValues, Mapping } from '../schemas/imports.ts';
@@ -200,13 +200,16 @@ function encodeBy(codes: ReadonlyMap<string, number>, text: string): Buffer {
   return Buffer.from(bytes);
 }
 
-export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
-  const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+export async function* gunzipIfPacked(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  const chunks = stream[Symbol.asyncIterator]();
   const first = await firstBytes(chunks);
   const all = followed(first, chunks);
   const isPacked = first[0] === 0x1f && first[1] === 0x8b;
   yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
 }
+
+export const isGzipFault = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 
 /** Returns the first chunks as soon as they have two bytes. Returns all chunks if the stream ends earlier. */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {

@@ -10,7 +10,15 @@ import {
 import type { Requester } from '../access/credentials.ts';
 import type { Database, LockedId, Transaction, Locked } from '../database/db.ts';
 import { conflict, DomainError, validationFailed, type Fault } from '../errors.ts';
-import { textsOf, FileRefused, FileProbe, encodingNamed, importColumn } from '../files/encodings.ts';
+import {
+  textsOf,
+  FileRefused,
+  FileProbe,
+  encodingNamed,
+  gunzipIfPacked,
+  importColumn,
+  isGzipFault,
+} from '../files/encodings.ts';
 import type { ImportFile, FoundFile } from '../files/encodings.ts';
 import type { Content } from '../files/header.ts';
 import { openXlsx } from '../files/xlsx.ts';
@@ -237,7 +245,7 @@ async function storeChunks(
   let lines = 0;
   let last = lineFeed;
   let number = 0;
-  for await (const chunk of inChunks(pieces)) {
+  for await (const chunk of inChunks(unpacked(pieces))) {
     probe.add(chunk);
     bytes += chunk.length;
     lines += lineEndsIn(chunk);
@@ -250,6 +258,16 @@ async function storeChunks(
     number += 1;
   }
   return { bytes, lines: lines + (last === lineFeed ? 0 : 1), found: probe.found };
+}
+
+/** Unpacks a file that is a gzip file itself, such as contacts.csv.gz. */
+async function* unpacked(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  try {
+    yield* gunzipIfPacked(pieces);
+  } catch (error) {
+    if (!isGzipFault(error)) throw error;
+    throw validationFailed([{ path: '', message: 'the file is not valid gzip' }]);
+  }
 }
 
 const lineFeed = 10;

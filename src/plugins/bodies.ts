@@ -9,6 +9,7 @@ import { yieldToEventLoop, TimeSlice } from '../process/event-loop.ts';
 import { NoBody } from '../schemas/wire.ts';
 import { parseJson, findUnstorableText } from '../text/json.ts';
 import { compile, type Validator, checkItems } from '../validation/validator.ts';
+import { isGzipFault } from '../files/encodings.ts';
 import { Gate, FairSemaphore } from '../access/gate.ts';
 import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
 import { batchStatuses, maxBatchFaults } from '../schemas/batches.ts';
@@ -215,9 +216,6 @@ async function* unpacked(raw: IncomingMessage): AsyncGenerator<Buffer> {
     raw.unpipe(gunzip);
   }
 }
-
-const isGzipFault = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 
 export async function batchOf<T extends BatchOperation>(
   { body, bodyBytes }: Pick<FastifyRequest<{ Body: BatchBody }>, 'body' | 'bodyBytes'>,

@@ -223,21 +223,25 @@ describe('the file of an import', () => {
     }
   });
 
-  test('is unpacked if it is sent gzipped', async () => {
+  test.each([
+    ['sent gzipped', { 'content-encoding': 'gzip' }],
+    ['a gzip file itself', {}],
+  ])('is unpacked if it is %s', async (_name, headers) => {
     const id = await beginImport(customer, waiting);
     const file = Buffer.from(contactsCsv('Ada,Lovelace,ada@example.com,'.repeat(100_000)));
-    const call = openUpload(id, { 'content-encoding': 'gzip' });
+    const call = openUpload(id, headers);
     call.end(gzipSync(file));
     expect((await answerTo(call)).status).toBe(200);
     expect((await stored(id)).hash).toBe(hashOf(file));
   });
 
   test.each([
-    ['no gzip', Buffer.from('no gzip at all')],
-    ['cut gzip', gzipSync(randomBytes(100_000)).subarray(0, 50_000)],
-  ])('is refused if it is %s, and leaves nothing', async (_name, body) => {
+    ['no gzip', Buffer.from('no gzip at all'), { 'content-encoding': 'gzip' }],
+    ['cut gzip', gzipSync(randomBytes(100_000)).subarray(0, 50_000), { 'content-encoding': 'gzip' }],
+    ['a cut gzip file', gzipSync(randomBytes(100_000)).subarray(0, 50_000), {}],
+  ])('is refused if it is %s, and leaves nothing', async (_name, body, headers) => {
     const id = await beginImport(customer, waiting);
-    const call = openUpload(id, { 'content-encoding': 'gzip' });
+    const call = openUpload(id, headers);
     call.end(body);
     expect((await answerTo(call)).status).toBe(400);
     expect((await stored(id)).pieces).toBe(0);
