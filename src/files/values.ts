@@ -146,15 +146,14 @@ function readDate(text: string): string {
   return found;
 }
 
-const timeOfDay = /[\s,](\d{1,2}:\d{2})(:\d{2})?\s*(?:Z|UTC|([-+]\d{2}):?(\d{2}))?$/i;
+const timeOfDay = /[\s,T](\d{1,2}:\d{2})(:\d{2}(?:\.\d{1,9})?)?\s*(?:Z|UTC|([-+]\d{2}):?(\d{2})?)?$/i;
 const longestInstant = 40;
 
 /** A date alone means its midnight. Date and time without a zone are in UTC. */
 function readInstant(text: string): string {
-  if (/^\d{4}-\d\d-\d\dT/i.test(text)) return text;
   const day = readDate(text);
   if (!text.includes(':')) return `${day}T00:00:00Z`;
-  const [, time, seconds = ':00', zone, zoneMinutes] = timeOfDay.exec(text.slice(0, longestInstant + 1)) ?? [];
+  const [, time, seconds = ':00', zone, zoneMinutes = '00'] = timeOfDay.exec(text.slice(0, longestInstant + 1)) ?? [];
   if (time === undefined || text.length > longestInstant)
     throw new InvalidCell(`${quoted(text)} is not a date and time (such as 2024-12-31T18:00:00Z)`);
   return `${day}T${time.padStart(5, '0')}${seconds}${zone === undefined ? 'Z' : `${zone}:${zoneMinutes}`}`;

@@ -142,8 +142,8 @@ test('prices, choices and dates of a file of deals are read as people write them
 
   const header =
     'external_id,name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date,priority,products\n';
-  const deal = (id: string, date: string, priority: string, lines: string): string =>
-    `${id},N,Sales,Lead,${userId},${date},31.12.2026 6:30+02:00,${priority},"${lines.replaceAll('"', '""')}"\n`;
+  const deal = (id: string, date: string, priority: string, lines: string, closes = '31.12.2026'): string =>
+    `${id},N,Sales,Lead,${userId},${date},${closes},${priority},"${lines.replaceAll('"', '""')}"\n`;
   const line = '{"id":{"external_id":"r1"},"price":2.5,"quantity":1.5}';
   const file = header + deal('1', '31.3.2026', 'high', '') + deal('2', '2026-03-14', 'low', `[${line}]`);
   const done = await importFile(app, customer, settings('opportunities'), file);
@@ -154,7 +154,7 @@ test('prices, choices and dates of a file of deals are read as people write them
     {
       priority: 'HIGHT',
       estimated_closing_date: '2026-03-31T00:00:00.000Z',
-      close_date: '2026-12-31T04:30:00.000Z',
+      close_date: '2026-12-31T00:00:00.000Z',
     },
   ]);
 });

@@ -250,6 +250,19 @@ test.each(['1e-7', '1e+21', '1E5', '1.50', '007', '0.0000001'])(
   },
 );
 
+test.each([
+  ['31.12.2026', '2026-12-31T00:00:00Z'],
+  ['31.12.2026 6:30+02:00', '2026-12-31T06:30:00+02:00'],
+  ['2026-12-31 18:00:00.5', '2026-12-31T18:00:00.5Z'],
+  ['2026-12-31 18:00:00-05', '2026-12-31T18:00:00-05:00'],
+  ['2026-12-31T18:00', '2026-12-31T18:00:00Z'],
+  ['2026-12-31T18:00:00.123Z', '2026-12-31T18:00:00.123Z'],
+  ['31.12.2026 6:00 PM', '/close_date "31.12.2026 6:00 PM" is not a date and time (such as 2024-12-31T18:00:00Z)'],
+])('the closing date %j of a deal is %j', async (text, value) => {
+  const [item] = itemsOf(await read({ ...contacts, object: 'opportunities' }, `close_date\n"${text}"\n`));
+  expect(item).toEqual(value.startsWith('/') ? value : { close_date: value });
+});
+
 describe('a number with one point or comma before three digits', () => {
   const numbers = { ...contacts, mapping: { v: { field: 'custom_fields.v', type: 'number' } } } as const;
   const refused = (text: string, choice: string) =>
