@@ -139,7 +139,6 @@ comment on column audit_events.customer_id is 'Null if no account was found, as 
 create table catalog_imports (
   source      text           not null,
   incarnation text           not null default '',
-  "position"  bigint         not null default 0,
   line        bigint         not null default 0,
   loaded      bigint         not null default 0,
   bad         bigint         not null default 0,
@@ -149,7 +148,7 @@ create table catalog_imports (
   constraint catalog_imports_pkey primary key (source)
 );
 grant delete, insert, select, update on catalog_imports to sales_data_api;
-comment on table catalog_imports is 'Imports that run or were interrupted. Everything before `position` is in the catalog.';
+comment on table catalog_imports is 'Imports that run or were interrupted. Every record that starts before `line` is in the catalog.';
 comment on column catalog_imports.incarnation is 'As in catalogs. An interrupted import continues in the incarnation in which it began, and in no other.';
 comment on column catalog_imports.suppressed is 'Records that were not imported, because the person is suppressed.';
 

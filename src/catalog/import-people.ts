@@ -34,7 +34,7 @@ export class BatchWriter {
   readonly #save: (reached: Reached) => Promise<void>;
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /** Batches that are being written or have failed, by their end in the input. The saved position never passes them. */
+  /** Batches that are being written or have failed, by their end in the input. The saved line never passes them. */
   readonly #inFlight = new Map<Reached, RunningWrite>();
   /** Ends of batches in the order of the input, from the first batch that is not yet written. */
   readonly #ahead: Reached[] = [];
@@ -52,10 +52,9 @@ export class BatchWriter {
    * batches are being written.
    * @throws the error of an earlier failed write, at the latest when the batch is full
    */
-  async take({ line, end }: { line: number; end: number }, given: CatalogDocument | LeftOut): Promise<void> {
+  async take(line: number, given: CatalogDocument | LeftOut): Promise<void> {
     const { loaded, bad, suppressed } = this.#reached;
     this.#reached = {
-      position: end,
       line: line + 1,
       loaded: loaded + (typeof given === 'string' ? 0 : 1),
       bad: bad + (given === 'bad' ? 1 : 0),
@@ -105,7 +104,7 @@ export class BatchWriter {
   }
 
   /**
-   * Saves the position up to which all people are stored, at most every `saveEveryMs`. After a failed write, waits for
+   * Saves the line up to which all people are stored, at most every `saveEveryMs`. After a failed write, waits for
    * all running writes, saves, and throws the error.
    */
   async #saveProgress(): Promise<void> {
@@ -164,7 +163,7 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
       loaded,
       bad,
       suppressed,
-      resumed_at_line: state.position > 0 ? state.line : null,
+      resumed_at_line: state.line > 1 ? state.line : null,
     });
     const save = async (reached: Reached): Promise<void> => {
       load.onProgress(report(reached));
@@ -218,15 +217,15 @@ async function writeAll(
   const suppressed = await SuppressedPeople.open(db);
   const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
   const format = load.format === 'csv' ? csvFormat(',', Infinity) : lineFormat;
-  for await (const records of scanRecords(textBlocks(load.chunks), format)) {
+  for await (const records of scanRecords(textBlocks(load.chunks), format, 1, { endsLongRecords: true })) {
     stillHeld();
-    const read = readNew(reader, records, state.position);
+    const read = readNew(reader, records, state.line);
     const people = read.flatMap(({ result }) => (typeof result === 'string' ? [] : [result]));
     const kept = await findKeptIds(db, catalog, people);
     for (const { record, result } of read) {
       if (typeof result === 'string') await load.onBad(record.line, result);
       await writer.take(
-        { line: record.line, end: record.next.bytes },
+        record.line,
         typeof result === 'string' ? 'bad' : unlessSuppressed(withKeptId(result, kept), suppressed),
       );
     }
@@ -244,11 +243,11 @@ interface ReadRecord {
   result: ImportedPerson | string;
 }
 
-function readNew(reader: RecordReader, records: readonly RawRecord[], position: number): ReadRecord[] {
+function readNew(reader: RecordReader, records: readonly RawRecord[], from: number): ReadRecord[] {
   const read: ReadRecord[] = [];
   for (const record of records) {
-    const isDone = record.next.bytes <= position;
-    // Records before the saved position are skipped, except the CSV header: the first record.
+    const isDone = record.line < from;
+    // Records before the saved line are skipped, except the CSV header: the first record.
     if (isDone && !reader.isAtHeader()) continue;
     const result = reader.read(record);
     if (!isDone && result !== undefined) read.push({ record, result });

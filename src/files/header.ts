@@ -5,12 +5,12 @@ import { contactTable } from '../schemas/contacts.ts';
 import { OpportunityCreate, opportunityTable } from '../schemas/opportunities.ts';
 import { ProductCreate, productTable } from '../schemas/products.ts';
 import { words, trimText } from '../text/fold.ts';
-import { TimeSlice, yieldToEventLoop } from '../process/event-loop.ts';
+import { yieldToEventLoop } from '../process/event-loop.ts';
 import type { Cell } from './columns.ts';
 import { invalidBytes, FileRefused, NothingToRead } from './encodings.ts';
 import { faultTexts, maxColumns, maxRecordBytes, maxSurplus, csvFormat, lineFormat } from './record-formats.ts';
-import type { FilePosition, RawRecord, RecordFormat } from './record-formats.ts';
-import { RecordScanner } from './record-scanner.ts';
+import type { RawRecord, RecordFormat } from './record-formats.ts';
+import { RecordScanner, scanRecords } from './record-scanner.ts';
 
 /** Returns a unique name for each column: its header. Duplicate headers get a number, such as `Phone (2)`. */
 export function columnNames(headers: readonly string[]): string[] {
@@ -151,8 +151,7 @@ export async function readHeader(content: Content, options: HeaderOptions = {}):
   return 'rows' in content ? headerOfRows(content.rows, options) : headerOfText(content.texts, options);
 }
 
-export const readLines = (texts: AsyncGenerator<string>): AsyncGenerator<RawRecord[]> =>
-  scanned(new RecordScanner(lineFormat, fileStart.position), texts);
+export const readLines = (texts: AsyncGenerator<string>): AsyncGenerator<RawRecord[]> => scanRecords(texts, lineFormat);
 
 async function headerOfText(
   texts: AsyncGenerator<string>,
@@ -170,7 +169,7 @@ async function headerOfText(
     isWhole: text.isWholeFile,
     readOn: (headers) => {
       const own = csvFormat(best.separator, headers.length + maxSurplus);
-      return scanned(new RecordScanner(own, from.position), followed(text.blocks, from.index, texts));
+      return scanRecords(followed(text.blocks, from.index, texts), own, from.line);
     },
   });
 }
@@ -244,15 +243,6 @@ function beginningOf(
   };
 }
 
-async function* scanned(scanner: RecordScanner, texts: AsyncIterable<string>): AsyncGenerator<RawRecord[]> {
-  const slice = new TimeSlice();
-  for await (const text of texts) {
-    yield [...scanner.scan(text)];
-    if (slice.isOver) await slice.pause();
-  }
-  yield [...scanner.end()];
-}
-
 async function* followed(
   blocks: readonly string[],
   skipped: number,
@@ -268,10 +258,10 @@ const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
   [/^PK\p{Cc}\p{Cc}/u, 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
   [/^\xd0\xcf\p{Cc}\xe0/u, 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
   [
-    /^\ufeff?\s*<(?:!doctype|html|head|body|table|\?xml)[\s>]/i,
+    /^\s*<(?:!doctype|html|head|body|table|\?xml)[\s>]/i,
     'it is a page of HTML or XML, as some programs write for Excel: open it in a spreadsheet program and save it as XLSX',
   ],
-  [/^\ufeff?\s*\[\s*(?:\{|\])/, 'it is a JSON array: write one object on each line (NDJSON)'],
+  [/^\s*\[\s*(?:\{|\])/, 'it is a JSON array: write one object on each line (NDJSON)'],
   [/^%PDF-/, 'it is a PDF: export the records as CSV or XLSX'],
 ];
 
@@ -306,10 +296,10 @@ interface Candidate {
 
 interface TextStart {
   index: number;
-  position: FilePosition;
+  line: number;
 }
 
-const fileStart: TextStart = { index: 0, position: { bytes: 0, line: 1 } };
+const fileStart: TextStart = { index: 0, line: 1 };
 
 const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
 
@@ -321,14 +311,13 @@ function candidatesOf(text: FirstText, isNote: (cell: string) => boolean): Candi
   };
   const [line, named] = separatorLine.exec(text.text) ?? [];
   if (line !== undefined) {
-    const from = { index: line.length, position: { bytes: Buffer.byteLength(line), line: 2 } };
-    return [candidate(named as Separator, csvFormat(named!, maxColumns), from)];
+    return [candidate(named as Separator, csvFormat(named!, maxColumns), { index: line.length, line: 2 })];
   }
   return separators.map((separator) => candidate(separator, csvFormat(separator, maxColumns)));
 }
 
 function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from: TextStart, most: number): RawRecord[] {
-  const scanner = new RecordScanner(format, from.position);
+  const scanner = new RecordScanner(format, from.line);
   const records: RawRecord[] = [];
   for (const record of scanner.scan(text.slice(from.index))) if (records.push(record) === most) return records;
   if (isWholeFile) for (const record of scanner.end()) if (records.push(record) === most) return records;
@@ -349,7 +338,7 @@ const tooLong: RawRecord = {
   cells: [],
   cellCount: 0,
   line: 1,
-  next: fileStart.position,
+  nextLine: 1,
   endsWithCr: false,
   fault: 'too long',
   faultLine: 1,

@@ -46,7 +46,7 @@ const maxLength = 1_000;
 const footerWords =
   /^(?:(?:grand )?totals?|summe|gesamt(?:summe)?|total general|suma)$|^(?:grand totals?|generated (?:by|on|at)|copyright|©|\(c\) \d{4}|confidential|all rights reserved|report generated|exported (?:by|on)|erstellt (?:von|am)|vertraulich|filtered by)\b/;
 
-export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecord): Tail {
+export function tailWith(tail: Tail | undefined, { cells, line, ...record }: RawRecord): Tail {
   const { nextLine, records } = tail ?? { nextLine: line, records: [] };
   const filled = tail?.filled ?? [];
   const found: FooterRecord[] = [];
@@ -70,7 +70,7 @@ export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecor
     canBeFooter(only.text) &&
     (isApart || footerWords.test(fold(only.text)));
   const kept = isFooter && records.length <= maxRecords ? [...records, only] : [];
-  return { filled, nextLine: next.line, records: kept, isApart };
+  return { filled, nextLine: record.nextLine, records: kept, isApart };
 }
 
 const canBeFooter = (text: string): boolean =>

@@ -1,10 +1,5 @@
 import type { Cell } from './columns.ts';
 
-export interface FilePosition {
-  bytes: number;
-  line: number;
-}
-
 export type RecordFault = 'too long' | 'text after quote' | 'open quote' | 'invalid bytes';
 
 export interface RawRecord {
@@ -13,7 +8,7 @@ export interface RawRecord {
   /** Larger than `cells.length` if the record has more cells than the parser keeps. Then it is not exact. */
   cellCount: number;
   line: number;
-  next: FilePosition;
+  nextLine: number;
   /** The record ends with a CR without LF. Always false for NDJSON. */
   endsWithCr: boolean;
   fault: RecordFault | undefined;

@@ -392,7 +392,7 @@ class SheetRows implements XmlHandler {
 
   #record(): RawRecord {
     const line = this.#row;
-    const whole = { line, next: { bytes: 0, line: line + 1 }, endsWithCr: false, faultLine: line };
+    const whole = { line, nextLine: line + 1, endsWithCr: false, faultLine: line };
     if (this.#length > maxRecordBytes) return { ...whole, cells: [], cellCount: 0, fault: 'too long' };
     const cells: Cell[] = [];
     for (const [column, cell] of this.#cells) {

@@ -84,7 +84,7 @@ async function status(environment: Record<string, string>): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-/** Waits until the import's saved position is beyond a line, or until `stopping` is aborted. Returns the new line. */
+/** Waits until the import's saved line is beyond another, or until `stopping` is aborted. Returns the new line. */
 async function advanced({ owner }: TestApp, line: number, stopping: AbortSignal): Promise<number | undefined> {
   while (!stopping.aborted) {
     const [unfinished] = await owner<{ line: number }[]>`select line::integer from catalog_imports`;

@@ -97,7 +97,7 @@ describe.skipIf(process.platform !== 'linux')('an import', () => {
     const superuser = postgres(app.superuserUrl, { max: 1, onnotice: () => {} });
     const child = start(['import', path, '--json']);
     const ended = watch(child);
-    await expect.poll(() => app.owner`select 1 from catalog_imports where position > 0`).toHaveLength(1);
+    await expect.poll(() => app.owner`select 1 from catalog_imports where line > 0`).toHaveLength(1);
     await superuser`
       select pg_terminate_backend(pid)
       from pg_stat_activity

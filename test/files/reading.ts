@@ -72,7 +72,7 @@ export async function* sheetRows(...rows: readonly Cell[][]): AsyncGenerator<Raw
     cells,
     cellCount: cells.length,
     line: i + 1,
-    next: { bytes: 0, line: i + 2 },
+    nextLine: i + 2,
     endsWithCr: false,
     fault: undefined,
     faultLine: i + 1,

@@ -60,11 +60,8 @@ export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKin
   ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
 ];
 
-/** Progress of an import of people into the catalog. All records before `position` are stored. */
+/** Progress of an import of people. All records that start before `line` are stored in the catalog. */
 export interface ImportState {
-  /** Byte offset in the uncompressed file. */
-  position: number;
-  /** Number of the line at `position`, for messages. Too small if the last record has line breaks in its texts. */
   line: number;
   loaded: number;
   bad: number;
@@ -93,7 +90,7 @@ export async function beginImport(
     insert into catalog_imports (source, incarnation)
     values (${source}, ${incarnation})
     on conflict (source) do update set updated_at = (select clock_timestamp())
-    returning position, line, loaded, bad, suppressed, started_at`;
+    returning line, loaded, bad, suppressed, started_at`;
   return { ...state, dropped_at_line: dropped && dropped.line > 0 ? dropped.line : null };
 }
 
@@ -103,7 +100,7 @@ export async function beginImport(
  */
 export async function unsavedImport(sql: Queryable): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
-  return { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
+  return { line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
 }
 
 export async function saveImport(
@@ -111,11 +108,10 @@ export async function saveImport(
   source: string,
   state: Omit<ImportState, 'started_at'>,
 ): Promise<void> {
-  const { position, line, loaded, bad, suppressed } = state;
+  const { line, loaded, bad, suppressed } = state;
   await sql`
     update catalog_imports
     set
-      position = ${position},
       line = ${line},
       loaded = ${loaded},
       bad = ${bad},

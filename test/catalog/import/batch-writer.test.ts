@@ -5,7 +5,7 @@ import { toDocument } from '../../../src/catalog/document.ts';
 import { BatchWriter } from '../../../src/catalog/import-people.ts';
 import { person } from '../people.ts';
 
-const start = { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0 };
+const start = { line: 1, loaded: 0, bad: 0, suppressed: 0 };
 
 test('the bytes of a batch do not change before its write has ended, however late they are read and however long texts are', async () => {
   const kept = new Map<string, string>();
@@ -28,14 +28,14 @@ test('the bytes of a batch do not change before its write has ended, however lat
     .entries()) {
     const document = toDocument(one);
     expected.set(one._id, catalog.encode(document));
-    await writer.take({ line, end: line }, document);
+    await writer.take(line, document);
   }
   await writer.end();
   expect(kept.size).toBe(people.length);
   expect([...kept].filter(([id, text]) => text !== expected.get(id))).toEqual([]);
 });
 
-test('a slow write does not block others, but the saved position does not pass it', async () => {
+test('a slow write does not block others, but the saved line does not pass it', async () => {
   const first = person({});
   const noted: number[] = [];
   const written: string[][] = [];
@@ -52,15 +52,15 @@ test('a slow write does not block others, but the saved position does not pass i
       if (written.length === 20) others.resolve();
     },
   };
-  const writer = new BatchWriter(catalog, start, async ({ position }) => {
-    noted.push(position);
+  const writer = new BatchWriter(catalog, start, async ({ line }) => {
+    noted.push(line);
   });
   for (const [line, one] of [first, ...Array.from({ length: 25_000 }, () => person({}))].entries())
-    await writer.take({ line, end: line }, toDocument(one));
+    await writer.take(line, toDocument(one));
   await writer.end();
   expect(written.flat()).toHaveLength(25_001);
-  expect(noted[0], 'no position was saved before the first batch was written').toBe(-1);
-  expect(noted.at(-1)).toBe(25_000);
+  expect(noted[0], 'no line was saved before the first batch was written').toBe(-1);
+  expect(noted.at(-1)).toBe(25_001);
 });
 
 test('if two batches contain the same person, the later batch waits for the earlier one', async () => {
@@ -80,7 +80,7 @@ test('if two batches contain the same person, the later batch waits for the earl
   const people = Array.from({ length: 3_000 }, () => person({}));
   people[0] = { ...twice, job_title: 'earlier' };
   people[2_500] = { ...twice, job_title: 'later' };
-  for (const [line, one] of people.entries()) await writer.take({ line, end: line }, toDocument(one));
+  for (const [line, one] of people.entries()) await writer.take(line, toDocument(one));
   await writer.end();
   expect(kept).toEqual(['earlier', 'later']);
 });
