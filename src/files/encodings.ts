@@ -2,10 +2,9 @@ import { isUtf8, isAscii } from 'node:buffer';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { countLineBreaks } from './record-formats.ts';
-import type { ImportFormat, ImportObject, InvalidValues, Mapping } from '../schemas/imports.ts';
+import type { Import, ImportFormat, InvalidValues, Mapping } from '../schemas/imports.ts';
 import { importedFields } from '../schemas/files.ts';
 import type { DeclaredField } from '../schemas/wire.ts';
-import type { MatchField } from '../schemas/batches.ts';
 import { columnNamed, fullNameColumn, noteColumn, type FileColumn } from './columns.ts';
 
 /** Rejects the whole file. The message tells the user why. */
@@ -313,31 +312,24 @@ export class FileProbe {
   }
 }
 
-export interface ImportFile {
-  object: ImportObject;
-  mode: 'create' | 'update' | 'upsert';
-  /** Identifies the existing record. Default: `id`. Ignored in the mode `create`. */
-  match?: MatchField | undefined;
-  /** `auto` for an empty file. */
-  format: ImportFormat;
-  /** True: the file is not UTF-8, and Windows-1252 is only a guess. */
-  isWindowsByDefault?: boolean;
+/** How an import reads its file. */
+export interface ImportFile extends Pick<Import, 'object' | 'mode' | 'match' | 'format'> {
+  encoding: string;
+  /** The encoding detected from the bytes of the file. Null for XLSX, and until the file is complete. */
+  found_encoding: string | null;
   /** Fields by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
-  mapping?: Mapping | null | undefined;
-  guess?: boolean;
-  /** False: the first line is a record. Default: it is the header. */
-  hasHeader?: boolean;
+  mapping: Mapping | null;
+  guess: boolean;
+  /** False: the first line is a record. */
+  has_header: boolean;
   /** If false, a column of an unknown field makes the import fail, unless fields are guessed. */
-  ignoreUnknown: boolean;
-  /** The default depends on the format. */
-  invalidValues?: InvalidValues | undefined;
-  declared?: readonly DeclaredField[] | undefined;
+  ignore_unknown: boolean;
+  /** Null: the default of the format. */
+  invalid_values: InvalidValues | null;
+  declared?: readonly DeclaredField[];
   /** True if a column may make notes. */
-  takesNotes?: boolean | undefined;
+  takesNotes?: boolean;
 }
-
-export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
-  mode === 'create' ? undefined : (match ?? 'id');
 
 export function importColumn(object: ImportFile['object'], field: string): FileColumn | undefined {
   if (object === 'contacts' && field === fullNameColumn.name) return fullNameColumn;
@@ -349,8 +341,8 @@ export const declaredColumn = ({ declared }: ImportFile, field: string | null): 
   declared?.find(({ key }) => field === `custom_fields.${key}`);
 
 /** Returns `skip` if an invalid value is omitted with a warning, `fail` if it makes its record fail. */
-export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidValues =>
-  invalidValues ?? (format === 'ndjson' ? 'fail' : 'skip');
+export const invalidValuesOf = ({ format, invalid_values: given }: ImportFile): InvalidValues =>
+  given ?? (format === 'ndjson' ? 'fail' : 'skip');
 
 /** Returns true if columns of notes would have a meaning, but the import may not make notes. */
 export const takesNoNotes = ({ object, format, takesNotes }: ImportFile): boolean =>
@@ -362,6 +354,6 @@ export const takesNoNotes = ({ object, format, takesNotes }: ImportFile): boolea
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = importedFields[file.object];
-  const written = new Set([...Object.keys(create.properties), matchOf(file)]);
+  const written = new Set<string | null>([...Object.keys(create.properties), file.match]);
   return new Set(Object.keys(shown.properties).filter((name) => !written.has(name)));
 }

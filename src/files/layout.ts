@@ -12,7 +12,6 @@ import {
   declaredColumn,
   ignoredFields,
   importColumn,
-  matchOf,
   takesNoNotes,
   type ImportFile,
 } from './encodings.ts';
@@ -246,7 +245,7 @@ export async function planColumns(
 }
 
 export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginning> =>
-  readHeader(content, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
+  readHeader(content, { isNote: isNoteFor(file), hasHeader: file.has_header });
 
 /**
  * Returns true for a single cell above the header, unless the cell names a field other than notes: LinkedIn writes
@@ -274,7 +273,7 @@ const isValue = (header: string): boolean =>
  */
 function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Mapping | undefined): void {
   const value = headers.find(isValue);
-  if (file.hasHeader === false || value === undefined) return;
+  if (!file.has_header || value === undefined) return;
   if (headers.some((header) => isNameFor(file, header) || mappedIn(known, header) || errorsHeaders.has(header))) return;
   throw new FileRefused(
     `has no header line: its first line has the value ${quoted(value)}`,
@@ -326,7 +325,7 @@ const wholeRecord = ({ headers }: Beginning): string | null =>
 function isOtherThing(file: ImportFile, { sample }: Beginning, header: string, i: number): boolean {
   const filled = sample.flatMap((cells) => cells[i]?.text.trim() || []);
   if (header === 'company') return filled.some((text) => !text.startsWith('{'));
-  return header === 'id' && matchOf(file) !== 'id' && filled.some((text) => !/^[\da-f]{8}-[\da-f-]{27}$/i.test(text));
+  return header === 'id' && file.match !== 'id' && filled.some((text) => !/^[\da-f]{8}-[\da-f-]{27}$/i.test(text));
 }
 
 function guessOthers(
@@ -364,7 +363,7 @@ export function layoutOf(
     return field === null || unknown[i] || ignored.has(field) ? null : field;
   });
   const declared = columns.map((field) => declaredColumn(file, field));
-  const isLenient = file.guess || file.ignoreUnknown;
+  const isLenient = file.guess || file.ignore_unknown;
   const faults = [
     ...headers.filter((_, i) => unknown[i] && (!isLenient || (file.guess && decisions[i]))).map(unknownHeader),
     ...clashesOf(headers, columns),
@@ -380,10 +379,14 @@ export function layoutOf(
       isCustom(field) ? (readTypeOf(declared[i]) ?? decisions[i]?.type ?? null) : builtInType(file, field),
     ),
     isDeclared: columns.map((field, i) => declared[i] !== undefined || builtInType(file, field) !== null),
-    ...(file.isWindowsByDefault && { misread: misreadWord(textsOf(beginning)) }),
+    ...(isWindowsByDefault(file) && { misread: misreadWord(textsOf(beginning)) }),
   };
   return { layout, faults };
 }
+
+/** Returns true if the file is not UTF-8, and Windows-1252 is only a guess. */
+const isWindowsByDefault = ({ format, encoding, found_encoding: found }: ImportFile): boolean =>
+  format === 'csv' && encoding === 'auto' && found === 'windows-1252';
 
 const textsOf = ({ headers, sample }: Beginning): string[] => [
   ...headers,
@@ -416,9 +419,8 @@ const unknownHeader = (header: string): Fault => ({
   message: `${quoted(header)} is not the name of a field`,
 });
 
-function missingMatch(file: ImportFile, columns: (string | null)[]): Fault[] {
-  const match = matchOf(file);
-  if (match === undefined || columns.includes(match) || columns.includes(recordHeader)) return [];
+function missingMatch({ match }: ImportFile, columns: (string | null)[]): Fault[] {
+  if (match === null || columns.includes(match) || columns.includes(recordHeader)) return [];
   return [{ path: '', message: `no column is for the field ${quoted(match)}, which identifies the records` }];
 }
 

@@ -92,7 +92,7 @@ export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
   const { headers, columns, types = [], origins = [] } = rest;
   const places = [...headers.keys()];
   const unnamed = places.find((i) => isUnnamed(rest, i) && origins[i] !== 'given' && seen[i]);
-  if (unnamed !== undefined && !file.guess && !file.ignoreUnknown)
+  if (unnamed !== undefined && !file.guess && !file.ignore_unknown)
     throw new FileRefused(
       `has values in column ${unnamed + 1}, which has no header`,
       seen[unnamed],

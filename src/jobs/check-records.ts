@@ -12,7 +12,6 @@ import { lacksRequired, type Outcome } from '../queries/records/batches.ts';
 import { batchItem, type BatchKind } from '../schemas/batches.ts';
 import { importedKinds, type ImportChange } from '../schemas/imports.ts';
 import { checkItems, type ItemRules } from '../validation/validator.ts';
-import { importFileOf } from './start-import.ts';
 import { rolledBack, type Queryable, type Transaction } from '../database/db.ts';
 import { findCompanies } from '../queries/crm/companies.ts';
 import type { NewEvent } from '../queries/records/journal.ts';
@@ -135,7 +134,7 @@ async function checkSome(settings: ImportSettings, records: readonly FileRecord[
   const { object, mode, match } = settings;
   const kind = importedKinds[object];
   const rules: ItemRules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false };
-  const skips = invalidValuesOf(importFileOf(settings)) === 'skip';
+  const skips = invalidValuesOf(settings) === 'skip';
   const checked = records.map(({ item }) => item);
   // Without leaving values out, a stored record decides: what it has already stays, whatever was declared since.
   const isJudgedLater = !skips && mode !== 'create';

@@ -8,7 +8,7 @@ import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } f
 import { fromStored } from '../files/stored-rows.ts';
 import { readRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
-import { encodingOf, importFileOf, readSource } from './start-import.ts';
+import { encodingOf, readSource } from './start-import.ts';
 import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
 
@@ -74,7 +74,7 @@ async function readStoredHeader(
 ): Promise<CsvLayout | undefined> {
   try {
     const { separator, headers } = await readSource(db, requester, found, ({ content }) =>
-      readHeaderOf(importFileOf(found), content),
+      readHeaderOf(found, content),
     );
     return { separator, headers, columns: [] };
   } catch (error) {

@@ -20,7 +20,7 @@ import {
 import { maxFileRecords } from '../schemas/imports.ts';
 import { inAttempt, runWithoutTurn, takeTurn } from './turns.ts';
 import type { WorkingImport, RunContext, Handler, RunBatch } from './turns.ts';
-import { importFileOf, withSource, type ImportSource } from './start-import.ts';
+import { withSource, type ImportSource } from './start-import.ts';
 import { isStatementTimeout } from '../database/pools.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import { contactsAtOnce } from '../queries/crm/list-members.ts';
@@ -85,7 +85,6 @@ async function storeRecords(
   { source, reading, signal }: { source: ImportSource; reading: Reading; signal: AbortSignal },
 ): Promise<boolean> {
   const { customer_id: customerId } = taken;
-  const file = importFileOf(taken);
   let batch: Pick<ImportRecord, 'line' | 'cells'>[] = [];
   let length = 0;
   let storing = Promise.resolve();
@@ -101,7 +100,7 @@ async function storeRecords(
   try {
     for await (const records of await recordsOf(db, taken, source, reading)) {
       for (const raw of records) {
-        survey(file, reading.layout, raw);
+        survey(taken, reading.layout, raw);
         reading.read += 1;
         if (reading.read > maxFileRecords)
           throw new FileRefused(`has more than ${maxFileRecords.toLocaleString('en')} records`);
@@ -129,9 +128,8 @@ async function recordsOf(
   reading: Reading,
 ): Promise<AsyncGenerator<RawRecord[]>> {
   if ('texts' in content && taken.format === 'ndjson') return readLines(content.texts);
-  const file = importFileOf(taken);
-  const beginning = await readHeaderOf(file, content);
-  reading.layout = await readLayout(file, beginning, (headers) =>
+  const beginning = await readHeaderOf(taken, content);
+  reading.layout = await readLayout(taken, beginning, (headers) =>
     db.lookup((sql) => findRememberedMapping(sql, taken.customer_id, taken, headers)),
   );
   return beginning.readOn();
@@ -140,7 +138,7 @@ async function recordsOf(
 /** Decides how the columns are read, and removes the footer. The records can then be written. */
 async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
   const { customer_id: customerId, object } = taken;
-  const settled = layout && settleLayout(importFileOf(taken), layout);
+  const settled = layout && settleLayout(taken, layout);
   const footer = settled?.footer ?? [];
   const total = read - footer.length;
   await inAttempt(db, taken, async (sql, { id }) => {
@@ -234,10 +232,7 @@ async function* plansOf({ db }: RunContext, taken: WorkingImport): AsyncGenerato
     const rows = await db.search((sql) => readRows(sql, customerId, id, part));
     if (rows.length === 0) return;
     const stored = rows.map(({ line, cells }) => fromStored(line, cells));
-    const planned = await planRecords(
-      taken,
-      await readRecords(importFileOf(taken), layout as CsvLayout | null, stored),
-    );
+    const planned = await planRecords(taken, await readRecords(taken, layout as CsvLayout | null, stored));
     yield planned;
     after = planned.at(-1)!.record.line;
   }

@@ -21,7 +21,7 @@ import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import type { ImportChange, ImportPreview } from '../schemas/imports.ts';
 import { pointerTo } from '../text/json.ts';
-import { encodingOf, importFileOf, readSource, requireUploaded } from './start-import.ts';
+import { encodingOf, readSource, requireUploaded } from './start-import.ts';
 import { planRecords, tryRecords, type PlannedRecord } from './write-records.ts';
 
 const shownRecords = 5;
@@ -80,7 +80,7 @@ export async function previewImport(
         planned = await addRecords(preview, found, null, await firstOf(readLines(content.texts)));
         return;
       }
-      const beginning = await readHeaderOf(importFileOf(found), content);
+      const beginning = await readHeaderOf(found, content);
       const layout = await addLayout(db, customerId, { preview, found, beginning });
       planned = await addRecords(preview, found, layout, beginning.records);
     });
@@ -103,18 +103,17 @@ async function addLayout(
   customerId: string,
   { preview, found, beginning }: { preview: DetailedPreview; found: ImportState; beginning: Beginning },
 ): Promise<CsvLayout> {
-  const file = importFileOf(found);
-  const plan = await planColumns(file, beginning, (headers) =>
+  const plan = await planColumns(found, beginning, (headers) =>
     db.transaction((sql) => keepRememberedMapping(sql, customerId, found.id, headers)),
   );
-  const { layout, faults } = layoutOf(file, plan);
+  const { layout, faults } = layoutOf(found, plan);
   preview.headers = layout.headers;
   preview.separator = found.format === 'csv' ? layout.separator : null;
   preview.mapping = byHeader(layout, (i) => mappedFieldOf(layout, i));
   preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
   preview.errors.push(...faults);
   if (layout.misread !== undefined) preview.warnings.push({ path: '/encoding', message: misreadText(layout.misread) });
-  for (const record of beginning.records) if (record.fault === undefined) observe(file, layout, record);
+  for (const record of beginning.records) if (record.fault === undefined) observe(found, layout, record);
   // Only the end of the file shows whether it has a footer.
   if (!beginning.isWhole) delete layout.tail;
   const settled = settleSample(preview, found, layout);
@@ -132,11 +131,11 @@ async function addLayout(
  */
 function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
   try {
-    return settleLayout(importFileOf(found), layout);
+    return settleLayout(found, layout);
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     preview.errors.push({ path: '', message: error.message });
-    return settleLayout({ ...importFileOf(found), ignoreUnknown: true }, layout);
+    return settleLayout({ ...found, ignore_unknown: true }, layout);
   }
 }
 
@@ -178,12 +177,11 @@ async function addRecords(
   layout: CsvLayout | null,
   raw: readonly RawRecord[],
 ): Promise<PlannedRecord[]> {
-  const file = importFileOf(found);
   const footerLine = layout?.footer?.[0]?.line ?? Infinity;
   const below = raw.slice(0, sampledRecords).filter(({ line }) => line < footerLine);
-  for (const one of below.slice(0, shownRecords)) refuseWholeFile(file, one);
+  for (const one of below.slice(0, shownRecords)) refuseWholeFile(found, one);
   const records = await readRecords(
-    file,
+    found,
     layout,
     below.map((one) => fromStored(one.line, toStored(one))),
   );

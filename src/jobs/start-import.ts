@@ -19,7 +19,7 @@ import {
   importColumn,
   isGzipFault,
 } from '../files/encodings.ts';
-import type { ImportFile, FoundFile } from '../files/encodings.ts';
+import type { FoundFile } from '../files/encodings.ts';
 import type { Content } from '../files/header.ts';
 import { openXlsx } from '../files/xlsx.ts';
 import { Gate } from '../access/gate.ts';
@@ -76,21 +76,6 @@ const storedFileOf = (row: { id: string; upload: string | null; file_bytes: numb
   importId: row.id,
   upload: row.upload!,
   bytes: row.file_bytes!,
-});
-
-export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: ImportSettings): ImportFile => ({
-  object,
-  mode,
-  ...(match === null ? {} : { match }),
-  format,
-  isWindowsByDefault: format === 'csv' && rest.encoding === 'auto' && rest.found_encoding === 'windows-1252',
-  mapping,
-  guess: rest.guess,
-  hasHeader: rest.has_header,
-  ignoreUnknown: rest.ignore_unknown,
-  invalidValues: rest.invalid_values ?? undefined,
-  declared: rest.declared,
-  takesNotes: rest.takesNotes,
 });
 
 export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSettings): string =>

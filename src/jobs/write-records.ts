@@ -35,7 +35,6 @@ import type { CompanyReference } from '../schemas/contacts.ts';
 import { fold } from '../text/fold.ts';
 import { tokensOf } from '../text/json.ts';
 import { checkRecords, withValue, maxChanges, Trial } from './check-records.ts';
-import { importFileOf } from './start-import.ts';
 import { AttemptLost } from './turns.ts';
 
 interface ImportedRecords {
@@ -312,7 +311,7 @@ function writeBatch(
   deferred: DeferredWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
-  const invalidValues = invalidValuesOf(importFileOf(row));
+  const invalidValues = invalidValuesOf(row);
   const batch: Batch = {
     operation: mode,
     match: match ?? 'id',

@@ -19,7 +19,7 @@ async function readAll(bytes: Buffer): Promise<string> {
   const probe = new FileProbe('auto');
   for await (const part of partsFrom(bytes)(0)) probe.add(part);
   const { format, encoding } = probe.found;
-  const file: ImportFile = { ...lenient, guess: true, format: format ?? 'auto', invalidValues: 'skip' };
+  const file: ImportFile = { ...lenient, guess: true, format: format ?? 'auto', invalid_values: 'skip' };
   try {
     const xlsx = format === 'xlsx' ? await openXlsx(partsFrom(bytes), bytes.length) : undefined;
     const content = xlsx ? { rows: xlsx.rows(null) } : { texts: textsOf(partsFrom(bytes)(0), encoding!) };

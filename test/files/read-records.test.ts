@@ -170,7 +170,7 @@ describe('records of a CSV file', () => {
     const content = 'id,score,created_at,first_name,external_id\n1,2,3,Ada,x';
     const item = { first_name: 'Ada', external_id: 'x' };
     expect(itemsOf(await read(contacts, content))).toEqual([item]);
-    expect(itemsOf(await read({ ...contacts, mode: 'update' }, content))).toEqual([{ id: '1', ...item }]);
+    expect(itemsOf(await read({ ...contacts, mode: 'update', match: 'id' }, content))).toEqual([{ id: '1', ...item }]);
     expect(itemsOf(await read({ ...contacts, mode: 'upsert', match: 'external_id' }, content))).toEqual([item]);
   });
 
@@ -215,7 +215,7 @@ describe('lines of an NDJSON file', () => {
   test('do not give the fields that only the service writes', async () => {
     const line = '{"id":"1","score":5,"updated_at":"x","first_name":"Ada","unknown":1}';
     expect(itemsOf(await read(lines, line))).toEqual([{ first_name: 'Ada', unknown: 1 }]);
-    expect(itemsOf(await read({ ...lines, mode: 'update' }, line))).toEqual([
+    expect(itemsOf(await read({ ...lines, mode: 'update', match: 'id' }, line))).toEqual([
       { id: '1', first_name: 'Ada', unknown: 1 },
     ]);
   });
@@ -283,7 +283,7 @@ describe('an exported file', () => {
   test.each(['csv', 'ndjson'] as const)('of the format %s gives the exported values again', async (format) => {
     const columns = columnsOf(contactFileFields, 'importable', format);
     const writer = recordWriter(format, columns);
-    const file: ImportFile = { ...contacts, mode: 'update', format, invalidValues: 'skip' };
+    const file: ImportFile = { ...contacts, mode: 'update', match: 'id', format, invalid_values: 'skip' };
     await fc.assert(
       fc.asyncProperty(fc.array(contact, { maxLength: 5 }), async (records) => {
         const outcome = await read(file, writer.head + writer.write(records));

@@ -12,11 +12,17 @@ import { fromStored, toStored, type StoredRow } from '../../src/files/stored-row
 export const contacts: ImportFile = {
   object: 'contacts',
   mode: 'create',
+  match: null,
   format: 'csv',
-  ignoreUnknown: false,
-  invalidValues: 'fail',
+  encoding: 'auto',
+  found_encoding: null,
+  mapping: null,
+  guess: false,
+  has_header: true,
+  ignore_unknown: false,
+  invalid_values: 'fail',
 };
-export const lenient: ImportFile = { ...contacts, ignoreUnknown: true };
+export const lenient: ImportFile = { ...contacts, ignore_unknown: true };
 export const lines: ImportFile = { ...contacts, format: 'ndjson' };
 
 /** Yields the bytes in chunks of these sizes, again and again. Overwrites each chunk, as a reused buffer would be. */

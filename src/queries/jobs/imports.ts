@@ -4,7 +4,7 @@ import { conflict, forbidden, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { addToJournal } from '../records/journal.ts';
 import { listDeclared } from '../records/custom-fields.ts';
-import type { DeclaredField } from '../../schemas/wire.ts';
+import type { ImportFile } from '../../files/encodings.ts';
 import type { EventActor } from '../../schemas/events.ts';
 import type { DeferredWrites } from '../records/deferred-writes.ts';
 import { finishedJobs } from '../../process/metrics.ts';
@@ -21,8 +21,6 @@ import {
   type ImportObject,
   type ImportPatch,
   type ImportStatus,
-  type InvalidValues,
-  type Mapping,
   type ImportChange,
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/scopes.ts';
@@ -223,23 +221,12 @@ export const listImports = (
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
-  encoding: string;
+export interface ImportSettings extends ImportFile, Pick<Import, 'dry_run'> {
   sheet: string | null;
-  /** Encoding that was detected from the bytes of the file. Null for XLSX, and until the file is complete. */
-  found_encoding: string | null;
   has_mark: boolean;
-  mapping: Mapping | null;
-  guess: boolean;
   /** Mapping of an earlier import with the same headers, as the latest preview with `guess` read it. */
   remembered: SeenMapping | null;
-  /** What happens to invalid values. Null: the default of the format. */
-  invalid_values: InvalidValues | null;
-  ignore_unknown: boolean;
-  has_header: boolean;
   list_ids: string[];
-  declared?: readonly DeclaredField[];
-  takesNotes?: boolean;
 }
 
 /**
@@ -263,7 +250,7 @@ export async function findAllowed(
   sql: Queryable,
   customerId: string,
   { id, object }: { id: string; object: ImportObject },
-): Promise<Pick<ImportSettings, 'declared' | 'takesNotes'>> {
+): Promise<Pick<ImportFile, 'declared' | 'takesNotes'>> {
   const [begun] = await sql<{ actor: EventActor | null; takes_notes: boolean }[]>`
     select actor, takes_notes
     from imports

@@ -185,7 +185,7 @@ describe('what the first records hold', () => {
     ];
     expect(await fieldsOf(guessed, ['company', 'id'], rows)).toEqual({ company: 'company.name', id: 'external_id' });
     const own = [['{}', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b']];
-    expect(await fieldsOf({ ...guessed, mode: 'update' }, ['company', 'id'], own)).toEqual({
+    expect(await fieldsOf({ ...guessed, mode: 'update', match: 'id' }, ['company', 'id'], own)).toEqual({
       company: 'company',
       id: 'id',
     });

@@ -66,7 +66,12 @@ describe('the header line', () => {
     ['a name twice', contacts, 'first_name,first_name', 'the columns "first_name" and "first_name" are both for'],
     ['a field twice', { ...contacts, mapping: { a: 'industry' } }, 'a,industry', '"a" and "industry" are both for'],
     ['a part beside the whole', contacts, 'custom_fields.a,custom_fields', 'are both for the field "custom_fields"'],
-    ['no column of match', { ...lenient, mode: 'update' }, 'first_name', 'no column is for the field "id", which'],
+    [
+      'no column of match',
+      { ...lenient, mode: 'update', match: 'id' },
+      'first_name',
+      'no column is for the field "id", which',
+    ],
     ['only unknown names', byMail, 'a,b', 'no column is for the field "work_email"'],
     ['a NUL character', lenient, 'a\0b', 'the file has a NUL character in a header (line 1)'],
     ['a quote left open', lenient, '\n"a,b\n', 'the file has a header line that has a quote that is not closed'],
