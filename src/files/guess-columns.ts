@@ -2,7 +2,7 @@ import type { ImportObject } from '../schemas/imports.ts';
 import { domainOf } from '../text/domains.ts';
 import { fold, words } from '../text/fold.ts';
 import { findEmails, isNothing, readYear, type ValueReader } from './read-value.ts';
-import type { Cell } from './columns.ts';
+import type { RawRecord } from './record-formats.ts';
 import { headerKey, namesOfFields, openNamesOf } from './header.ts';
 
 type Contents = readonly string[];
@@ -148,7 +148,7 @@ const withoutNote = (header: string): string => (isOfOthers(header) ? '' : heade
 interface GuessInput {
   object: ImportObject;
   headers: readonly string[];
-  sample: readonly (readonly Cell[])[];
+  records: readonly RawRecord[];
   reader: ValueReader;
 }
 
@@ -207,6 +207,6 @@ export class ColumnGuesser {
   }
 
   #contentsOf(i: number): Contents {
-    return contentsOf(this.#input.sample.map((cells) => cells[i]?.text ?? ''));
+    return contentsOf(this.#input.records.map(({ cells }) => cells[i]?.text ?? ''));
   }
 }

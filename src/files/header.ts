@@ -115,10 +115,9 @@ export interface CsvHeader {
 
 export interface Beginning extends CsvHeader {
   line: number;
-  /** Cells of the first records: at most `sampledRecords` records, and about 1 MiB. */
-  sample: readonly (readonly Cell[])[];
+  /** The first records: at most `sampledRecords`, and about 1 MiB. */
   records: readonly RawRecord[];
-  /** True: the sample has all records of the file. */
+  /** True: `records` has all records of the file. */
   isWhole: boolean;
   /** Yields all records below the header. Must be called only once. */
   readOn(): AsyncGenerator<RawRecord[]>;
@@ -132,36 +131,30 @@ const maxNotes = 10;
 
 const comparedRecords = 20;
 
-interface HeaderOptions {
-  /**
-   * Returns true if the text is a note above the header. Called for a first line with a single filled cell. Default: no
-   * line is a note.
-   */
-  isNote?: (cell: string) => boolean;
-  /** False: the first line is a record, and the columns are named `Column 1`, `Column 2` … */
-  hasHeader?: boolean;
-}
+/** Returns true if the text is a note above the header. Called for a first line with a single filled cell. */
+type IsNote = (cell: string) => boolean;
 
 /**
  * Reads the header line: the first line that is neither blank nor `sep=;`, which names the separator for Excel.
  * @param content only about the first MiB of a text is read
+ * @param hasHeader false: the first line is a record, and the columns are named `Column 1`, `Column 2` …
  * @throws FileRefused if the header is missing, too long or not valid CSV
  */
-export async function readHeader(content: Content, options: HeaderOptions = {}): Promise<Beginning> {
-  return 'rows' in content ? headerOfRows(content.rows, options) : headerOfText(content.texts, options);
+export function readHeader(content: Content, hasHeader: boolean, isNote: IsNote): Promise<Beginning> {
+  const isSkipped = hasHeader ? isNote : () => false;
+  return 'rows' in content
+    ? headerOfRows(content.rows, hasHeader, isSkipped)
+    : headerOfText(content.texts, hasHeader, isSkipped);
 }
 
 export const readLines = (texts: AsyncGenerator<string>): AsyncGenerator<RawRecord[]> => scanRecords(texts, lineFormat);
 
-async function headerOfText(
-  texts: AsyncGenerator<string>,
-  { isNote = noNote, hasHeader = true }: HeaderOptions,
-): Promise<Beginning> {
+async function headerOfText(texts: AsyncGenerator<string>, hasHeader: boolean, isNote: IsNote): Promise<Beginning> {
   const text = await readText(texts);
   const other = otherFormats.find(([start]) => start.test(text.text));
   if (other) throw new FileRefused('is not CSV', undefined, other[1]);
   if (text.text.trim() === '') throw new FileRefused('has no header line');
-  const { format, from, ...best } = bestOf(candidatesOf(text, hasHeader ? isNote : noNote));
+  const { format, from, ...best } = bestOf(candidatesOf(text, isNote));
   requireReadable(best.header);
   await yieldToEventLoop();
   return beginningOf(best, hasHeader, {
@@ -174,10 +167,7 @@ async function headerOfText(
   });
 }
 
-async function headerOfRows(
-  rows: AsyncGenerator<RawRecord[]>,
-  { isNote = noNote, hasHeader = true }: HeaderOptions,
-): Promise<Beginning> {
+async function headerOfRows(rows: AsyncGenerator<RawRecord[]>, hasHeader: boolean, isNote: IsNote): Promise<Beginning> {
   const first: RawRecord[] = [];
   let isWhole = false;
   while (first.length < mostFirst && !isWhole) {
@@ -186,7 +176,7 @@ async function headerOfRows(
     else first.push(...value);
   }
   if (first.length === 0) throw new NothingToRead();
-  const header = headerIn(first.slice(0, maxNotes + 1), hasHeader ? isNote : noNote);
+  const header = headerIn(first.slice(0, maxNotes + 1), isNote);
   requireReadable(header);
   return beginningOf({ separator: ',', header }, hasHeader, {
     first,
@@ -197,8 +187,6 @@ async function headerOfRows(
     },
   });
 }
-
-const noNote = (): boolean => false;
 
 function requireReadable({ cells, cellCount, line, fault, faultLine }: RawRecord): void {
   if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine);
@@ -227,14 +215,12 @@ function beginningOf(
   const isNamed = hasHeader || cells[0]?.text === columnName(0);
   const isBelow = (record: RawRecord): boolean => !isNamed || record.line > line;
   const records = first.filter(isBelow).slice(0, sampledRecords);
-  const sample = records.map((record) => record.cells);
-  const width = Math.min(maxColumns, Math.max(...sample.map((record) => record.length), 1));
+  const width = Math.min(maxColumns, Math.max(...records.map((record) => record.cells.length), 1));
   const headers = isNamed ? cells.map(headerOf) : Array.from({ length: width }, (_, i) => columnName(i));
   return {
     separator,
     headers,
     line,
-    sample,
     records,
     isWhole: isWhole && first.length < mostFirst,
     async *readOn() {
@@ -303,7 +289,7 @@ const fileStart: TextStart = { index: 0, line: 1 };
 
 const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
 
-function candidatesOf(text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
+function candidatesOf(text: FirstText, isNote: IsNote): Candidate[] {
   const candidate = (separator: Separator, records: RecordFormat, from = fileStart): Candidate => {
     const first = recordsOf(text, records, from, maxNotes + 1 + comparedRecords);
     const header = headerIn(first.slice(0, maxNotes + 1), isNote);
@@ -327,7 +313,7 @@ function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from:
 const filledCells = ({ cells }: RawRecord): string[] => cells.flatMap(({ text }) => trimText(text) || []);
 
 /** Returns the first record, or the first one below the notes. */
-function headerIn(records: readonly RawRecord[], isNote: (cell: string) => boolean): RawRecord {
+function headerIn(records: readonly RawRecord[], isNote: IsNote): RawRecord {
   const [first = tooLong] = records;
   const [cell, second] = filledCells(first);
   if (cell === undefined || second !== undefined || first.fault !== undefined || !isNote(cell)) return first;

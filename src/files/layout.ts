@@ -193,16 +193,8 @@ export interface CsvLayout extends CsvHeader {
   omitted?: number[];
 }
 
-type RememberedMapping = (headers: readonly string[]) => Promise<Mapping | undefined>;
-
-const nothingRemembered: RememberedMapping = () => Promise.resolve(undefined);
-
-export async function readLayout(
-  file: ImportFile,
-  beginning: Beginning,
-  remembered: RememberedMapping = nothingRemembered,
-): Promise<CsvLayout> {
-  const { layout, faults } = layoutOf(file, await planColumns(file, beginning, remembered));
+export async function readLayout(...given: Parameters<typeof layoutOf>): Promise<CsvLayout> {
+  const { layout, faults } = await layoutOf(...given);
   if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
   return layout;
 }
@@ -221,31 +213,8 @@ interface Decision {
   origin: MappingOrigin;
 }
 
-export interface ColumnPlan {
-  beginning: Beginning;
-  decisions: (Decision | undefined)[];
-}
-
-export async function planColumns(
-  file: ImportFile,
-  beginning: Beginning,
-  remembered: RememberedMapping = nothingRemembered,
-): Promise<ColumnPlan> {
-  const known = file.guess ? await remembered(beginning.headers) : undefined;
-  requireHeader(file, beginning, known);
-  const first = firstColumns(beginning.headers);
-  const decisions = beginning.headers.map((header, i) => {
-    const decision = decide(file, beginning, first.get(header) === i ? known : undefined, header, i);
-    return decision?.field === noteColumn.name && takesNoNotes(file) ? undefined : decision;
-  });
-  // Each of these steps takes up to 50 ms for 10,000 columns.
-  await yieldToEventLoop();
-  if (file.guess) guessOthers(decisions, { file, beginning, reader: await ValueReader.load() });
-  return { beginning, decisions };
-}
-
 export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginning> =>
-  readHeader(content, { isNote: isNoteFor(file), hasHeader: file.has_header });
+  readHeader(content, file.has_header, isNoteFor(file));
 
 /**
  * Returns true for a single cell above the header, unless the cell names a field other than notes: LinkedIn writes
@@ -254,7 +223,7 @@ export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginn
 const isNoteFor =
   (file: ImportFile) =>
   (cell: string): boolean =>
-    file.guess === true &&
+    file.guess &&
     (!isNameFor(file, cell) || namesOfFields[file.object].get(headerKey(cell))?.field === noteColumn.name) &&
     !errorsHeaders.has(cell) &&
     !isValue(cell);
@@ -322,23 +291,24 @@ const wholeRecord = ({ headers }: Beginning): string | null =>
  * Returns true if the cells show that a column named like a field has something else. Other programs write company
  * names or their own ids there.
  */
-function isOtherThing(file: ImportFile, { sample }: Beginning, header: string, i: number): boolean {
-  const filled = sample.flatMap((cells) => cells[i]?.text.trim() || []);
+function isOtherThing(file: ImportFile, { records }: Beginning, header: string, i: number): boolean {
+  const filled = records.flatMap(({ cells }) => cells[i]?.text.trim() || []);
   if (header === 'company') return filled.some((text) => !text.startsWith('{'));
   return header === 'id' && file.match !== 'id' && filled.some((text) => !/^[\da-f]{8}-[\da-f-]{27}$/i.test(text));
 }
 
-function guessOthers(
+async function guessOthers(
+  file: ImportFile,
+  { headers, records }: Beginning,
   decisions: (Decision | undefined)[],
-  { file, beginning, reader }: { file: ImportFile; beginning: Beginning; reader: ValueReader },
-): void {
-  const { headers, sample } = beginning;
+): Promise<void> {
   const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
   const taken = [
     ...decisions.flatMap((decision) => decision?.field ?? []),
     ...(takesNoNotes(file) ? [noteColumn.name] : []),
   ];
-  const guesses = new ColumnGuesser({ object: file.object, headers, sample, reader }, taken).guess(open);
+  const reader = await ValueReader.load();
+  const guesses = new ColumnGuesser({ object: file.object, headers, records, reader }, taken).guess(open);
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }
 
@@ -348,11 +318,22 @@ const isOpen = (header: string): boolean => header !== '' && !errorsHeaders.has(
  * @returns `layout`, and `faults` such as an unknown field, two columns for the same field, or no column for the field
  * that identifies the records
  */
-export function layoutOf(
+export async function layoutOf(
   file: ImportFile,
-  { beginning, decisions }: ColumnPlan,
-): { layout: CsvLayout; faults: Fault[] } {
+  beginning: Beginning,
+  remembered: (headers: readonly string[]) => Promise<Mapping | undefined>,
+): Promise<{ layout: CsvLayout; faults: Fault[] }> {
   const { separator, headers } = beginning;
+  const known = file.guess ? await remembered(headers) : undefined;
+  requireHeader(file, beginning, known);
+  const first = firstColumns(headers);
+  const decisions = headers.map((header, i) => {
+    const decision = decide(file, beginning, first.get(header) === i ? known : undefined, header, i);
+    return decision?.field === noteColumn.name && takesNoNotes(file) ? undefined : decision;
+  });
+  // Each of these steps takes up to 50 ms for 10,000 columns.
+  await yieldToEventLoop();
+  if (file.guess) await guessOthers(file, beginning, decisions);
   const ignored = ignoredFields(file);
   const unknown = decisions.map((decision, i) => {
     if (decision) return decision.field !== null && !isKnown(file, decision.field);
@@ -388,9 +369,9 @@ export function layoutOf(
 const isWindowsByDefault = ({ format, encoding, found_encoding: found }: ImportFile): boolean =>
   format === 'csv' && encoding === 'auto' && found === 'windows-1252';
 
-const textsOf = ({ headers, sample }: Beginning): string[] => [
+const textsOf = ({ headers, records }: Beginning): string[] => [
   ...headers,
-  ...sample.flatMap((cells) => cells.map(({ text }) => text)),
+  ...records.flatMap(({ cells }) => cells.map(({ text }) => text)),
 ];
 
 /** Returns true if the customer has mapped the column, in this import or in an earlier one. */

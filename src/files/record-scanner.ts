@@ -61,8 +61,10 @@ export class RecordScanner {
       if (this.#hasOpenQuote(text, at, found, isTooLong)) {
         yield this.#refuseLine(found);
         at = endOfLine(text, at);
-      } else if (end === undefined) return this.#drop(text, at, found, invalidAt >= 0);
-      else {
+      } else if (end === undefined) {
+        this.#drop(text, at, found, invalidAt >= 0);
+        return;
+      } else {
         const breaks = invalidAt < 0 ? 0 : this.#breaksIn(text.slice(at, at + invalidAt));
         const record = this.#endRecord(found, isTooLong, { isInvalid: invalidAt >= 0, breaks });
         if (!isEmpty(record)) yield record;

@@ -3,8 +3,8 @@ import type { Database } from '../database/db.ts';
 import { DomainError, type Fault } from '../errors.ts';
 import { FileRefused } from '../files/encodings.ts';
 import { readLines, sampledRecords, type Beginning } from '../files/header.ts';
-import { layoutOf, mappedFieldOf, planColumns, readHeaderOf, fileWarnings, misreadText } from '../files/layout.ts';
-import type { ColumnPlan, CsvLayout } from '../files/layout.ts';
+import { layoutOf, mappedFieldOf, readHeaderOf, fileWarnings, misreadText } from '../files/layout.ts';
+import type { CsvLayout } from '../files/layout.ts';
 import { leftOut, observe, settleLayout } from '../files/settle-layout.ts';
 import type { RawRecord } from '../files/record-formats.ts';
 import type { ReadType } from '../files/values.ts';
@@ -103,10 +103,9 @@ async function addLayout(
   customerId: string,
   { preview, found, beginning }: { preview: DetailedPreview; found: ImportState; beginning: Beginning },
 ): Promise<CsvLayout> {
-  const plan = await planColumns(found, beginning, (headers) =>
+  const { layout, faults } = await layoutOf(found, beginning, (headers) =>
     db.transaction((sql) => keepRememberedMapping(sql, customerId, found.id, headers)),
   );
-  const { layout, faults } = layoutOf(found, plan);
   preview.headers = layout.headers;
   preview.separator = found.format === 'csv' ? layout.separator : null;
   preview.mapping = byHeader(layout, (i) => mappedFieldOf(layout, i));
@@ -117,7 +116,7 @@ async function addLayout(
   // Only the end of the file shows whether it has a footer.
   if (!beginning.isWhole) delete layout.tail;
   const settled = settleSample(preview, found, layout);
-  preview.columns = columnsOf(plan, layout, settled);
+  preview.columns = columnsOf(beginning, layout, settled);
   preview.warnings.push(
     ...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)),
     ...fileWarnings(settled).map((message) => ({ path: '', message })),
@@ -145,11 +144,11 @@ function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T)
   return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
 }
 
-const columnsOf = ({ beginning }: ColumnPlan, layout: CsvLayout, settled: CsvLayout): PreviewColumn[] =>
+const columnsOf = ({ records }: Beginning, layout: CsvLayout, settled: CsvLayout): PreviewColumn[] =>
   layout.headers.map((header, i) => ({
     header,
-    samples: beginning.sample
-      .flatMap((cells) => cells[i]?.text.trim() || [])
+    samples: records
+      .flatMap(({ cells }) => cells[i]?.text.trim() || [])
       .slice(0, shownSamples)
       .map((text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text)),
     type: settled.types?.[i] ?? null,

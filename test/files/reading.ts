@@ -1,6 +1,7 @@
 import { DomainError } from '../../src/errors.ts';
 import type { Cell } from '../../src/files/columns.ts';
 import { textsOf, FileRefused, type ImportFile } from '../../src/files/encodings.ts';
+import type { Mapping } from '../../src/schemas/imports.ts';
 import { readLines, type Content } from '../../src/files/header.ts';
 import { readHeaderOf, readLayout, type CsvLayout } from '../../src/files/layout.ts';
 import { settleLayout } from '../../src/files/settle-layout.ts';
@@ -91,12 +92,14 @@ async function columnsOf(
 ): Promise<{ layout: CsvLayout | null; all: AsyncGenerator<RawRecord[]> }> {
   if ('texts' in content && file.format === 'ndjson') return { layout: null, all: readLines(content.texts) };
   const beginning = await readHeaderOf(file, content);
-  return { layout: await readLayout(file, beginning), all: beginning.readOn() };
+  return { layout: await readLayout(file, beginning, () => Promise.resolve(undefined)), all: beginning.readOn() };
 }
 
-/** Reads the header line of a CSV file. */
-export const beginningOf = (file: ImportFile, content: string, sizes: readonly number[] = [1_000]) =>
-  readHeaderOf(file, { texts: textsOf(chunksOf(Buffer.from(content), sizes), 'utf-8') });
+/** Decides how the columns of a CSV file are read. */
+export const layoutFor = async (file: ImportFile, content: string, remembered?: Mapping): Promise<CsvLayout> => {
+  const texts = textsOf(chunksOf(Buffer.from(content), [50]), 'utf-8');
+  return readLayout(file, await readHeaderOf(file, { texts }), () => Promise.resolve(remembered));
+};
 
 /** The items of a file that can be read; of a failed record, the message of its first fault. */
 export const itemsOf = ({ records }: { records: FileRecord[] }): unknown[] =>

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { ImportFile } from '../../../src/files/encodings.ts';
 import type { Mapping } from '../../../src/schemas/imports.ts';
-import { layoutOf, planColumns, readLayout } from '../../../src/files/layout.ts';
 import { usedMapping } from '../../../src/files/settle-layout.ts';
-import { beginningOf, contacts } from '../reading.ts';
+import { contacts, layoutFor } from '../reading.ts';
 
 const guessed: ImportFile = { ...contacts, guess: true };
 const companies: ImportFile = { ...guessed, object: 'companies' };
@@ -17,7 +16,7 @@ async function fieldsOf(
 ): Promise<Record<string, string>> {
   const line = (cells: readonly string[]) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(',');
   const text = [headers, ...rows].map(line).join('\n');
-  const layout = await readLayout(file, await beginningOf(file, text), () => Promise.resolve(remembered));
+  const layout = await layoutFor(file, text, remembered);
   return Object.fromEntries(headers.flatMap((header, i) => (layout.columns[i] ? [[header, layout.columns[i]]] : [])));
 }
 
@@ -98,7 +97,7 @@ describe('headers of contacts are recognised', () => {
       (name) => `${name},L,https://www.linkedin.com/in/${name},,Acme,CEO,12 Nov 2024\n`,
     );
     const text = notes + header + rows.join('');
-    const layout = await readLayout(guessed, await beginningOf(guessed, text, [50]));
+    const layout = await layoutFor(guessed, text);
     expect(layout.columns).toEqual([
       'first_name',
       'last_name',
@@ -108,7 +107,6 @@ describe('headers of contacts are recognised', () => {
       'job_title',
       null,
     ]);
-    expect((await beginningOf(guessed, text)).records[0]!.line).toBe(5);
   });
 });
 
@@ -219,10 +217,7 @@ describe('a field', () => {
       Mail: 'work_email',
       Ort: 'location_locality',
     });
-    const plan = await planColumns({ ...guessed, mapping }, await beginningOf(guessed, headers.join()), () =>
-      Promise.resolve(remembered),
-    );
-    const { layout } = layoutOf({ ...guessed, mapping }, plan);
+    const layout = await layoutFor({ ...guessed, mapping }, headers.join(), remembered);
     expect(layout.columns).toEqual([null, 'work_email', null, 'location_locality']);
     expect(layout.origins).toEqual(['given', 'remembered', 'remembered', 'guess']);
   });
@@ -230,8 +225,7 @@ describe('a field', () => {
   test('that was left out is left out again, however often files with these headers come', async () => {
     let known: Mapping = { 'E-mail': 'work_email', 'E-mail 2': null };
     for (let i = 0; i < 3; i += 1) {
-      const beginning = await beginningOf(guessed, 'E-mail,E-mail 2\na@x.example,b@x.example\n');
-      const layout = await readLayout(guessed, beginning, () => Promise.resolve(known));
+      const layout = await layoutFor(guessed, 'E-mail,E-mail 2\na@x.example,b@x.example\n', known);
       expect(layout.columns).toEqual(['work_email', null]);
       known = usedMapping(layout);
     }
