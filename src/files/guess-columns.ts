@@ -1,8 +1,9 @@
 import type { ImportObject } from '../schemas/imports.ts';
 import { domainOf } from '../text/domains.ts';
 import { fold, words } from '../text/fold.ts';
-import { findEmails, isNothing, readYear, type ValueReader } from './read-value.ts';
+import { findEmails, isNothing, readYear } from './read-value.ts';
 import type { RawRecord } from './record-formats.ts';
+import type { CountryCodes } from './phones.ts';
 import { headerKey, namesOfFields, openNamesOf } from './header.ts';
 
 type Contents = readonly string[];
@@ -52,7 +53,7 @@ const doesNotThrow = (read: () => unknown): boolean => {
 
 const hasDigits = (text: string): boolean => (text.match(/\d/g)?.length ?? 0) >= 5;
 
-const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean> = {
+const tests: Record<string, (contents: Contents, codeOf: CountryCodes) => boolean> = {
   work_email: (contents) => contents.some((text) => text.includes('@')),
   personal_email: (contents) => contents.some((text) => text.includes('@')),
   other_emails: (contents) => contents.some((text) => text.includes('@')),
@@ -60,7 +61,7 @@ const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean
   mobile_phone: (contents) => contents.some(hasDigits),
   job_title: (contents) => share(contents, isSalutation) < 0.8,
   full_name: (contents) => share(contents, (text) => /\p{L}/u.test(text)) > 0.8,
-  location_country: (contents, reader) => contents.some((text) => reader.isCountry(text)),
+  location_country: (contents, codeOf) => contents.some((text) => codeOf(text) !== ''),
   location_region: (contents) => share(contents, (text) => states.has(fold(text))) < 0.5,
   birth_year: (contents) => contents.some((text) => doesNotThrow(() => readYear(text))),
   profnet_url: (contents) => contents.some((text) => /[./]/.test(text)),
@@ -72,8 +73,8 @@ const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean
   external_id: isUnique,
 };
 
-const canHold = (field: string, contents: Contents, reader: ValueReader): boolean =>
-  contents.length === 0 || (tests[field]?.(contents, reader) ?? true);
+const canHold = (field: string, contents: Contents, codeOf: CountryCodes): boolean =>
+  contents.length === 0 || (tests[field]?.(contents, codeOf) ?? true);
 
 const othersWords = new Set(
   (
@@ -92,8 +93,8 @@ const enough = 0.8;
 const isPhoneLike = (text: string): boolean => /^(?:\+|00)[\d\s()./-]{6,30}$/.test(text) && hasDigits(text);
 
 /** Returns true for a country name. Returns false for a code, because it can be a language code. */
-const isCountryName = (text: string, reader: ValueReader): boolean =>
-  text.length > 3 && text.length <= 60 && reader.isCountry(text);
+const isCountryName = (text: string, codeOf: CountryCodes): boolean =>
+  text.length > 3 && text.length <= 60 && codeOf(text) !== '';
 
 const isEmail = (text: string): boolean => text.includes('@') && findEmails(text).addresses.length > 0;
 
@@ -104,7 +105,7 @@ export function fieldOfContents(
   object: ImportObject,
   header: string,
   contents: Contents,
-  reader: ValueReader,
+  codeOf: CountryCodes,
 ): string | undefined {
   if (object !== 'contacts' && object !== 'companies') return undefined;
   const least = /\b(?:url|link|profile?)\b/i.test(header) ? 1 : minimum;
@@ -117,7 +118,7 @@ export function fieldOfContents(
     if (isMostly(isEmail) && new Set(contents).size > contents.length / 2) return 'work_email';
     if (isMostly(isPhoneLike)) return 'phone_numbers';
   }
-  return isMostly((text) => isCountryName(text, reader)) ? 'location_country' : undefined;
+  return isMostly((text) => isCountryName(text, codeOf)) ? 'location_country' : undefined;
 }
 
 const maxByContents = 200;
@@ -149,7 +150,7 @@ interface GuessInput {
   object: ImportObject;
   headers: readonly string[];
   records: readonly RawRecord[];
-  reader: ValueReader;
+  codeOf: CountryCodes;
 }
 
 /** Guesses the fields of columns by their names, then by their contents. Guesses each field once. */
@@ -191,9 +192,9 @@ export class ColumnGuesser {
   }
 
   #byContents(open: readonly number[]): void {
-    const { object, headers, reader } = this.#input;
+    const { object, headers, codeOf } = this.#input;
     for (const i of open.filter((column) => !this.#guesses.has(column)).slice(0, maxByContents)) {
-      const field = fieldOfContents(object, headers[i]!, this.#contentsOf(i), reader);
+      const field = fieldOfContents(object, headers[i]!, this.#contentsOf(i), codeOf);
       if (field !== undefined) this.#take(i, field);
     }
   }
@@ -201,7 +202,7 @@ export class ColumnGuesser {
   #take(i: number, field: string): void {
     if (this.#guesses.has(i) || this.#taken.has(field)) return;
     if (rivalsOf(field).some((other) => this.#taken.has(other))) return;
-    if (!canHold(field, this.#contentsOf(i), this.#input.reader)) return;
+    if (!canHold(field, this.#contentsOf(i), this.#input.codeOf)) return;
     this.#guesses.set(i, field);
     this.#taken.add(field);
   }

@@ -16,7 +16,7 @@ import {
   type ImportFile,
 } from './encodings.ts';
 import type { DecimalMark, ReadType } from './values.ts';
-import { ValueReader } from './read-value.ts';
+import { countryCodes } from './phones.ts';
 import { firstColumns, headerKey, namesOfFields, readHeader } from './header.ts';
 import type { Beginning, Content, CsvHeader } from './header.ts';
 import { noteColumn } from './columns.ts';
@@ -307,8 +307,8 @@ async function guessOthers(
     ...decisions.flatMap((decision) => decision?.field ?? []),
     ...(takesNoNotes(file) ? [noteColumn.name] : []),
   ];
-  const reader = await ValueReader.load();
-  const guesses = new ColumnGuesser({ object: file.object, headers, records, reader }, taken).guess(open);
+  const codeOf = await countryCodes();
+  const guesses = new ColumnGuesser({ object: file.object, headers, records, codeOf }, taken).guess(open);
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }
 

@@ -1,7 +1,8 @@
 import { maxFaults, type Fault, DomainError, validationFailed } from '../errors.ts';
 import { pointerTo, tokensOf, findUnstorableText } from '../text/json.ts';
 import { readCell, type Cell, type FileColumn, fullNameColumn, noteColumn, parseCell } from './columns.ts';
-import { InvalidCell, quoted, ValueReader } from './read-value.ts';
+import { countryCodes, phoneReader } from './phones.ts';
+import { InvalidCell, quoted } from './read-value.ts';
 import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
 import { trimText } from '../text/fold.ts';
@@ -19,7 +20,7 @@ import { recordHeader, type CsvLayout } from './layout.ts';
 import { observe } from './settle-layout.ts';
 import { faultTexts, type RawRecord } from './record-formats.ts';
 import type { StoredRow } from './stored-rows.ts';
-import { choicesBy, readValues } from './values.ts';
+import { choicesBy, readValues, type ValueReader } from './values.ts';
 
 type Json = Record<string, unknown>;
 
@@ -125,7 +126,9 @@ export async function readRecords(
   layout: CsvLayout | null,
   rows: readonly StoredRow[],
 ): Promise<FileRecord[]> {
-  const read = layout ? cellReader(file, layout, await ValueReader.load()) : itemOfCell(file, 0);
+  const read = layout
+    ? cellReader(file, layout, { codeOf: await countryCodes(), phones: await phoneReader() })
+    : itemOfCell(file, 0);
   const skipsInvalid = invalidValuesOf(file) === 'skip';
   const hasNotes = layout?.columns.includes(noteColumn.name) === true;
   const records: FileRecord[] = [];

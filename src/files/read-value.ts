@@ -1,7 +1,6 @@
 import { isEmailAddress } from '../schemas/formats.ts';
 import { domainOf } from '../text/domains.ts';
 import { trimText } from '../text/fold.ts';
-import { countryCodes, type CountryCodes, phoneReader, type PhoneNumber, type PhoneReader } from './phones.ts';
 
 export class InvalidCell extends Error {}
 
@@ -32,43 +31,6 @@ export type ValueKind =
   | 'url'
   | 'phone'
   | 'phones';
-
-export class ValueReader {
-  readonly #codeOf: CountryCodes;
-  readonly #phones: PhoneReader;
-
-  private constructor(codeOf: CountryCodes, phones: PhoneReader) {
-    this.#codeOf = codeOf;
-    this.#phones = phones;
-  }
-
-  static async load(): Promise<ValueReader> {
-    return new ValueReader(...(await Promise.all([countryCodes(), phoneReader()])));
-  }
-
-  isCountry(text: string): boolean {
-    return this.#codeOf(text) !== '';
-  }
-
-  country(text: string): string {
-    const code = this.#codeOf(text);
-    if (code === '') throw new InvalidCell(`${quoted(text)} is not a country (a name, or a code such as DE)`);
-    return code;
-  }
-
-  /**
-   * @param country the record's country, or `""`
-   * @returns several numbers for a text such as `030 901820, 0151 12345678`; an empty array if the text is not a phone
-   * number
-   */
-  phones(text: string, country: string): PhoneNumber[] {
-    return this.#phones.read(text, country);
-  }
-
-  phoneText(text: string, country: string): string | undefined {
-    return this.#phones.readText(text, country);
-  }
-}
 
 const longestShown = 100;
 

@@ -13,10 +13,10 @@ import {
   readDomain,
   readYear,
 } from './read-value.ts';
-import type { ValueKind, ValueReader } from './read-value.ts';
+import type { ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
 import { pointerTo, tokensOf } from '../text/json.ts';
-import type { PhoneNumber } from './phones.ts';
+import type { CountryCodes, PhoneNumber, PhoneReader } from './phones.ts';
 
 type CustomValue = string | number | boolean;
 
@@ -187,6 +187,11 @@ interface Column {
   item: readonly [field: string, part?: string];
 }
 
+export interface ValueReader {
+  codeOf: CountryCodes;
+  phones: PhoneReader;
+}
+
 /** The result of reading an item. For a stored record, the same cells can mean something else: see `fitToStored`. */
 interface Reading {
   raw: Json;
@@ -272,7 +277,7 @@ const readTexts: Record<
 > = {
   text: (text) => text,
   name: (text) => text,
-  country: (text, { reader }) => reader.country(text),
+  country: readCountry,
   year: readYear,
   domain: readDomain,
   currency: (text) => currencySigns.get(fold(text)) ?? text,
@@ -296,8 +301,14 @@ const currencySigns = new Map([
   ['sfr.', 'CHF'],
 ]);
 
+function readCountry(text: string, { reader }: Context): string {
+  const code = reader.codeOf(text);
+  if (code === '') throw new InvalidCell(`${quoted(text)} is not a country (a name, or a code such as DE)`);
+  return code;
+}
+
 function readPhoneText(text: string, { reader, country }: Context): string {
-  const phone = reader.phoneText(text, country);
+  const phone = reader.phones.readText(text, country);
   if (phone === undefined) throw new InvalidCell(noPhone(text));
   return phone;
 }
@@ -314,7 +325,7 @@ function readEmails(text: string, { report }: Context): string[] {
 function readPhones(phones: readonly PhoneNumber[], { reader, country, report }: Context): PhoneNumber[] | undefined {
   const texts = phones.map(asWritten).filter(isSomething);
   const read = texts.flatMap((text) => {
-    const found = reader.phones(text, country);
+    const found = reader.phones.read(text, country);
     if (found.length === 0) report(noPhone(text));
     return found;
   });
@@ -434,9 +445,9 @@ export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = '
     const { phone_numbers: phones, mobile_phone: mobile } = body;
     if (Array.isArray(phones) && phones !== raw['phone_numbers'])
       fitted['phone_numbers'] = phones.flatMap((phone: PhoneNumber) =>
-        phone.country_code === '' ? reader.phones(phone.number, country) : phone,
+        phone.country_code === '' ? reader.phones.read(phone.number, country) : phone,
       );
-    if (typeof mobile === 'string') fitted['mobile_phone'] = reader.phoneText(mobile, country) ?? mobile;
+    if (typeof mobile === 'string') fitted['mobile_phone'] = reader.phones.readText(mobile, country) ?? mobile;
   }
   reading.asStored = new Set(
     Object.keys(raw).filter((field) => field in stored && isDeepStrictEqual(stored[field], raw[field])),

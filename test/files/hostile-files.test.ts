@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { textsOf, FileProbe, FileRefused, type ImportFile } from '../../src/files/encodings.ts';
-import { ValueReader } from '../../src/files/read-value.ts';
+import { countryCodes } from '../../src/files/phones.ts';
 import { openXlsx } from '../../src/files/xlsx.ts';
 import { lenient, readContent } from './reading.ts';
 import { costOf, maxHeldMs } from './cost.ts';
@@ -140,7 +140,7 @@ const outcomes: [string, () => Buffer | string | Promise<Buffer>, string][] = [
 ];
 
 // Loading the names of all countries takes long, once.
-beforeAll(() => ValueReader.load());
+beforeAll(async () => void (await countryCodes()));
 
 describe('a hostile file is refused in plain words, or read; it costs little memory and never holds the event loop', () => {
   test.each(outcomes)('%s', async (_what, bytesOf, outcome) => {

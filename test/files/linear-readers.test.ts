@@ -8,12 +8,11 @@ import { itemOfCells } from '../../src/files/read-records.ts';
 import { csvFormat } from '../../src/files/record-formats.ts';
 import * as countries from '../../src/files/phones.ts';
 import * as phoneNumbers from '../../src/files/phones.ts';
-import { phoneReader } from '../../src/files/phones.ts';
+import { countryCodes, phoneReader } from '../../src/files/phones.ts';
 import * as custom from '../../src/files/values.ts';
 import { readValues } from '../../src/files/values.ts';
 import * as fullNames from '../../src/files/read-value.ts';
 import * as readValue from '../../src/files/read-value.ts';
-import { ValueReader } from '../../src/files/read-value.ts';
 import * as cellValues from '../../src/files/xlsx-parts.ts';
 import * as matchKeys from '../../src/catalog/document.ts';
 import { importColumn } from '../../src/files/encodings.ts';
@@ -53,7 +52,8 @@ const texts: Record<string, Read> = {
 };
 
 async function others(): Promise<[string, Read][]> {
-  const [values, phones] = await Promise.all([ValueReader.load(), phoneReader()]);
+  const values = { codeOf: await countryCodes(), phones: await phoneReader() };
+  const { codeOf, phones } = values;
   const cell = (text: string) => ({ text, isQuoted: false });
   const fields = ['first_name', 'full_name', 'work_email', 'other_emails', 'profnet_url', 'job_title', 'birth_year'];
   const more = [
@@ -66,14 +66,14 @@ async function others(): Promise<[string, Read][]> {
     'custom_fields',
   ];
   return [
-    ['isCountry', (text) => values.isCountry(text)],
+    ['codeOf', codeOf],
     ['phones', (text) => phones.read(text, 'DE')],
     ['phone text', (text) => phones.readText(text, 'DE')],
     ['phone written', (number) => phones.write({ country_code: '+49', number })],
     ['parseAddress', parseAddress],
     ['headerKey', headerKey],
     ['misreadWord', (text) => misreadWord([text])],
-    ['contents', (text) => fieldOfContents('contacts', text, contentsOf([text, text, text]), values)],
+    ['contents', (text) => fieldOfContents('contacts', text, contentsOf([text, text, text]), codeOf)],
     ['linesIn', (text) => linesIn({ text }, 'text')],
     ['asSentBack', asSentBack],
     ['integer', (text) => integer({ text }, 'text')],
