@@ -501,20 +501,6 @@ describe('imports in the background', () => {
     expect(new Set(shown.map(({ contacts_count }) => contacts_count))).toEqual(new Set([body.created]));
   });
 
-  test('are cancelled between two transactions; what is written stays', async () => {
-    const id = await beginImport(customer, newContacts);
-    await sendFile(customer, id, contactsCsv(...contactLines(3_500)));
-    while ((await customer.get(`/imports/${id}`)).body.processed === 0)
-      await workAtImport(contextOf(app), customer.id, { seconds: 0 });
-    const cancelled = (await customer.post(`/imports/${id}/cancel`)).body;
-    expect(cancelled.status).toBe('CANCELLED');
-    await workAtAll(app, customer);
-    const { body } = await customer.get(`/imports/${id}`);
-    expect(body).toEqual(cancelled);
-    expect(await counted()).toBe(body.processed);
-    expect(body.processed).toBeLessThan(3_500);
-  });
-
   test('wait while the customer is suspended, and are found again by the sweep', async () => {
     const id = await beginImport(customer, newContacts);
     await sendFile(customer, id, contactsCsv(...contactLines(3)));

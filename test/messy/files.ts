@@ -1,9 +1,9 @@
 import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } from './writing.ts';
 
 /**
- * Contacts as people have them in their files: a list of an office, and exports of HubSpot, Google and Outlook, with titles
- * above the header, sums below the rows, several values in a cell and numbers that a spreadsheet has spoilt. Written without
- * a look at how the service reads files.
+ * Contacts as people have them in their files: a list of an office, and an export of HubSpot, with titles above the header,
+ * sums below the rows, several values in a cell and numbers that a spreadsheet has spoilt. Written without a look at how the
+ * service reads files.
  */
 
 const count = 1_000;
@@ -286,143 +286,7 @@ function crmExport(): MessyFile {
   };
 }
 
-/** Google contacts: several values in a cell, most cells empty, persons with only a phone number. */
-function googleContacts(): MessyFile {
-  const chance = new Chance(13);
-  const people = new Map<string, Person>();
-  let hopeless = 0;
-  const header = (
-    'First Name|Middle Name|Last Name|Phonetic First Name|Phonetic Middle Name|Phonetic Last Name|Name Prefix|Name Suffix|Nickname|File As|' +
-    'Organization Name|Organization Title|Organization Department|Birthday|Notes|Photo|Labels|E-mail 1 - Label|E-mail 1 - Value|E-mail 2 - Label|' +
-    'E-mail 2 - Value|Phone 1 - Label|Phone 1 - Value|Phone 2 - Label|Phone 2 - Value|Address 1 - Label|Address 1 - Formatted|Address 1 - Street|' +
-    'Address 1 - City|Address 1 - PO Box|Address 1 - Region|Address 1 - Postal Code|Address 1 - Country|Address 1 - Extended Address|Website 1 - Label|' +
-    'Website 1 - Value|Event 1 - Label|Event 1 - Value|Custom Field 1 - Label|Custom Field 1 - Value'
-  ).split('|');
-  const rows = Array.from({ length: count }, (_, n) => {
-    const [firstName, lastName] = [chance.one(first), chance.one(last)];
-    const address = `${plain(firstName)}${n}@mail${n % 40}.example.org`;
-    const cells: Record<string, string> = { Labels: chance.one(['* myContacts', 'Work ::: * myContacts', '']) };
-    if (chance.in(120)) {
-      hopeless += 1;
-      cells['Organization Name'] = 'Pizza Service';
-      return header.map((name) => cells[name] ?? '');
-    }
-    const { text, mobile } = germanMobile(chance);
-    const company = chance.one([...firms, '', '']);
-    const title = chance.one([...titles, '', '']);
-    const city = chance.one(['Berlin', 'A Coruña', '']);
-    const [country, code] = chance.one<[string, string | undefined]>([
-      ['Deutschland', 'DE'],
-      ['Germany', 'DE'],
-      ['España', 'ES'],
-      ['', undefined],
-    ]);
-    const hasMail = !chance.in(3);
-    Object.assign(cells, {
-      'First Name': firstName,
-      'Last Name': lastName,
-      'Organization Name': company,
-      'Organization Title': title,
-      Birthday: chance.one(['', '1980-04-03', '--04-03', ' 1980']),
-      Notes: chance.one(['', 'met at fair\ncall', '=1+1']),
-      'E-mail 1 - Label': hasMail ? '* Work' : '',
-      'E-mail 1 - Value': hasMail ? chance.one([address, `${address} ::: second${n}@example.net`]) : '',
-      'Phone 1 - Label': 'Mobile',
-      'Phone 1 - Value': chance.one([text, `${text} ::: +49 30 901820`]),
-      'Address 1 - City': city,
-      'Address 1 - Country': country,
-      'Address 1 - Formatted': `Street 1\n${city}\n${country}`,
-    });
-    if (hasMail)
-      people.set(address, {
-        firstName,
-        lastName,
-        company: company || undefined,
-        title: title || undefined,
-        city: city || undefined,
-        country: code,
-        phone: code === 'DE' || /^\(?\+/.test(text) ? mobile : undefined,
-      });
-    return header.map((name) => cells[name] ?? '');
-  });
-  const text = [header, ...rows].map((cells) => cells.map((cell) => quoted(cell, ',')).join(',')).join('\n');
-  return { name: 'contacts.csv', bytes: Buffer.from(`${text}\n`), people, records: count, hopeless };
-}
-
-/** Outlook: UTF-8 with a byte order mark, ninety columns that are mostly empty, several phone numbers. */
-function outlook(): MessyFile {
-  const chance = new Chance(3);
-  const people = new Map<string, Person>();
-  let hopeless = 0;
-  const header = [
-    ...(
-      'Title|First Name|Middle Name|Last Name|Suffix|Company|Department|Job Title|Business Street|Business City|' +
-      'Business State|Business Postal Code|Business Country/Region|Home Street|Home City|Home Postal Code|Home Country/Region|Business Fax|Business Phone|Business Phone 2|' +
-      'Home Phone|Mobile Phone|Birthday|Categories|E-mail Address|E-mail Type|E-mail Display Name|E-mail 2 Address|Gender|Notes|' +
-      'Priority|Private|Sensitivity|Web Page'
-    ).split('|'),
-    ...Array.from({ length: 56 }, (_, i) => `User ${i + 1}`),
-  ];
-  const rows = Array.from({ length: count }, (_, n) => {
-    const [firstName, lastName] = [chance.one(first), chance.one(last)];
-    const address = `${plain(firstName)}${plain(lastName)}${n}@mail${n % 90}.example.net`;
-    const { text: mobileText, mobile, isInternational } = germanMobile(chance);
-    const country = chance.one(['Germany', 'Deutschland', 'Germany', 'Frankreich', 'España']);
-    const code = { Germany: 'DE', Deutschland: 'DE', Frankreich: 'FR', España: 'ES' }[country];
-    const cells = new Map<string, string>();
-    if (chance.in(300)) {
-      hopeless += 1;
-      cells.set('Notes', 'old card').set('Priority', 'Normal');
-      return header.map((name) => cells.get(name) ?? '');
-    }
-    const hasMail = !chance.in(5);
-    const company = chance.one([...firms, '']);
-    const title = chance.one([...titles, '']);
-    const city = chance.one(['Berlin', 'Lyon', 'A Coruña']);
-    cells
-      .set('Title', chance.one(['Mr.', 'Ms', 'Dr.', '']))
-      .set('First Name', firstName)
-      .set('Middle Name', chance.one(['', 'J.', 'Maria']))
-      .set('Last Name', lastName)
-      .set('Company', company)
-      .set('Job Title', title)
-      .set('Business Street', `${1 + chance.below(99)} Main St\r\nFloor ${1 + chance.below(9)}`)
-      .set('Business City', city)
-      .set('Business Postal Code', chance.one(['10115', '69001', '']))
-      .set('Business Country/Region', country)
-      .set('Business Phone', chance.one(['+49 30 901820', '(030) 90 18 20', '', 'see notes']))
-      .set('Mobile Phone', mobileText)
-      .set('Birthday', chance.one(['0/0/00', '3/14/1979', '']))
-      .set('E-mail Address', hasMail ? address : '')
-      .set('E-mail Type', hasMail ? 'SMTP' : '')
-      .set('E-mail Display Name', hasMail ? `${firstName} ${lastName} (${address})` : '')
-      .set('E-mail 2 Address', chance.in(6) ? `other${n}@example.org` : '')
-      .set('Gender', 'Unspecified')
-      .set('Notes', chance.one(['', 'met at fair\r\ncall "later"', 'line1\nline2, and more']))
-      .set('Priority', 'Normal')
-      .set('Private', 'False')
-      .set('Sensitivity', 'Normal');
-    if (hasMail)
-      people.set(address, {
-        firstName,
-        lastName,
-        company: company || undefined,
-        title: title || undefined,
-        city,
-        country: code,
-        mobile: code === 'DE' || isInternational ? mobile : undefined,
-      });
-    return header.map((name) => cells.get(name) ?? '');
-  });
-  const text = [header, ...rows]
-    .map((cells) => cells.map((cell) => quoted(cell, ',', cell !== '')).join(','))
-    .join('\r\n');
-  return { name: 'contacts.CSV', bytes: Buffer.from(`\ufeff${text}\r\n`), people, records: count, hopeless };
-}
-
 export const messyFiles: [string, () => MessyFile][] = [
   ['an office list in Excel', officeList],
   ['HubSpot, saved again', crmExport],
-  ['Google contacts', googleContacts],
-  ['Outlook', outlook],
 ];

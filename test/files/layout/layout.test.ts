@@ -66,6 +66,7 @@ describe('the header line', () => {
     ['a name twice', contacts, 'first_name,first_name', 'the columns "first_name" and "first_name" are both for'],
     ['a field twice', { ...contacts, mapping: { a: 'industry' } }, 'a,industry', '"a" and "industry" are both for'],
     ['a part beside the whole', contacts, 'custom_fields.a,custom_fields', 'are both for the field "custom_fields"'],
+    ['a name beside its part', contacts, 'full_name,last_name', 'are both for the field "full_name"'],
     [
       'no column of match',
       { ...lenient, mode: 'update', match: 'id' },

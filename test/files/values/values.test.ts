@@ -51,6 +51,7 @@ describe('a phone number in a cell', () => {
       '030 901820 (Zentrale) / +49 151 12345678 (privat)',
       "'+4930901820 u. 0151/12345678",
       '030-901820\n0151-12345678',
+      '030 901820 ::: 0151 12345678',
     ])
       expect(await itemOf({ phone_numbers: text, location_country: 'DE' })).toMatchObject({
         phone_numbers: [office, mobile],
@@ -112,6 +113,10 @@ describe('a cell', () => {
     expect(await itemOf({ ...cells, 'company.name': text })).toEqual({ phone_numbers: [] });
   });
 
+  test('with the domain of a site of many companies is that of the site', async () => {
+    expect(await itemOf({ 'company.domain': 'facebook.com' })).toEqual({ company: { domain: 'facebook.com' } });
+  });
+
   test('with the 0 of a formula is empty, but in a custom field', async () => {
     const cells = { job_title: '0', location_locality: '0', mobile_phone: '0', 'company.name': '0' };
     expect(await itemOf({ ...cells, 'custom_fields.visits': '0' })).toEqual({ custom_fields: { visits: '0' } });
@@ -137,6 +142,16 @@ describe('a cell', () => {
       ],
     ),
     ['mobile_phone', '2034-12-06', '/mobile_phone "2034-12-06" is not a phone number'],
+    [
+      'company.domain',
+      'https://www.facebook.com/acme',
+      '/company/domain "https://www.facebook.com/acme" is a page on a site of many companies',
+    ],
+    [
+      'phone_numbers',
+      Array.from({ length: 22 }, (_, i) => `+49 30 9018${20 + i}`).join(';'),
+      '/phone_numbers has more than 20 numbers: "+49 30901840", "+49 30901841"',
+    ],
     ['profnet_url', 'none', '/profnet_url "none" is not a web address (such as https://example.com)'],
     ['phone_numbers', '1234', '/phone_numbers "1234" is not a phone number'],
     ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is not a phone number'],
@@ -166,6 +181,8 @@ describe('a cell', () => {
     ['LEE, MA', { first_name: 'MA', last_name: 'LEE' }],
     ['Tolkien, J.R.R.', { first_name: 'J.R.R.', last_name: 'Tolkien' }],
     ['van der Berg, JP', { first_name: 'JP', last_name: 'van der Berg' }],
+    ['Madonna', { last_name: 'Madonna' }],
+    ['Robert De Niro', { first_name: 'Robert', last_name: 'De Niro' }],
     ['Jack Ma', { first_name: 'Jack', last_name: 'Ma' }],
     ['Di Maria Angel', { first_name: 'Di Maria', last_name: 'Angel' }],
     ['José Ortega y Gasset', { first_name: 'José', last_name: 'Ortega y Gasset' }],

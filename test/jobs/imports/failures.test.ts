@@ -93,18 +93,6 @@ test('more than 20 other addresses are named in a warning, or fail the record, n
   expect((await customer.get(`/contacts/${id}`)).body.other_emails).toEqual([...emails('s', 19), 't1@x.example']);
 });
 
-test('more than 20 phone numbers are named in a warning, and the others are written', async () => {
-  const numbers = Array.from({ length: 22 }, (_, i) => `3090182${String(i).padStart(2, '0')}`);
-  const text = `external_id,first_name,phone_numbers\nphones,A,${numbers.map((one) => `+49 ${one}`).join(';')}`;
-  const done = await importFile(app, customer, { object: 'contacts', mode: 'create' }, text);
-  expect(done).toMatchObject({ created: 1, warnings: 1, failed: 0 });
-  const warning = 'phone_numbers: has more than 20 numbers: "+49 309018220", "+49 309018221"';
-  expect((await pagesOf(done, 10)).flat()).toMatchObject([{ line: 2, warning }]);
-  const { body } = await customer.post('/contacts/list', { filters: { external_id: 'phones' } });
-  const kept = numbers.slice(0, 20).map((number) => ({ country_code: '+49', number }));
-  expect(body).toMatchObject([{ phone_numbers: kept }]);
-});
-
 test('of an NDJSON file they have the line', async () => {
   const line = '{"first_name": "Ada, \\"x\\"", "nonsense": 1}';
   const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, `${line}\n`);

@@ -3,7 +3,7 @@ import { encoderOf } from '../../../src/files/encodings.ts';
 import { sweepJobs } from '../../../src/jobs/workers.ts';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
-import { beginImport, countsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import { beginImport, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
 
 const app = await startApp();
@@ -159,14 +159,6 @@ describe('a column of a custom field', () => {
       { first_name: 'Bob', custom_fields: { code: '12' } },
       { first_name: 'Cy', custom_fields: { code: '13' } },
     ]);
-  });
-
-  test('is read the same by every worker, wherever it goes on', async () => {
-    const rows = Array.from({ length: 2_500 }, (_, i) => `x${i},Ada,${i === 2_400 ? 'n.n.' : i}`);
-    const file = `external_id,first_name,custom_fields.n\n${rows.join('\n')}\n`;
-    const done = await importFile(app, customer, created, file, 0);
-    expect(countsOf(done)).toMatchObject({ created: 2_500 });
-    expect((await contactsOf('custom_fields'))[0]).toEqual({ custom_fields: { n: '0' } });
   });
 });
 
@@ -333,47 +325,4 @@ describe('a dry run that has ended', () => {
     expect(await kept()).toEqual(ids.slice(2));
     expect((await startForReal(ids[2]!)).status).toBe(200);
   });
-});
-
-test('a full name becomes a first and a last name', async () => {
-  const names = [
-    'Ada Lovelace',
-    '"van der Berg, Jan"',
-    'Ludwig van Beethoven',
-    'Madonna',
-    'Hans Peter Müller',
-    'John Smith Jr.',
-    'Robert De Niro',
-  ];
-  const rows = names.map((name, i) => `${name},x${i}`);
-  await importFile(app, customer, created, `full_name,external_id\n${rows.join('\n')}\n`);
-  const stored = await contactsOf('first_name', 'last_name');
-  expect(stored.map(({ first_name = '', last_name }) => `${first_name}|${last_name}`)).toEqual([
-    'Ada|Lovelace',
-    'Jan|van der Berg',
-    'Ludwig|van Beethoven',
-    '|Madonna',
-    'Hans Peter|Müller',
-    'John|Smith',
-    'Robert|De Niro',
-  ]);
-  const both = await importFile(app, customer, created, 'full_name,last_name\nAda L,L\n');
-  expect(both.error).toContain('are both for the field "full_name"');
-});
-
-test('pages on sites of many companies are no domains, so that their companies stay apart', async () => {
-  const text =
-    'E-Mail,Last name,Company,Company website\n' +
-    'a@example.com,A,Acme,https://www.facebook.com/acme\nb@example.com,B,Beta,https://facebook.com/beta\n' +
-    'c@example.com,C,Facebook,facebook.com\n';
-  const done = await importFile(app, customer, { object: 'contacts', mode: 'create', guess: true }, text);
-  expect(done).toMatchObject({ status: 'COMPLETED', created: 3, warnings: 2 });
-  const { body } = await customer.post('/company/list', {});
-  expect(
-    body.map(({ company_name, domain }: { company_name: string; domain: string | null }) => [company_name, domain]),
-  ).toEqual([
-    ['Facebook', 'facebook.com'],
-    ['Beta', null],
-    ['Acme', null],
-  ]);
 });
