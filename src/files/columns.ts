@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { TSchema } from '@sinclair/typebox';
 import { parseJson } from '../text/json.ts';
 import { trimText } from '../text/fold.ts';
-import type { PhoneNumber } from './phones.ts';
+import { phoneText, type PhoneNumber } from './phones.ts';
 import { InvalidCell, isNothing, quoted, type ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
 import {
@@ -87,11 +87,7 @@ const rules: Record<CellType, Rules> = {
     },
     isQuoted: (text: string) => text !== text.trim() || isNothing(text),
   },
-  instant: {
-    ...asItIs,
-    // As a spreadsheet shows midnight.
-    read: ({ text }) => (/^\d{4}-\d{2}-\d{2}$/.test(trimText(text)) ? `${trimText(text)}T00:00:00Z` : text),
-  },
+  instant: asItIs,
   number: {
     // People write `1.249` for two numbers, so an import asks which one it is.
     write: (number: number) => unambiguous(JSON.stringify(number), '.'),
@@ -167,7 +163,7 @@ function parts(text: string): string[] {
 
 /** Returns e.g. `+49 30123456;+44 20123456`, or JSON if that cannot be read back as the same numbers. */
 function writePhones(phones: PhoneNumber[]): string {
-  const text = phones.map(({ country_code, number }) => `${country_code} ${number}`.trim()).join(';');
+  const text = phones.map(phoneText).join(';');
   return text !== '' && !text.startsWith('[') && isDeepStrictEqual(parts(text).map(readPhone), phones.map(plain))
     ? text
     : JSON.stringify(phones);
@@ -183,6 +179,9 @@ function readPhone(text: string): PhoneNumber {
   const [, country_code = '', number = ''] = /^(\+\S*)?\s*(.*)$/s.exec(text)!;
   return { country_code, number };
 }
+
+export const columnLetters = (index: number): string =>
+  (index < 26 ? '' : columnLetters(Math.floor(index / 26) - 1)) + String.fromCharCode(65 + (index % 26));
 
 export interface FileColumn {
   name: string;
@@ -297,79 +296,56 @@ export const columnNamed = (fields: FileFields, name: string): FileColumn | unde
     ? columnOf(fields, name)
     : undefined;
 
-export const fullNameColumn: FileColumn = {
-  name: 'full_name',
-  header: 'full_name',
-  type: 'text',
-  kind: 'full name',
-  shown: ['full_name'],
-  item: ['full_name'],
+/** Returns a column whose value the API takes neither as null nor as `""`. */
+const writtenColumn = (name: string, item: Path, rest: Pick<FileColumn, 'type'> & Partial<FileColumn>): FileColumn => ({
+  name,
+  header: name,
+  shown: item,
+  item,
   isNullable: false,
   mayBeEmpty: false,
-};
+  ...rest,
+});
+
+export const fullNameColumn = writtenColumn('full_name', ['full_name'], { type: 'text', kind: 'full name' });
 
 /** Makes a note of the record. */
-export const noteColumn: FileColumn = {
-  name: 'note',
-  header: 'note',
-  type: 'text',
-  kind: 'text',
-  maxLength: 10_000,
-  shown: ['note'],
-  item: ['note'],
-  isNullable: false,
-  mayBeEmpty: false,
-};
+export const noteColumn = writtenColumn('note', ['note'], { type: 'text', kind: 'text', maxLength: 10_000 });
 
 function columnOf(fields: FileFields, name: string): FileColumn {
   const key = customKey(name);
-  if (key !== undefined) {
-    const path: Path = ['custom_fields', key];
-    return { name, header: name, type: 'custom', shown: path, item: path, isNullable: false, mayBeEmpty: true };
-  }
+  if (key !== undefined) return writtenColumn(name, ['custom_fields', key], { type: 'custom', mayBeEmpty: true });
   const reference = fields.references?.[name];
   if (reference) {
     const { type, item } = reference;
-    const kind = type === 'text' ? 'text' : undefined;
-    return { name, header: name, type, kind, maxLength: 255, shown: item, item, isNullable: false, mayBeEmpty: false };
+    return writtenColumn(name, item, { type, kind: type === 'text' ? 'text' : undefined, maxLength: 255 });
   }
   if (Object.hasOwn(partsOfCompany, name)) {
-    const shown: Path = ['company', partsOfCompany[name as keyof typeof partsOfCompany]];
-    const item: Path = ['company', name.slice('company.'.length)];
+    const part = partsOfCompany[name as keyof typeof partsOfCompany];
     // Not `name`: all contacts whose company is `-` would get one company.
-    return {
-      name,
-      header: name,
-      type: shown[1] === externalId ? 'exact' : 'text',
-      kind: shown[1] === externalId ? undefined : shown[1] === 'domain' ? 'domain' : 'text',
-      maxLength: shown[1] === 'domain' ? maxAddressLength : 255,
-      shown,
-      item,
-      isNullable: false,
-      mayBeEmpty: false,
-    };
+    const rules =
+      part === externalId
+        ? ({ type: 'exact', maxLength: 255 } as const)
+        : part === 'domain'
+          ? ({ type: 'text', kind: 'domain', maxLength: maxAddressLength } as const)
+          : ({ type: 'text', kind: 'text', maxLength: 255 } as const);
+    return writtenColumn(name, ['company', name.slice('company.'.length)], { ...rules, shown: ['company', part] });
   }
   const { shown, create, patch } = fields;
   // Only for people: names of other records.
-  if (!Object.hasOwn(shown.properties, name)) {
-    const type = name.endsWith('_names') ? 'texts' : 'text';
-    return { name, header: name, type, shown: [name], item: [name], isNullable: false, mayBeEmpty: true };
-  }
+  if (!Object.hasOwn(shown.properties, name))
+    return writtenColumn(name, [name], { type: name.endsWith('_names') ? 'texts' : 'text', mayBeEmpty: true });
   const written: TSchema = create.properties[name] ?? shown.properties[name]!;
   const changed: TSchema | undefined = patch.properties[name];
-  return {
-    name,
-    header: name,
+  return writtenColumn(name, [name], {
     type: name === externalId ? 'exact' : cellTypeOf(name, shown.properties[name]!),
     kind: kindOf(name, written),
     customType: readTypeOf(name, written),
     choices: choices[name],
     maxLength: written['format'] === 'name' ? 255 : (written['maxLength'] as number | undefined),
-    shown: [name],
-    item: [name],
     isNullable: typesOf(written).includes('null'),
     mayBeEmpty: !changed || !refusesEmptyText(changed),
-  };
+  });
 }
 
 const externalId = 'external_id';

@@ -147,6 +147,9 @@ export interface PhoneNumber {
   number: string;
 }
 
+/** Returns a phone number as files have it. */
+export const phoneText = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
+
 export interface PhoneReader {
   /**
    * Returns the country code and the national digits of each number in a text. Keeps a text that cannot be read as
@@ -216,8 +219,8 @@ async function loadReader(): Promise<PhoneReader> {
       const found = find(text, country);
       return !found || found.ext !== undefined ? text : found.number;
     },
-    write({ country_code, number }) {
-      const text = `${country_code} ${number}`.trim();
+    write(phone) {
+      const text = phoneText(phone);
       return (text.length > longestNumber ? undefined : find(text, ''))?.formatInternational() ?? text;
     },
   };

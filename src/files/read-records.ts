@@ -1,6 +1,14 @@
 import { maxFaults, type Fault, DomainError, validationFailed } from '../errors.ts';
 import { pointerTo, tokensOf, findUnstorableText } from '../text/json.ts';
-import { readCell, type Cell, type FileColumn, fullNameColumn, noteColumn, parseCell } from './columns.ts';
+import {
+  columnLetters,
+  readCell,
+  type Cell,
+  type FileColumn,
+  fullNameColumn,
+  noteColumn,
+  parseCell,
+} from './columns.ts';
 import { countryCodes, phoneReader } from './phones.ts';
 import { InvalidCell, quoted } from './read-value.ts';
 import { TimeSlice } from '../process/event-loop.ts';
@@ -243,11 +251,8 @@ function brokenFault({ item }: FileColumn, { text, broken }: Cell, column: numbe
   const what = broken === 'error' ? `the error ${quoted(text)}` : 'a formula without a stored value';
   const advice = broken === 'error' ? '' : ': open the file in a spreadsheet program and save it again';
   const path = pointerTo(item.filter((token) => token !== undefined));
-  return { path, message: `the cell ${lettersOf(column)}${row} has ${what}${advice}` };
+  return { path, message: `the cell ${columnLetters(column)}${row} has ${what}${advice}` };
 }
-
-const lettersOf = (column: number): string =>
-  (column >= 26 ? lettersOf(Math.floor(column / 26) - 1) : '') + String.fromCharCode(65 + (column % 26));
 
 // Files that were appended to each other contain the header line again.
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>

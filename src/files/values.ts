@@ -16,7 +16,7 @@ import {
 import type { ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
 import { pointerTo, tokensOf } from '../text/json.ts';
-import type { CountryCodes, PhoneNumber, PhoneReader } from './phones.ts';
+import { phoneText, type CountryCodes, type PhoneNumber, type PhoneReader } from './phones.ts';
 
 type CustomValue = string | number | boolean;
 
@@ -323,13 +323,13 @@ function readEmails(text: string, { report }: Context): string[] {
 }
 
 function readPhones(phones: readonly PhoneNumber[], { reader, country, report }: Context): PhoneNumber[] | undefined {
-  const texts = phones.map(asWritten).filter(isSomething);
+  const texts = phones.map(phoneText).filter(isSomething);
   const read = texts.flatMap((text) => {
     const found = reader.phones.read(text, country);
     if (found.length === 0) report(noPhone(text));
     return found;
   });
-  const left = read.slice(maxPhones).map((phone) => quoted(asWritten(phone)));
+  const left = read.slice(maxPhones).map((phone) => quoted(phoneText(phone)));
   if (left.length > 0) report(`has more than ${maxPhones} numbers: ${left.join(', ')}`);
   // Nothing that can be read is not the same as no phone numbers.
   return read.length === 0 && texts.length > 0 ? undefined : read.slice(0, maxPhones);
@@ -375,7 +375,7 @@ function requireLength({ kind, customType, maxLength }: Column, text: string): v
 function readAs(column: Column, value: unknown, context: Context): unknown {
   const { kind, customType, choices, decimalMark } = column;
   if (Array.isArray(value))
-    for (const one of value) requireLength(column, typeof one === 'string' ? one : asWritten(one));
+    for (const one of value) requireLength(column, typeof one === 'string' ? one : phoneText(one));
   if (typeof value === 'string') requireLength(column, value);
   if (choices && typeof value === 'string') return readChoice(value, choices);
   if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType, decimalMark) : value;
@@ -401,8 +401,6 @@ function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Cont
   const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
   return readFullName(text, isPair).name;
 }
-
-const asWritten = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
 
 /**
  * Returns false for 0, because spreadsheets show 0 for a formula that refers to an empty cell. In a custom field, 0 is

@@ -1,7 +1,8 @@
 import { Readable } from 'node:stream';
 import { ZipFile } from 'yazl';
 import { stringify } from 'csv-stringify/sync';
-import { type FileColumn, writeCell, type Cell, columnsOf, type LabelledKey } from './columns.ts';
+import { type FileColumn, writeCell, type Cell, columnLetters, columnsOf, type LabelledKey } from './columns.ts';
+import { phoneText, type PhoneNumber } from './phones.ts';
 import { valueOf, itemOfRecord } from './read-records.ts';
 import { defaultFields, maxReadableKeys, maxXlsxRecords } from '../schemas/files.ts';
 import type { ExportFormat, FileFormat, FileFields, GivenFields } from '../schemas/files.ts';
@@ -86,11 +87,6 @@ async function* sheetText(
 
 type Value = string | number | boolean | Date | undefined;
 
-interface PhoneNumber {
-  country_code: string;
-  number: string;
-}
-
 function shownValue(column: FileColumn, record: Record<string, unknown>): Value {
   const value = valueOf(column, record);
   if (value === undefined || value === null || value === '') return undefined;
@@ -100,7 +96,7 @@ function shownValue(column: FileColumn, record: Record<string, unknown>): Value 
     case 'texts':
       return (value as string[]).join('; ');
     case 'phones':
-      return (value as PhoneNumber[]).map(({ country_code, number }) => `${country_code} ${number}`.trim()).join('; ');
+      return (value as PhoneNumber[]).map(phoneText).join('; ');
     case 'json':
       return JSON.stringify(value);
     default:
@@ -142,9 +138,6 @@ const escapes: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;'
 
 const codeOf = (character: string): string =>
   `_x${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}_`;
-
-export const columnLetters = (index: number): string =>
-  (index < 26 ? '' : columnLetters(Math.floor(index / 26) - 1)) + String.fromCharCode(65 + (index % 26));
 
 const style = { header: 1, text: 2, instant: 3 } as const;
 

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { columnsOf } from '../../src/files/columns.ts';
-import { columnLetters, longestCell, xlsxBytes } from '../../src/files/write-records.ts';
+import { columnLetters, columnsOf } from '../../src/files/columns.ts';
+import { longestCell, xlsxBytes } from '../../src/files/write-records.ts';
 import { contactFileFields } from '../../src/schemas/files.ts';
 import { readSheet } from '../setup/xlsx.ts';
 
