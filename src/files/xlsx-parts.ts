@@ -115,11 +115,7 @@ export async function openZip(partsFrom: PartsFrom, bytes: number, signal?: Abor
     } catch (error) {
       if (reader.failure !== undefined) throw reader.failure;
       if (error instanceof FileRefused) throw error;
-      throw new FileRefused(
-        'is not an XLSX file, or damaged',
-        undefined,
-        'open it in a spreadsheet program and save it again',
-      );
+      throw damaged();
     }
   }
 }
@@ -188,8 +184,10 @@ export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandl
   yield;
 }
 
-const damaged = (): FileRefused =>
-  new FileRefused('is not an XLSX file, or damaged', undefined, 'open it in a spreadsheet program and save it again');
+export const saveAgain = 'open it in a spreadsheet program and save it again';
+
+export const damaged = (how = ''): FileRefused =>
+  new FileRefused(`is not an XLSX file, or damaged${how}`, undefined, saveAgain);
 
 function decodeNext(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): string {
   try {

@@ -1,6 +1,7 @@
 import { posix } from 'node:path';
 import { FileRefused } from './encodings.ts';
 import {
+  damaged,
   digitsOfFormat,
   isBuiltInDate,
   isBuiltInTime,
@@ -13,6 +14,7 @@ import {
   dateText,
   isoDateText,
   numberText,
+  saveAgain,
   unescapeText,
   withZeros,
   maxColumnNumber,
@@ -66,12 +68,7 @@ async function readWorkbook(zip: Zip): Promise<Workbook> {
   // Without its texts or styles, a file would be read as another one.
   const partOf = (wanted: string): string | undefined => {
     const part = relations.find(({ type }) => type === wanted)?.part;
-    if (part !== undefined && zip.sizeOf(part) === undefined)
-      throw new FileRefused(
-        `is not an XLSX file, or damaged: it lacks the part ${part}`,
-        undefined,
-        'open it in a spreadsheet program and save it again',
-      );
+    if (part !== undefined && zip.sizeOf(part) === undefined) throw damaged(`: it lacks the part ${part}`);
     return part;
   };
   return { zip, sheets, from1904, sharedStrings: partOf('sharedStrings'), styles: partOf('styles') };
@@ -159,7 +156,7 @@ class SharedStrings {
   }
 }
 
-async function readSharedStrings(zip: Zip, part: string | undefined): Promise<SharedStrings> {
+async function readSharedStrings({ zip, sharedStrings: part }: Workbook): Promise<SharedStrings> {
   if (part === undefined) return new SharedStrings(0);
   const size = zip.sizeOf(part)!;
   if (size > maxSharedBytes)
@@ -200,37 +197,26 @@ interface XlsxFile {
    * record
    * @throws FileRefused
    */
-  rows(sheet: string | null, hasHeader?: boolean): AsyncGenerator<RawRecord[]>;
+  rows(sheet: string | null, hasHeader: boolean): AsyncGenerator<RawRecord[]>;
 }
 
 /**
- * Opens a stored XLSX file. Reads only its directory and the list of its sheets. The first call of `rows` also reads
- * the shared texts, and keeps them in memory for later calls.
+ * Opens a stored XLSX file. Reads only its directory and the list of its sheets. `rows` also reads the shared texts into
+ * memory.
  * @param bytes size of the file
  * @param signal stops the reading
  * @throws FileRefused
  */
 export async function openXlsx(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<XlsxFile> {
   const workbook = await readWorkbook(await openZip(partsFrom, bytes, signal));
-  let shared: Promise<[SharedStrings, Formats]> | undefined;
-  const readShared = () =>
-    (shared ??= Promise.all([readSharedStrings(workbook.zip, workbook.sharedStrings), readFormats(workbook)]));
   return {
     sheets: workbook.sheets.map(({ name }) => name),
-    rows: (sheet, hasHeader = true) => rowsOf(workbook, { readShared, name: sheet, hasHeader }),
+    rows: (sheet, hasHeader) => rowsOf(workbook, sheet, hasHeader),
   };
 }
 
-interface RowsOptions {
-  readShared: () => Promise<[SharedStrings, Formats]>;
-  name: string | null;
-  hasHeader: boolean;
-}
-
-async function* rowsOf(
-  { zip, sheets }: Workbook,
-  { readShared, name, hasHeader }: RowsOptions,
-): AsyncGenerator<RawRecord[]> {
+async function* rowsOf(workbook: Workbook, name: string | null, hasHeader: boolean): AsyncGenerator<RawRecord[]> {
+  const { zip, sheets } = workbook;
   const first = sheets.find(({ isHidden }) => !isHidden) ?? sheets[0];
   const sheet = name === null ? first : sheets.find((one) => one.name === name);
   if (!sheet)
@@ -239,7 +225,8 @@ async function* rowsOf(
       undefined,
       namesOf(sheets),
     );
-  const rows = new SheetRows(...(await readShared()), hasHeader);
+  const strings = await readSharedStrings(workbook);
+  const rows = new SheetRows(strings, await readFormats(workbook), hasHeader);
   for await (const _ of parseXml(zip.open(sheet.part), rows)) {
     const records = rows.take();
     if (records.length > 0) yield records;
@@ -410,8 +397,7 @@ class SheetRows implements XmlHandler {
   }
 }
 
-const twoInOnePlace = (row: number): FileRefused =>
-  new FileRefused('has two cells in one place', row, 'open it in a spreadsheet program and save it again');
+const twoInOnePlace = (row: number): FileRefused => new FileRefused('has two cells in one place', row, saveAgain);
 
 function columnOf(place: string): number {
   let column = 0;

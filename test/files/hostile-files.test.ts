@@ -22,7 +22,7 @@ async function readAll(bytes: Buffer): Promise<string> {
   const file: ImportFile = { ...lenient, guess: true, format: format ?? 'auto', invalid_values: 'skip' };
   try {
     const xlsx = format === 'xlsx' ? await openXlsx(partsFrom(bytes), bytes.length) : undefined;
-    const content = xlsx ? { rows: xlsx.rows(null) } : { texts: textsOf(partsFrom(bytes)(0), encoding!) };
+    const content = xlsx ? { rows: xlsx.rows(null, true) } : { texts: textsOf(partsFrom(bytes)(0), encoding!) };
     const { records, refused } = await readContent(file, content);
     if (refused !== undefined) return refused;
     const first = records.map(({ item, shown }) => (item instanceof Error ? item.faults[0]!.message : shown));

@@ -50,7 +50,7 @@ export async function linesOf(file: Buffer, sheet: string | null = null): Promis
     for (let at = from; at < file.length; at += 1_000) yield file.subarray(at, at + 1_000);
   }, file.length);
   const lines: string[] = [];
-  for await (const records of rows(sheet)) for (const raw of records) lines.push(`${raw.line} ${toStored(raw)}`);
+  for await (const records of rows(sheet, true)) for (const raw of records) lines.push(`${raw.line} ${toStored(raw)}`);
   return lines;
 }
 
