@@ -1,6 +1,7 @@
 import {
   chunkBytes,
   readChunk,
+  type FileContents,
   type StoredFile,
   beginUpload,
   discardUpload,
@@ -19,7 +20,6 @@ import {
   importColumn,
   isGzipFault,
 } from '../files/encodings.ts';
-import type { FoundFile } from '../files/encodings.ts';
 import type { Content } from '../files/header.ts';
 import { openXlsx } from '../files/xlsx.ts';
 import { Gate } from '../access/gate.ts';
@@ -167,11 +167,18 @@ async function* partsOf(db: Database, customerId: string, file: StoredFile, from
 
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 
+interface GivenFile {
+  id: string;
+  visible: VisibleImports;
+  /** Maximum number of records that the import may write without an approval. */
+  mayWrite?: number;
+  /** False: the import must make no notes. */
+  mayNote?: boolean;
+}
+
 /**
  * Stores an uploaded file, with one transaction for each chunk. Then starts the import if its settings say so. If too
  * many imports have started during the upload, keeps the file.
- * @param options `mayWrite`: maximum number of records that the import may write without an approval; `mayNote`: false
- *   if it must make no notes
  * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
  * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
  * another upload has started, or if the import should start and too many are running
@@ -179,16 +186,10 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
   customerId: string,
-  {
-    id,
-    visible,
-    mayWrite = Infinity,
-    mayNote = true,
-  }: { id: string; visible: VisibleImports; mayWrite?: number; mayNote?: boolean },
+  given: GivenFile,
   pieces: AsyncIterable<Buffer>,
 ): Promise<void> {
-  const mayStart = (found: ImportState): boolean =>
-    found.is_automatic && (found.dry_run || maxRecordsOf(found) <= mayWrite);
+  const { id, visible, mayWrite = Infinity } = given;
   const upload = await db.transaction(async (sql) => {
     const found = await lockImport(sql, customerId, id, visible);
     requireNoFile(found);
@@ -198,9 +199,7 @@ export async function receiveFile(
   let isWaiting = false;
   try {
     const stored = await storeChunks(db, customerId, upload, pieces);
-    isWaiting = await db.transaction((sql) =>
-      complete(sql, customerId, upload, { ...stored, visible, mayStart, mayNote }),
-    );
+    isWaiting = await db.transaction((sql) => complete(sql, customerId, { ...upload, ...stored }, given));
   } catch (error) {
     // If this fails too, the next upload or the end of the import removes the chunks.
     const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
@@ -224,7 +223,7 @@ async function storeChunks(
   customerId: string,
   upload: Upload & Pick<ImportState, 'format'>,
   pieces: AsyncIterable<Buffer>,
-): Promise<{ bytes: number; lines: number; found: FoundFile }> {
+): Promise<FileContents> {
   const probe = new FileProbe(upload.format);
   let bytes = 0;
   let lines = 0;
@@ -242,7 +241,7 @@ async function storeChunks(
     if (!isStored) throw superseded();
     number += 1;
   }
-  return { bytes, lines: lines + (last === lineFeed ? 0 : 1), found: probe.found };
+  return { bytes, lines: lines + (last === lineFeed ? 0 : 1), ...probe.found };
 }
 
 /** Unpacks a file that is a gzip file itself, such as contacts.csv.gz. */
@@ -277,29 +276,16 @@ const superseded = () => conflict('Another upload of this file has begun, or the
 async function complete(
   sql: Transaction,
   customerId: string,
-  { importId, upload }: Upload,
-  {
-    bytes,
-    lines,
-    found: file,
-    visible,
-    mayStart,
-    mayNote,
-  }: {
-    bytes: number;
-    lines: number;
-    found: FoundFile;
-    visible: VisibleImports;
-    mayStart: (found: ImportState) => boolean;
-    mayNote: boolean;
-  },
+  { upload, ...file }: Upload & FileContents,
+  { id, visible, mayWrite = Infinity, mayNote = true }: GivenFile,
 ): Promise<boolean> {
-  const found = await lockImport(sql, customerId, importId, visible);
+  const found = await lockImport(sql, customerId, id, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
-  await endUpload(sql, customerId, { importId: found.id, bytes, lines }, file);
+  await endUpload(sql, customerId, found.id, file);
   if (!mayNote) await leaveOutNotes(sql, customerId, found.id);
-  if (!mayStart(await lockImport(sql, customerId, importId, visible))) return false;
+  const stored = await lockImport(sql, customerId, id, visible);
+  if (!stored.is_automatic || !(stored.dry_run || maxRecordsOf(stored) <= mayWrite)) return false;
   if (!(await canStart(sql, customerId))) return true;
   await beginWork(sql, customerId, found.id);
   return false;

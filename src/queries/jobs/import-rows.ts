@@ -55,12 +55,18 @@ export async function insertChunk(
   return true;
 }
 
+export interface FileContents extends FoundFile {
+  bytes: number;
+  /** At least as many as there are line breaks. */
+  lines: number;
+}
+
 /** Marks the file as complete. The caller has locked the import, and has checked that no newer upload has started. */
 export async function endUpload(
   sql: Transaction,
   customerId: string,
-  { importId, bytes, lines }: { importId: LockedId; bytes: number; lines: number },
-  { format, encoding, hasMark }: FoundFile,
+  importId: LockedId,
+  { bytes, lines, format, encoding, hasMark }: FileContents,
 ): Promise<void> {
   await sql`
     update imports
