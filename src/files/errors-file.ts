@@ -6,32 +6,13 @@ import type { ImportFormat } from '../schemas/imports.ts';
 import { unambiguous, type DecimalMark } from './values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
-/** Returns the header of the errors file. This CSV file has the records of an import that failed or have warnings. */
-export const errorsHeader = (layout: CsvLayout | null): string =>
-  csvHeader([...originalColumns(layout).map(({ name }) => name), ...ownColumns], separatorOf(layout));
-
 const ownColumns = ['_line', '_error', '_warning'];
 
 export type Message = { error: string; warning?: undefined } | { error?: undefined; warning: string };
 
-export interface Original {
+interface Original {
   line: number;
   cells: readonly Cell[];
-}
-
-/**
- * Returns the cells, line number and message of a record. The surplus cells follow, so that the record fails again
- * until somebody corrects it.
- */
-export function errorsLine(
-  layout: CsvLayout | null,
-  record: Original,
-  { error = '', warning = '' }: Message,
-  format: ImportFormat = 'csv',
-): string {
-  const { cells, surplus } = shownCells(layout, record, format);
-  const row = [...cells, String(record.line), error, warning, ...surplus];
-  return csvLines([row], row.length, separatorOf(layout));
 }
 
 export interface Failure {
@@ -42,44 +23,50 @@ export interface Failure {
   record: Record<string, string> | string;
 }
 
-export function failureOf(
-  layout: CsvLayout | null,
-  record: Original,
-  message: Message,
-  format: ImportFormat = 'csv',
-): Failure {
-  const { cells, surplus } = shownCells(layout, record, format);
-  const texts = cells.map((cell) => (typeof cell === 'string' ? cell : cell.text));
-  const named = originalColumns(layout).map(({ key }, i) => [key, texts[i]!] as const);
-  const further = surplus.map((text, i) => [`Column ${layout!.headers.length + i + 1}`, text] as const);
-  return {
-    line: record.line,
-    ...(message.error === undefined ? { warning: message.warning } : { error: message.error }),
-    record: layout ? Object.fromEntries([...named, ...further]) : texts[0]!,
-  };
+export interface FailedRecords {
+  header: string;
+  /**
+   * Returns the cells, line number and message of a record. The surplus cells follow, so that the record fails again
+   * until somebody corrects it.
+   */
+  lineOf(record: Original, message: Message): string;
+  failureOf(record: Original, message: Message): Failure;
 }
 
-/**
- * Returns the cells of the original columns, and the surplus texts. Replaces NUL characters, because few programs can
- * read them.
- */
-function shownCells(
-  layout: CsvLayout | null,
-  { cells }: Original,
-  format: ImportFormat,
-): { cells: (string | Cell)[]; surplus: string[] } {
-  const further = layout ? cells.slice(layout.headers.length) : [];
-  return {
-    cells: originalColumns(layout).map((column) => {
+/** Shows records of an import that failed or have warnings: as a CSV file, or one by one. */
+export function failedRecords(layout: CsvLayout | null, format: ImportFormat): FailedRecords {
+  const separator = layout?.separator ?? ',';
+  const columns = layout ? columnsOf(layout) : lineColumn;
+  const cellsOf = ({ cells }: Original): (string | Cell)[] =>
+    columns.map((column) => {
       const cell = cellOf(cells[column.place], column, format);
       return typeof cell === 'string' ? shownText(cell) : { ...cell, text: shownText(cell.text) };
-    }),
-    surplus: further
-      .slice(0, further.findLastIndex(({ text }) => trimText(text) !== '') + 1)
-      .map(({ text }) => shownText(text)),
+    });
+  const surplusOf = ({ cells }: Original): string[] => {
+    const further = layout ? cells.slice(layout.headers.length) : [];
+    const end = further.findLastIndex(({ text }) => trimText(text) !== '') + 1;
+    return further.slice(0, end).map(({ text }) => shownText(text));
+  };
+  return {
+    header: csvHeader([...columns.map(({ name }) => name), ...ownColumns], separator),
+    lineOf(record, { error = '', warning = '' }) {
+      const row = [...cellsOf(record), String(record.line), error, warning, ...surplusOf(record)];
+      return csvLines([row], row.length, separator);
+    },
+    failureOf(record, { error, warning }) {
+      const texts = cellsOf(record).map((cell) => (typeof cell === 'string' ? cell : cell.text));
+      const named = columns.map(({ key }, i) => [key, texts[i]!] as const);
+      const further = surplusOf(record).map((text, i) => [`Column ${layout!.headers.length + i + 1}`, text] as const);
+      return {
+        line: record.line,
+        ...(error === undefined ? { warning } : { error }),
+        record: layout ? Object.fromEntries([...named, ...further]) : texts[0]!,
+      };
+    },
   };
 }
 
+/** Replaces NUL characters, because few programs can read them. */
 const shownText = (text: string): string => text.toWellFormed().replaceAll('\0', '\ufffd');
 
 interface OriginalColumn {
@@ -94,15 +81,6 @@ interface OriginalColumn {
 const lineColumn: readonly OriginalColumn[] = [
   { name: recordHeader, key: recordHeader, place: 0, isText: false, isNumber: false, decimalMark: null },
 ];
-
-const known = new WeakMap<CsvLayout, readonly OriginalColumn[]>();
-
-function originalColumns(layout: CsvLayout | null): readonly OriginalColumn[] {
-  if (!layout) return lineColumn;
-  const columns = known.get(layout) ?? columnsOf(layout);
-  known.set(layout, columns);
-  return columns;
-}
 
 function columnsOf({ headers, omitted, types, isTypeGiven, decimalMarks }: CsvLayout): OriginalColumn[] {
   const left = new Set(omitted);
@@ -120,8 +98,6 @@ function columnsOf({ headers, omitted, types, isTypeGiven, decimalMarks }: CsvLa
     }))
     .filter((column) => !isOmitted(column));
 }
-
-const separatorOf = (layout: CsvLayout | null): string => layout?.separator ?? ',';
 
 /**
  * Keeps the quotes of a cell, because the next import can read an unquoted cell differently. Also quotes a text such as

@@ -3,7 +3,7 @@ import type { Requester } from '../access/credentials.ts';
 import type { Database } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { encoderOf, FileRefused } from '../files/encodings.ts';
-import { errorsHeader, errorsLine, type Message, failureOf, type Failure } from '../files/errors-file.ts';
+import { failedRecords, type Message, type Failure, type FailedRecords } from '../files/errors-file.ts';
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
 import { fromStored } from '../files/stored-rows.ts';
 import { readRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
@@ -29,7 +29,7 @@ export async function openErrorsFile(db: Database, requester: Requester, given: 
   const { encoding, mark, encode } = encoderOf(original);
   async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
     if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
-    yield encode(errorsHeader(begun));
+    yield encode(failedRecords(begun, found.format).header);
     for await (const text of errorLines(db, customerId, found, readLayout)) yield encode(text);
   }
   return { type: `text/csv; charset=${encoding}`, read: async () => bytes(await readLayout()) };
@@ -56,12 +56,13 @@ async function findErrors(
   if (found.file_bytes === null) throw conflict('The import has no file yet');
   if (found.is_expired && found.failed + found.warnings > 0)
     throw conflict('The failed records were removed 30 days after the end of the import');
-  const readLayout = async (): Promise<CsvLayout> =>
+  const readLayout = async (): Promise<CsvLayout | null> => {
+    if (found.format !== 'csv' && found.format !== 'xlsx') return null;
     // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
-    ((found.layout ?? (await readStoredHeader(db, requester, found)) ?? (await find()).layout) as CsvLayout | null) ??
-    unreadable;
-  const hasHeader = found.format === 'csv' || found.format === 'xlsx';
-  return { found, readLayout: async () => (hasHeader ? readLayout() : null) };
+    const layout = found.layout ?? (await readStoredHeader(db, requester, found)) ?? (await find()).layout;
+    return (layout as CsvLayout | null) ?? unreadable;
+  };
+  return { found, readLayout };
 }
 
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
@@ -92,15 +93,13 @@ async function* errorLines(
   readLayout: () => Promise<CsvLayout | null>,
 ): AsyncGenerator<string> {
   // Read now, because the import may have ended since the header line was sent.
-  let known: { layout: CsvLayout | null } | undefined;
+  let shown: FailedRecords | undefined;
   for (let after = 0; ;) {
     const part = { after, limit: 1_000, failed: true, bytes: partBytes };
     const rows = await db.search((sql) => readRows(sql, customerId, id, part));
     if (rows.length === 0) return;
-    const layout = (known ??= { layout: await readLayout() }).layout;
-    yield rows
-      .map(({ line, cells, ...message }) => errorsLine(layout, fromStored(line, cells), messageOf(message), format))
-      .join('');
+    const { lineOf } = (shown ??= failedRecords(await readLayout(), format));
+    yield rows.map(({ line, cells, ...message }) => lineOf(fromStored(line, cells), messageOf(message))).join('');
     after = rows.at(-1)!.line;
   }
 }
@@ -129,8 +128,9 @@ export async function readFailures(
 ): Promise<FailurePage> {
   const { customerId } = requester;
   const { found, readLayout } = await findErrors(db, requester, given);
-  let after = cursor === undefined ? 0 : lineOf(customerId, found.id, cursor);
+  let after = cursor === undefined ? 0 : readCursor(customerId, found.id, cursor);
   const layout = await readLayout();
+  const { failureOf } = failedRecords(layout, found.format);
   const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
   const nextCursor = (): string => cursorOf(customerId, found.id, after);
   for (let length = 0; failures.length < limit && length <= pageLength;) {
@@ -144,7 +144,7 @@ export async function readFailures(
       return { failures, nextCursor: footer.length > shown.length ? nextCursor() : undefined };
     }
     for (const { line, cells, ...message } of rows)
-      failures.push(failureOf(layout, fromStored(line, cells), messageOf(message), found.format));
+      failures.push(failureOf(fromStored(line, cells), messageOf(message)));
     after = rows.at(-1)!.line;
     for (const { cells } of rows) length += cells.length;
   }
@@ -191,7 +191,7 @@ const scopeOf = (customerId: string, importId: string): string =>
 const cursorOf = (customerId: string, importId: string, line: number): string =>
   Buffer.from(`${scopeOf(customerId, importId)} ${line}`).toString('base64url');
 
-function lineOf(customerId: string, importId: string, cursor: string): number {
+function readCursor(customerId: string, importId: string, cursor: string): number {
   const [, scope, line] = /^(\S+) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
   if (scope !== scopeOf(customerId, importId))
     throw validationFailed([{ path: '/cursor', message: 'is not a cursor of the failures of this import' }]);

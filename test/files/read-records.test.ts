@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { columnsOf } from '../../src/files/columns.ts';
-import { errorsHeader, errorsLine } from '../../src/files/errors-file.ts';
+import { failedRecords } from '../../src/files/errors-file.ts';
 import type { ImportFile } from '../../src/files/encodings.ts';
 import { itemOfRecord } from '../../src/files/read-records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
@@ -221,8 +221,8 @@ describe('a file is refused', () => {
 describe('the file of failed records', () => {
   test('has the original cells with their quotes, the line and the error', async () => {
     const { layout, rows } = await read(lenient, 'first_name;" a ";"b;"\n\\N;"\\N";"x\n""y"\nonly\n1;2;3;4');
-    const errors = rows.map((record) => errorsLine(layout, record, { error: 'is wrong, "really"' }));
-    expect(errorsHeader(layout) + errors.join('')).toBe(
+    const { header, lineOf } = failedRecords(layout, 'csv');
+    expect(header + rows.map((record) => lineOf(record, { error: 'is wrong, "really"' })).join('')).toBe(
       [
         'first_name;" a ";"b;";_line;_error;_warning',
         '\\N;"\\N";"x\n""y";2;"is wrong, ""really""";',
@@ -235,8 +235,9 @@ describe('the file of failed records', () => {
 
   test('of NDJSON has the line in one cell, without NUL characters', async () => {
     const { layout, rows } = await read(lines, '{"a":"\0"}');
-    expect(errorsHeader(layout)).toBe('_record,_line,_error,_warning\r\n');
-    expect(errorsLine(layout, rows[0]!, { error: 'x' })).toBe('"{""a"":""\ufffd""}",1,x,\r\n');
+    const { header, lineOf } = failedRecords(layout, 'ndjson');
+    expect(header).toBe('_record,_line,_error,_warning\r\n');
+    expect(lineOf(rows[0]!, { error: 'x' })).toBe('"{""a"":""\ufffd""}",1,x,\r\n');
   });
 });
 
