@@ -227,6 +227,10 @@ export interface ImportSettings extends ImportFile, Pick<Import, 'dry_run'> {
   /** Mapping of an earlier import with the same headers, as the latest preview with `guess` read it. */
   remembered: SeenMapping | null;
   list_ids: string[];
+  /** The actor that created the import. Null for imports from before 1.1.0. */
+  actor: EventActor | null;
+  /** False: someone who may not make notes has worked on the import. */
+  takes_notes: boolean;
 }
 
 /**
@@ -249,14 +253,8 @@ export async function leaveOutNotes(sql: Transaction, customerId: string, id: Lo
 export async function findAllowed(
   sql: Queryable,
   customerId: string,
-  { id, object }: { id: string; object: ImportObject },
+  { object, actor, takes_notes: takesNotes }: Pick<ImportSettings, 'object' | 'actor' | 'takes_notes'>,
 ): Promise<Pick<ImportFile, 'declared' | 'takesNotes'>> {
-  const [begun] = await sql<{ actor: EventActor | null; takes_notes: boolean }[]>`
-    select actor, takes_notes
-    from imports
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  const actor = begun?.actor;
   const [key] =
     actor?.type === 'key'
       ? await sql<{ permissions: Scope[] }[]>`
@@ -267,13 +265,13 @@ export async function findAllowed(
       : [];
   return {
     declared: await listDeclared(sql, customerId, object),
-    takesNotes: begun?.takes_notes === true && (actor?.type !== 'key' || key?.permissions.includes(noteScope) === true),
+    takesNotes: takesNotes && (actor?.type !== 'key' || key?.permissions.includes(noteScope) === true),
   };
 }
 
 const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
-  remembered, invalid_values, ignore_unknown, has_header, list_ids`;
+  remembered, invalid_values, ignore_unknown, has_header, list_ids, actor, takes_notes`;
 
 export interface ImportState extends ImportSettings {
   id: string;
@@ -426,14 +424,11 @@ export interface ImportRow extends ImportSettings {
   told: number;
   /** Number of unexpected errors in a row. */
   failures: number;
-  /** Actor that created the import. Null for imports from before 1.1.0. */
-  actor: EventActor | null;
   request_id: string | null;
 }
 
 export const importColumns = (sql: Queryable) => sql`
-  'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
-  request_id, jsonb_array_length(changes) as told,
+  'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, request_id, jsonb_array_length(changes) as told,
   ${settingColumns(sql)}`;
 
 /** Marks the file as completely read, because all its records are stored as rows. Deletes the file. */
