@@ -334,14 +334,8 @@ const tooLong: RawRecord = {
  * Returns the candidate whose records fit its header best. If none fits, returns the one with the most cells. Prefers
  * candidates without a fault.
  */
-function bestOf(candidates: Candidate[]): Candidate {
-  const ranked = candidates.map((candidate) => ({
-    candidate,
-    fitting: fittingCells(candidate),
-    cells: cellsOf(candidate),
-  }));
-  return ranked.toSorted((a, b) => b.fitting - a.fitting || b.cells - a.cells)[0]!.candidate;
-}
+const bestOf = (candidates: Candidate[]): Candidate =>
+  candidates.toSorted((a, b) => fittingCells(b) - fittingCells(a) || cellsOf(b) - cellsOf(a))[0]!;
 
 const cellsOf = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
 

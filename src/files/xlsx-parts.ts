@@ -201,15 +201,16 @@ export async function readXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler
   for await (const _ of parseXml(chunks, handler));
 }
 
+interface NumberFormat {
+  isDate: boolean;
+  /** True for times without a date. Values from 24 hours on are durations, and stay numbers. */
+  isTime: boolean;
+  /** The minimum number of digits. Shorter numbers get leading zeros. */
+  digits: number;
+}
+
 export interface Formats {
-  isDate: readonly boolean[];
-  /**
-   * By style number: true if its numbers are times without a date. Values from 24 hours on are durations, and stay
-   * numbers.
-   */
-  isTime: readonly boolean[];
-  /** By style number: the minimum number of digits. Shorter numbers get leading zeros. */
-  digits: readonly number[];
+  byStyle: readonly NumberFormat[];
   /** True: days count from 1904, as in workbooks of old Macs. */
   from1904: boolean;
 }
@@ -218,14 +219,14 @@ export interface Formats {
  * Returns true for the built-in formats of dates and times (ECMA-376, 18.8.30). Returns false for 46, `[h]:mm:ss`, a
  * duration.
  */
-export const isBuiltInDate = (id: number): boolean =>
+const isBuiltInDate = (id: number): boolean =>
   (id >= 14 && id <= 22) || (id >= 27 && id <= 36) || id === 45 || id === 47 || (id >= 50 && id <= 58);
 
 /** Returns true for the built-in formats that show only a time of day. */
-export const isBuiltInTime = (id: number): boolean => (id >= 18 && id <= 21) || id === 45 || id === 47;
+const isBuiltInTime = (id: number): boolean => (id >= 18 && id <= 21) || id === 45 || id === 47;
 
 /** Returns true for a date format such as `dd.mm.yyyy`. Returns false for durations such as `[h]:mm`. */
-export function isDateFormat(code: string): boolean {
+function isDateFormat(code: string): boolean {
   const [positive = ''] = code.slice(0, 255).split(';', 1);
   if (/\[[hms]+\]/i.test(positive)) return false;
   const letters = lettersOf(code);
@@ -233,15 +234,22 @@ export function isDateFormat(code: string): boolean {
 }
 
 /** Returns true for a date format that shows only a time of day, such as `hh:mm`. */
-export const isTimeFormat = (code: string): boolean =>
+const isTimeFormat = (code: string): boolean =>
   isDateFormat(code) && /[hs]/i.test(lettersOf(code)) && !/[yd]/i.test(lettersOf(code));
 
 const lettersOf = (code: string): string =>
   (code.slice(0, 255).split(';', 1)[0] ?? '').replaceAll(/"[^"]*"?|\[[^\]]*\]?|[\\_*]./g, '');
 
 /** Returns the number of digits of a format such as `00000`, which people use for postal codes. Otherwise returns 0. */
-export const digitsOfFormat = (code: string): number =>
+const digitsOfFormat = (code: string): number =>
   /^(?:\[[^\]]*\])?(0{2,20})(?:;|$)/.exec(code.slice(0, 255))?.[1]!.length ?? 0;
+
+/** @param code of a format that is not built in */
+export const numberFormatOf = (code: string | undefined, id: number): NumberFormat => ({
+  isDate: code === undefined ? isBuiltInDate(id) : isDateFormat(code),
+  isTime: code === undefined ? isBuiltInTime(id) : isTimeFormat(code),
+  digits: digitsOfFormat(code ?? ''),
+});
 
 const dayMs = 24 * 60 * 60 * 1000;
 const maxSerial = 2_958_465;

@@ -2,11 +2,7 @@ import { posix } from 'node:path';
 import { FileRefused } from './encodings.ts';
 import {
   damaged,
-  digitsOfFormat,
-  isBuiltInDate,
-  isBuiltInTime,
-  isDateFormat,
-  isTimeFormat,
+  numberFormatOf,
   maxIndexBytes,
   readXml,
   maxCellLength,
@@ -78,8 +74,8 @@ const isHidden = (state: string | undefined): boolean => state === 'hidden' || s
 const isTrue = (text: string | undefined): boolean => text === '1' || text === 'true';
 
 async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats> {
-  const [isDate, isTime, digits]: [boolean[], boolean[], number[]] = [[], [], []];
-  if (styles === undefined) return { isDate, isTime, digits, from1904 };
+  const byStyle: Formats['byStyle'][number][] = [];
+  if (styles === undefined) return { byStyle, from1904 };
   const own = new Map<string, string>();
   let isCellStyle = false;
   await readIndex(zip, styles, {
@@ -88,17 +84,14 @@ async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats
       else if (name === 'cellXfs') isCellStyle = true;
       else if (name === 'xf' && isCellStyle) {
         const id = attributes['numFmtId'] ?? '0';
-        const code = own.get(id);
-        isDate.push(code === undefined ? isBuiltInDate(Number(id)) : isDateFormat(code));
-        isTime.push(code === undefined ? isBuiltInTime(Number(id)) : isTimeFormat(code));
-        digits.push(digitsOfFormat(code ?? ''));
+        byStyle.push(numberFormatOf(own.get(id), Number(id)));
       }
     },
     close(name) {
       if (name === 'cellXfs') isCellStyle = false;
     },
   });
-  return { isDate, isTime, digits, from1904 };
+  return { byStyle, from1904 };
 }
 
 async function relationsOf(zip: Zip, part: string): Promise<Relation[]> {
@@ -253,7 +246,7 @@ class SheetRows implements XmlHandler {
   #length = 0;
   #column = 0;
   #type = '';
-  #style = 0;
+  #format: Formats['byStyle'][number] | undefined;
   #value = '';
   #isValue = false;
   #isFormula = false;
@@ -285,7 +278,7 @@ class SheetRows implements XmlHandler {
       this.#column = place === undefined ? this.#column + 1 : columnOf(place);
       if (this.#column > maxColumnNumber) throw new FileRefused(`has more than ${maxColumnNumber} columns`);
       this.#type = type;
-      this.#style = Number(style);
+      this.#format = this.#formats.byStyle[Number(style)];
       this.#value = '';
       this.#isFormula = false;
     } else if (name === 'f') this.#isFormula = true;
@@ -345,16 +338,15 @@ class SheetRows implements XmlHandler {
       case 'd':
         return isoDateText(value);
       case 'n':
-        return this.#dateOf(Number(value)) ?? withZeros(numberText(value), this.#formats.digits[this.#style] ?? 0);
+        return this.#dateOf(Number(value)) ?? withZeros(numberText(value), this.#format?.digits ?? 0);
       default:
         return value;
     }
   }
 
   #dateOf(serial: number): string | undefined {
-    const { isDate, isTime, from1904 } = this.#formats;
-    const isDuration = isTime[this.#style] && serial >= 1;
-    return isDate[this.#style] && !isDuration ? dateText(serial, from1904) : undefined;
+    const isDuration = this.#format?.isTime && serial >= 1;
+    return this.#format?.isDate && !isDuration ? dateText(serial, this.#formats.from1904) : undefined;
   }
 
   #endRow(): void {
