@@ -5,24 +5,21 @@ import { countryCodes } from '../../src/files/phones.ts';
 import { openXlsx } from '../../src/files/xlsx.ts';
 import { lenient, readContent } from './reading.ts';
 import { costOf, maxHeldMs } from './cost.ts';
-import { partsOf, zipped } from './xlsx/workbooks.ts';
+import { partsFrom, partsOf, zipped } from './xlsx/workbooks.ts';
 
 const partBytes = 256 * 1024;
-
-const partsFrom = (bytes: Buffer) =>
-  async function* (from: number): AsyncGenerator<Buffer> {
-    for (let at = from; at < bytes.length; at += partBytes) yield bytes.subarray(at, at + partBytes);
-  };
 
 /** Reads a file as an import does: finds what it is, its columns and their types, and its records. */
 async function readAll(bytes: Buffer): Promise<string> {
   const probe = new FileProbe('auto');
-  for await (const part of partsFrom(bytes)(0)) probe.add(part);
+  for await (const part of partsFrom(bytes, partBytes)(0)) probe.add(part);
   const { format, encoding } = probe.found;
   const file: ImportFile = { ...lenient, guess: true, format: format ?? 'auto', invalid_values: 'skip' };
   try {
-    const xlsx = format === 'xlsx' ? await openXlsx(partsFrom(bytes), bytes.length) : undefined;
-    const content = xlsx ? { rows: xlsx.rows(null, true) } : { texts: textsOf(partsFrom(bytes)(0), encoding!) };
+    const xlsx = format === 'xlsx' ? await openXlsx(partsFrom(bytes, partBytes), bytes.length) : undefined;
+    const content = xlsx
+      ? { rows: xlsx.rows(null, true) }
+      : { texts: textsOf(partsFrom(bytes, partBytes)(0), encoding!) };
     const { records, refused } = await readContent(file, content);
     if (refused !== undefined) return refused;
     const first = records.map(({ item, shown }) => (item instanceof Error ? item.faults[0]!.message : shown));

@@ -1,9 +1,13 @@
 import { expect } from 'vitest';
+import { openErrorsFile } from '../../src/jobs/errors-file.ts';
 import { workAtImport } from '../../src/jobs/import-records.ts';
+import { allImports } from '../../src/queries/jobs/imports.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import type { TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { contextOf } from './working.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
 /** The settings of an import of new contacts from a CSV file. A value that cannot be read fails its record. */
 export const newContacts = { object: 'contacts', mode: 'create', format: 'csv', invalid_values: 'fail' } as const;
@@ -74,6 +78,47 @@ export async function errorsOf(customer: TestCustomer, id: string): Promise<stri
     .slice(1)
     .filter((line) => line !== '')
     .map((line) => line.replace(/,$/, ''));
+}
+
+/** Opens the errors file of an import. Returns its content type, and a function that reads its pieces. */
+export async function openErrors(app: TestApp, customer: TestCustomer, id: string) {
+  const { type, read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
+  const readAll = async (): Promise<Buffer[]> => {
+    const pieces: Buffer[] = [];
+    for await (const piece of await read()) pieces.push(piece);
+    return pieces;
+  };
+  return { type, readAll };
+}
+
+export interface Failure {
+  line: number;
+  error?: string;
+  warning?: string;
+  record: Record<string, string>;
+}
+
+/** Reads the failed records of an import. Returns those of each page. */
+export async function failurePages(customer: TestCustomer, id: string, limit: number): Promise<Failure[][]> {
+  const pages: Failure[][] = [];
+  for (let cursor: string | undefined; ;) {
+    const query = cursor === undefined ? '' : `&cursor=${cursor}`;
+    const page = await customer.get(`/imports/${id}/failures?limit=${limit}${query}`);
+    expect(page.status, JSON.stringify(page.body)).toBe(200);
+    pages.push(page.body);
+    cursor = page.headers['x-next-cursor'] as string | undefined;
+    if (cursor === undefined) return pages;
+  }
+}
+
+/** Returns all contacts of a customer, oldest first, with these fields. */
+export async function contactsOf(caller: TestCustomer, ...fields: string[]): Promise<Json[]> {
+  const { body } = await caller.post('/contacts/export', { format: 'ndjson', fields });
+  return String(body)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line))
+    .toReversed();
 }
 
 /** Returns a CSV file of contacts with these lines. */

@@ -4,24 +4,24 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { violatedConstraint } from '../../src/errors.ts';
-import { openErrorsFile } from '../../src/jobs/errors-file.ts';
 import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
 import { AttemptLost } from '../../src/jobs/turns.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
 import { takeRun } from '../../src/queries/jobs/runs.ts';
-import { allImports } from '../../src/queries/jobs/imports.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import {
   beginImport,
   contactLines,
+  contactsOf,
   contactsCsv,
   countsOf,
   errorsOf,
   importFile,
   newContacts,
+  openErrors,
   sendFile,
   workAtAll,
 } from './importing.ts';
@@ -37,16 +37,6 @@ beforeEach(async () => {
 });
 
 const upserted = { ...newContacts, mode: 'upsert', match: 'work_email' } as const;
-
-/** Returns all contacts of a customer, oldest first, with these fields. */
-async function contactsOf(caller: TestCustomer, ...fields: string[]): Promise<Json[]> {
-  const { body } = await caller.post('/contacts/export', { format: 'ndjson', fields });
-  return String(body)
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line))
-    .toReversed();
-}
 
 const emailsOf = async (caller = customer): Promise<string[]> =>
   (await contactsOf(caller, 'work_email')).map(({ work_email }) => work_email);
@@ -244,16 +234,6 @@ describe('an import', () => {
     const header = await importFile(app, customer, newContacts, 'first_name,custom_fields.__proto__\nAda,x\n');
     expect(header).toMatchObject({ status: 'FAILED', error: expect.stringContaining('"custom_fields.__proto__"') });
     expect(await contactsOf(customer, 'custom_fields')).toEqual([{ custom_fields: { constructor: 'y' } }]);
-  });
-
-  test('writes companies', async () => {
-    const done = await importFile(
-      app,
-      customer,
-      { object: 'companies', mode: 'create', format: 'csv' },
-      'type,company_name,industry\ncustomer,Acme,Mining\ncustomer,Acme,Mining\ncustomer,,Mining\n',
-    );
-    expect(countsOf(done)).toMatchObject({ created: 2, failed: 1 });
   });
 
   test('adds whoever it writes or finds unchanged to its lists by hand, also if one was deleted meanwhile', async () => {
@@ -543,18 +523,12 @@ describe('imports in the background', () => {
     const endedAgo = (time: string) =>
       app.owner`update imports set finished_at = now() - ${time}::interval where id = ${done.id}`;
     await endedAgo('29 days 23:59');
-    const { read: download } = await openErrorsFile(
-      app.db,
-      { customerId: customer.id },
-      { id: done.id, visible: allImports },
-    );
+    const download = await openErrors(app, customer, done.id);
     // A download that begins now may still run when the records can no longer be read.
     await endedAgo('30 days 00:59');
     await sweepJobs(contextOf(app), {});
     expect((await customer.get(`/imports/${done.id}/errors`)).status).toBe(409);
-    let text = '';
-    for await (const piece of await download()) text += piece.toString();
-    expect(text).toContain('no address');
+    expect((await download.readAll()).join('')).toContain('no address');
     await endedAgo('31 days');
     await sweepJobs(contextOf(app), {});
     expect((await app.owner`select from import_rows where import_id = ${done.id}`).count).toBe(0);

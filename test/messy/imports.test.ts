@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
-import { sendBytes, workAtAll } from '../jobs/importing.ts';
+import { failurePages, sendBytes, workAtAll, type Failure } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { messyFiles } from './files.ts';
@@ -8,20 +8,8 @@ import type { Person } from './writing.ts';
 
 const app = await startApp();
 
-type Failure = { line: number; error?: string; warning?: string; record: Record<string, string> };
-
-async function failuresOf(customer: TestCustomer, id: string): Promise<Failure[]> {
-  const all: Failure[] = [];
-  for (let cursor: string | undefined; ;) {
-    const page = await customer.get(
-      `/imports/${id}/failures?limit=100${cursor === undefined ? '' : `&cursor=${cursor}`}`,
-    );
-    expect(page.status).toBe(200);
-    all.push(...page.body);
-    cursor = page.headers['x-next-cursor'] as string | undefined;
-    if (cursor === undefined) return all;
-  }
-}
+const failuresOf = async (customer: TestCustomer, id: string): Promise<Failure[]> =>
+  (await failurePages(customer, id, 100)).flat();
 
 interface Stored extends Record<string, string | object[]> {
   work_email: string;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { fromStored } from '../../../src/files/stored-rows.ts';
 import { openXlsx } from '../../../src/files/xlsx.ts';
-import { claiming, linesOf, partsOf, refusalOf, sheetOf, zipped } from './workbooks.ts';
+import { claiming, linesOf, partsFrom, partsOf, refusalOf, sheetOf, zipped } from './workbooks.ts';
 
 const cell = (place: string, value: string, attributes = ''): string =>
   `<c r="${place}" ${attributes}><v>${value}</v></c>`;
@@ -170,9 +170,7 @@ describe('a hostile file is refused, or costs little', () => {
     for (const length of [60_000, 70_000]) {
       const file = await zipped(partsOf(header + row.repeat(300), `<si><t>${'x'.repeat(length)}</t></si>`));
       let longest = 0;
-      const { rows } = await openXlsx(async function* (from) {
-        yield file.subarray(from);
-      }, file.length);
+      const { rows } = await openXlsx(partsFrom(file, file.length), file.length);
       for await (const piece of rows(null, true)) longest = Math.max(longest, piece.length);
       expect(longest).toBeLessThan(8 * 2 ** 20);
     }
@@ -181,13 +179,7 @@ describe('a hostile file is refused, or costs little', () => {
   test('a signal ends the reading', async () => {
     const stop = new AbortController();
     const file = await zipped(partsOf(header));
-    const { rows } = await openXlsx(
-      async function* (from) {
-        yield file.subarray(from);
-      },
-      file.length,
-      stop.signal,
-    );
+    const { rows } = await openXlsx(partsFrom(file, file.length), file.length, stop.signal);
     stop.abort(new Error('the caller has hung up'));
     await expect(rows(null, true).next()).rejects.toThrow('the caller has hung up');
   });

@@ -44,11 +44,14 @@ export function claiming(file: Buffer, part: string, bytes: number): Buffer {
   return changed;
 }
 
+export const partsFrom = (bytes: Buffer, size: number) =>
+  async function* (from: number): AsyncGenerator<Buffer> {
+    for (let at = from; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  };
+
 /** Returns the number of each row that is read from a sheet, and its cells as they are stored. */
 export async function linesOf(file: Buffer, sheet: string | null = null): Promise<string[]> {
-  const { rows } = await openXlsx(async function* (from) {
-    for (let at = from; at < file.length; at += 1_000) yield file.subarray(at, at + 1_000);
-  }, file.length);
+  const { rows } = await openXlsx(partsFrom(file, 1_000), file.length);
   const lines: string[] = [];
   for await (const records of rows(sheet, true)) for (const raw of records) lines.push(`${raw.line} ${toStored(raw)}`);
   return lines;

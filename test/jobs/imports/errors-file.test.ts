@@ -1,10 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { openErrorsFile } from '../../../src/jobs/errors-file.ts';
-import { allImports } from '../../../src/queries/jobs/imports.ts';
 import { visitorOf } from '../../pages/visitor.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
-import { beginImport, contactLines, contactsCsv, newContacts, sendFile, workAtAll } from '../importing.ts';
+import { beginImport, contactLines, contactsCsv, newContacts, openErrors, sendFile, workAtAll } from '../importing.ts';
 
 const app = await startApp();
 let customer: TestCustomer;
@@ -31,10 +29,9 @@ describe('the errors file has the columns of the import', () => {
 
   test('when the import ends before its file is read', async () => {
     const id = await uploaded('Ada,Lovelace,no address,');
-    const { read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
+    const { readAll } = await openErrors(app, customer, id);
     await workAtAll(app, customer);
-    const pieces: string[] = [];
-    for await (const piece of await read()) pieces.push(piece.toString());
+    const pieces = (await readAll()).map(String);
     expect(pieces).toEqual([columns, expect.stringMatching(/^Ada,Lovelace,no address,,2,/)]);
   });
 });
@@ -48,9 +45,8 @@ test('a large errors file is read in small parts, which are the whole file', asy
     select ${customer.id}, ${id}, n + 1, json_build_array(text), 'is wrong'
     from unnest(${texts}::text[]) with ordinality given (text, n)`;
   const lines = texts.map((text, i) => `${text},,,,${i + 2},is wrong,\r\n`);
-  const { read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
-  const pieces: string[] = [];
-  for await (const piece of await read()) pieces.push(piece.toString());
+  const { readAll } = await openErrors(app, customer, id);
+  const pieces = (await readAll()).map(String);
   expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(256 * 1024);
   expect(pieces.join('') === columns + lines.join('')).toBe(true);
 });

@@ -1,12 +1,10 @@
 import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { encodingOfMark } from '../../../src/files/encodings.ts';
-import { openErrorsFile } from '../../../src/jobs/errors-file.ts';
 import { workAtImport } from '../../../src/jobs/import-records.ts';
-import { allImports } from '../../../src/queries/jobs/imports.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
-import { beginImport, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import { beginImport, openErrors, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
 import { partsOf as workbookParts, zipped } from '../../files/xlsx/workbooks.ts';
 
@@ -34,10 +32,8 @@ async function done(settings: object, bytes: Buffer) {
 }
 
 async function errorsOf(id: string): Promise<{ type: string; bytes: Buffer }> {
-  const { type, read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
-  const pieces: Buffer[] = [];
-  for await (const piece of await read()) pieces.push(piece);
-  return { type, bytes: Buffer.concat(pieces) };
+  const { type, readAll } = await openErrors(app, customer, id);
+  return { type, bytes: Buffer.concat(await readAll()) };
 }
 
 const lastNames = async (): Promise<string[]> =>
