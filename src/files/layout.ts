@@ -17,6 +17,7 @@ import {
 } from './encodings.ts';
 import type { DecimalMark, ReadType } from './values.ts';
 import { countryCodes } from './phones.ts';
+import { quoted } from './read-value.ts';
 import { firstColumns, headerKey, namesOfFields, readHeader } from './header.ts';
 import type { Beginning, Content, CsvHeader } from './header.ts';
 import { noteColumn } from './columns.ts';
@@ -79,11 +80,6 @@ const canBeFooter = (text: string): boolean =>
 
 export const footerOf = (tail: Tail | undefined): FooterRecord[] =>
   tail && tail.filled.length >= leastColumns && tail.records.length <= maxRecords ? tail.records : [];
-
-const maxQuoted = 100;
-
-const quoted = (name: string): string =>
-  JSON.stringify(name.length > maxQuoted ? `${name.slice(0, maxQuoted - 1).toWellFormed()}…` : name);
 
 /**
  * Returns a fault for each pair of columns that clash: the same field twice, a field (`company`) and its part

@@ -35,7 +35,7 @@ export type ValueKind =
 const longestShown = 100;
 
 export const quoted = (text: string): string =>
-  JSON.stringify(text.length > longestShown ? `${text.slice(0, longestShown - 1)}…` : text);
+  JSON.stringify(text.length > longestShown ? `${text.slice(0, longestShown - 1).toWellFormed()}…` : text);
 
 const nothing = new Set(['n/a', 'n.a.', '#nv', 'k.a.', 'k. a.', 'keine angabe', 'null', 'unspecified']);
 
