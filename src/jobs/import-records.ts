@@ -1,3 +1,4 @@
+import { listDeclared } from '../queries/records/custom-fields.ts';
 import type { LockedId, Transaction } from '../database/db.ts';
 import { FileRefused, NothingToRead } from '../files/encodings.ts';
 import { readLines } from '../files/header.ts';
@@ -7,7 +8,7 @@ import type { RawRecord } from '../files/record-formats.ts';
 import { survey, readRecords } from '../files/read-records.ts';
 import { toStored, fromStored } from '../files/stored-rows.ts';
 import { TimeSlice } from '../process/event-loop.ts';
-import { findAllowed, endReading, endImport } from '../queries/jobs/imports.ts';
+import { endReading, endImport } from '../queries/jobs/imports.ts';
 import {
   deleteRows,
   insertRows,
@@ -137,7 +138,7 @@ async function recordsOf(
 
 /** Decides how the columns are read, and removes the footer. The records can then be written. */
 async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
-  const { customer_id: customerId, object } = taken;
+  const { customer_id: customerId } = taken;
   const settled = layout && settleLayout(taken, layout);
   const footer = settled?.footer ?? [];
   const total = read - footer.length;
@@ -146,7 +147,7 @@ async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }:
     await endReading(sql, customerId, { id, layout: settled, total });
     if (!layout) return;
     const { headers } = layout;
-    await rememberMapping(sql, customerId, object, { headers, mapping: usedMapping(layout) });
+    await rememberMapping(sql, customerId, taken, { headers, mapping: usedMapping(layout) });
   });
   return { ...taken, layout: settled, total };
 }
@@ -176,8 +177,8 @@ export const workAtImport = (
 const batchOf =
   (seconds: number): RunBatch<'import', RunContext> =>
   async (context, given, signal) => {
-    const allowed = await context.db.lookup((sql) => findAllowed(sql, given.customer_id, given));
-    const taken = { ...given, ...allowed };
+    const declared = await context.db.lookup((sql) => listDeclared(sql, given.customer_id, given.object));
+    const taken = { ...given, declared };
     const end = performance.now() + seconds * 1000;
     const isOver = (): boolean => signal.aborted || performance.now() >= end;
     const read = taken.total === null ? await readFile(context, taken, signal) : taken;

@@ -1,3 +1,4 @@
+import { listDeclared } from '../queries/records/custom-fields.ts';
 import type { Requester } from '../access/credentials.ts';
 import type { Database } from '../database/db.ts';
 import { DomainError, type Fault } from '../errors.ts';
@@ -10,13 +11,7 @@ import type { RawRecord } from '../files/record-formats.ts';
 import type { ReadType } from '../files/values.ts';
 import { readRecords, refuseWholeFile } from '../files/read-records.ts';
 import { fromStored, toStored } from '../files/stored-rows.ts';
-import {
-  findAllowed,
-  requireImportState,
-  seesRecords,
-  type ImportState,
-  type VisibleImports,
-} from '../queries/jobs/imports.ts';
+import { requireImportState, seesRecords, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
 import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import type { ImportChange, ImportPreview } from '../schemas/imports.ts';
@@ -54,7 +49,7 @@ export async function previewImport(
   const { customerId } = requester;
   const state = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
   requireUploaded(state);
-  const found = { ...state, ...(await db.lookup((sql) => findAllowed(sql, customerId, state))) };
+  const found = { ...state, declared: await db.lookup((sql) => listDeclared(sql, customerId, state.object)) };
   const preview: DetailedPreview = {
     headers: null,
     mapping: null,

@@ -30,7 +30,7 @@ import {
   startImport,
   createImport,
   endImport,
-  leaveOutNotes,
+  allowNotes,
   updateImport,
   requireImport,
 } from '../queries/jobs/imports.ts';
@@ -172,7 +172,7 @@ interface GivenFile {
   visible: VisibleImports;
   /** Maximum number of records that the import may write without an approval. */
   mayWrite?: number;
-  /** False: the import must make no notes. */
+  /** False: whoever sends or starts the import may make no notes. */
   mayNote?: boolean;
 }
 
@@ -283,10 +283,10 @@ async function complete(
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
   await endUpload(sql, customerId, found.id, file);
-  if (!mayNote) await leaveOutNotes(sql, customerId, found.id);
   const stored = await lockImport(sql, customerId, id, visible);
   if (!stored.is_automatic || !(stored.dry_run || maxRecordsOf(stored) <= mayWrite)) return false;
   if (!(await canStart(sql, customerId))) return true;
+  await allowNotes(sql, customerId, found.id, mayNote);
   await beginWork(sql, customerId, found.id);
   return false;
 }
@@ -305,7 +305,7 @@ async function beginWork(sql: Transaction, customerId: string, id: LockedId): Pr
 export async function beginImport(
   sql: Transaction,
   customerId: string,
-  given: ImportCreate & Pick<NewImport, 'fingerprint'>,
+  given: ImportCreate & Pick<NewImport, 'fingerprint' | 'takesNotes'>,
 ): Promise<string> {
   const faults = [...matchFaults(given), ...settingFaults(given, given)];
   if (faults.length > 0) throw validationFailed(faults);
@@ -388,13 +388,19 @@ const awaited = () => conflict('A start of this import waits for an approval: un
 export async function startUploaded(
   sql: Transaction,
   customerId: string,
-  { id, visible, isApproved = false }: { id: string; visible: VisibleImports; isApproved?: boolean },
+  {
+    id,
+    visible,
+    isApproved = false,
+    mayNote = true,
+  }: Pick<GivenFile, 'id' | 'visible' | 'mayNote'> & { isApproved?: boolean },
   changes: Pick<ImportPatch, 'dry_run' | 'list_ids'> = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
   if (found.is_awaited && !isApproved) throw awaited();
   const isChecked = changes.dry_run === false && found.dry_run && found.status === 'COMPLETED';
   if (!isChecked) requireUploaded(found);
+  await allowNotes(sql, customerId, found.id, mayNote);
   await updateImport(sql, customerId, found, changes);
   if (isChecked) return startForReal(sql, customerId, found);
   await requireFewRunning(sql, customerId);

@@ -17,14 +17,7 @@ import { fileOf, takeFiles } from '../plugins/bodies.ts';
 import { sendFile } from '../plugins/responses.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
-import {
-  leaveOutNotes,
-  listImports,
-  lockImport,
-  requireImport,
-  visibleImports,
-  type VisibleImports,
-} from '../queries/jobs/imports.ts';
+import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/jobs/imports.ts';
 import {
   fieldOfMapped,
   noteScope,
@@ -70,7 +63,10 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       requireScopes(caller, body);
       requireNoteScope(caller, body);
       return app.once(request, reply.code(201), async (sql) =>
-        done('Import created: send its file', await beginImport(sql, caller.customerId, body)),
+        done(
+          'Import created: send its file',
+          await beginImport(sql, caller.customerId, { ...body, takesNotes: mayNote(caller) }),
+        ),
       );
     },
   );
@@ -134,10 +130,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     },
     ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
-      return changed(db, caller, id, async (sql, one) => {
-        await changeImport(sql, caller.customerId, one, body);
-        await limitNotes(sql, caller, id);
-      });
+      return changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body));
     },
   );
 
@@ -185,8 +178,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         request,
         reply,
         async (sql) => {
-          await limitNotes(sql, caller, params.id);
-          await startUploaded(sql, caller.customerId, { ...one, isApproved: isApproved(caller) }, body);
+          const by = { isApproved: isApproved(caller), mayNote: mayNote(caller) };
+          await startUploaded(sql, caller.customerId, { ...one, ...by }, body);
           return requireImport(sql, caller.customerId, one.id, one.visible);
         },
         { size: (sql) => sizeOfImport(sql, caller.customerId, one, body) },
@@ -330,16 +323,6 @@ function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mappin
 }
 
 const mayNote = (caller: Caller): boolean => caller.kind !== 'key' || caller.scopes.includes(noteScope);
-
-/**
- * Keeps an import from creating notes if the caller may not create them.
- * @throws DomainError `forbidden` if the import has a column of notes
- */
-async function limitNotes(sql: Transaction, caller: Caller, id: string): Promise<void> {
-  if (mayNote(caller)) return;
-  const found = await lockImport(sql, caller.customerId, id, visibleTo(caller));
-  await leaveOutNotes(sql, caller.customerId, found.id);
-}
 
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];

@@ -360,17 +360,26 @@ export async function keepRememberedMapping(
   return mapping;
 }
 
+/** SQL/JSON path of the columns that a mapping gives to notes. */
+export const namesNotes = '$.* ? (@ == "note" || @.field == "note")';
+
+/** Stores how an import has read its columns. An import without notes does not replace a mapping that names them. */
 export async function rememberMapping(
   sql: Transaction,
   customerId: string,
-  object: ImportObject,
+  { object, takesNotes = false }: { object: ImportObject; takesNotes?: boolean },
   { headers, mapping }: { headers: readonly string[]; mapping: Mapping },
 ): Promise<void> {
   await sql`
     insert into import_mappings (customer_id, object, headers, mapping, used_at)
     values (${customerId}, ${object}, ${hashOf(headers)}, ${sql.json(mapping)}, now())
     on conflict (customer_id, object, headers) do update
-    set mapping = excluded.mapping, used_at = excluded.used_at`;
+    set
+      mapping = case
+        when ${takesNotes} or not jsonb_path_exists(import_mappings.mapping, ${namesNotes}::jsonpath) then excluded.mapping
+        else import_mappings.mapping
+      end,
+      used_at = excluded.used_at`;
   await forgetOldest(sql, customerId);
 }
 

@@ -3,7 +3,6 @@ import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../databa
 import { conflict, forbidden, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { addToJournal } from '../records/journal.ts';
-import { listDeclared } from '../records/custom-fields.ts';
 import type { ImportFile } from '../../files/encodings.ts';
 import type { EventActor } from '../../schemas/events.ts';
 import type { DeferredWrites } from '../records/deferred-writes.ts';
@@ -24,7 +23,7 @@ import {
   type ImportChange,
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/scopes.ts';
-import { isAwaited, deleteFile, dropRows, type SeenMapping } from './import-rows.ts';
+import { isAwaited, deleteFile, dropRows, namesNotes, type SeenMapping } from './import-rows.ts';
 import { requireLists } from '../crm/list-members.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
@@ -106,6 +105,8 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
   match: MatchField | null;
   /** Hash of settings and file. Only imports from the command line have it. */
   fingerprint?: Buffer;
+  /** Default: true. */
+  takesNotes?: boolean;
 }
 
 /**
@@ -124,13 +125,13 @@ export async function createImport(sql: Transaction, customerId: string, setting
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
       customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
-      list_ids, dry_run, is_automatic, fingerprint, actor, request_id
+      list_ids, dry_run, is_automatic, fingerprint, takes_notes, actor, request_id
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
       ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
       ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${settings.header ?? true}, ${listIds}::uuid[],
-      ${settings.dry_run ?? false}, ${start}, ${fingerprint},
+      ${settings.dry_run ?? false}, ${start}, ${fingerprint}, ${settings.takesNotes ?? true},
       ${sql.json({ ...actor })}, ${requestId}
     )
     returning id`;
@@ -227,51 +228,32 @@ export interface ImportSettings extends ImportFile, Pick<Import, 'dry_run'> {
   /** Mapping of an earlier import with the same headers, as the latest preview with `guess` read it. */
   remembered: SeenMapping | null;
   list_ids: string[];
-  /** The actor that created the import. Null for imports from before 1.1.0. */
-  actor: EventActor | null;
-  /** False: someone who may not make notes has worked on the import. */
-  takes_notes: boolean;
 }
 
 /**
- * Stores that an import must not create notes, because an API key without the scope for notes works on it.
- * @throws DomainError `forbidden` if its mapping, or the columns of its check, name notes
+ * Stores whether an import may create notes: whether whoever starts it may.
+ * @throws DomainError `forbidden` if it may not, but its mapping or the columns of its check name notes
  */
-export async function leaveOutNotes(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+export async function allowNotes(sql: Transaction, customerId: string, id: LockedId, mayNote: boolean): Promise<void> {
   const [changed] = await sql`
     update imports
-    set takes_notes = false
+    set takes_notes = ${mayNote}
     where customer_id = ${customerId}
       and id = ${id}
-      and not jsonb_path_exists(coalesce(mapping, '{}'), '$.* ? (@ == "note" || @.field == "note")')
-      and not jsonb_path_exists(coalesce(layout, '{}'), '$.columns[*] ? (@ == "note")')
+      and (
+        ${mayNote}
+        or not (
+          jsonb_path_exists(coalesce(mapping, '{}'), ${namesNotes}::jsonpath)
+          or jsonb_path_exists(coalesce(layout, '{}'), '$.columns[*] ? (@ == "note")')
+        )
+      )
     returning id`;
   if (!changed) throw forbidden([noteScope]);
 }
 
-/** Returns the declared fields of the customer, and whether this import may create notes. */
-export async function findAllowed(
-  sql: Queryable,
-  customerId: string,
-  { object, actor, takes_notes: takesNotes }: Pick<ImportSettings, 'object' | 'actor' | 'takes_notes'>,
-): Promise<Pick<ImportFile, 'declared' | 'takesNotes'>> {
-  const [key] =
-    actor?.type === 'key'
-      ? await sql<{ permissions: Scope[] }[]>`
-          select permissions
-          from api_keys
-          where customer_id = ${customerId}
-            and id = ${actor.id!}`
-      : [];
-  return {
-    declared: await listDeclared(sql, customerId, object),
-    takesNotes: takesNotes && (actor?.type !== 'key' || key?.permissions.includes(noteScope) === true),
-  };
-}
-
 const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
-  remembered, invalid_values, ignore_unknown, has_header, list_ids, actor, takes_notes`;
+  remembered, invalid_values, ignore_unknown, has_header, list_ids, takes_notes as "takesNotes"`;
 
 export interface ImportState extends ImportSettings {
   id: string;
@@ -424,11 +406,14 @@ export interface ImportRow extends ImportSettings {
   told: number;
   /** Number of unexpected errors in a row. */
   failures: number;
+  /** Actor that created the import. Null for imports from before 1.1.0. */
+  actor: EventActor | null;
   request_id: string | null;
 }
 
 export const importColumns = (sql: Queryable) => sql`
-  'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, request_id, jsonb_array_length(changes) as told,
+  'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
+  request_id, jsonb_array_length(changes) as told,
   ${settingColumns(sql)}`;
 
 /** Marks the file as completely read, because all its records are stored as rows. Deletes the file. */
