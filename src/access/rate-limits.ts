@@ -9,7 +9,7 @@ import { rateLimited, Unauthorized } from '../errors.ts';
 import { limitedRequests } from '../process/metrics.ts';
 import { addressGroup } from '../process/ip-addresses.ts';
 import { fold } from '../text/fold.ts';
-import { Gate } from './gate.ts';
+import { ConcurrencyLimiter } from './concurrency-limiter.ts';
 
 // Callers wait 100 ms at most, so some time is left for their fallback.
 const answerMs = 75;
@@ -300,7 +300,7 @@ const maxWaitMs = 10_000;
 /** Limits the number of requests without a valid API key or session token from each IP address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
-  readonly #lookUps = new Gate({ name: 'look_ups', limit: Infinity, perHolder: maxLookUps, maxWaitMs });
+  readonly #lookUps = new ConcurrencyLimiter({ name: 'look_ups', limit: Infinity, perHolder: maxLookUps, maxWaitMs });
   readonly #past = new LRUCache<string, true>({ max: 10_000 });
 
   constructor(limit: Limit | undefined) {

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
 import { noPassword, linkPrefix, mintToken, recogniseToken, sessionPrefix } from '../access/credentials.ts';
 import type { RawToken, SessionCaller } from '../access/credentials.ts';
-import { Gate } from '../access/gate.ts';
+import { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
 import type { Database, Transaction } from '../database/db.ts';
 import { DomainError, notFound, Unauthorized, type RefusalCause } from '../errors.ts';
 import { recordEvent, nobody, recordFailedLogin } from '../queries/accounts/customers.ts';
@@ -28,7 +28,7 @@ import type { Actor, Role, User, UserCreate, Login, PasswordChange, Session } fr
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
 /** Limits how many passwords are hashed at the same time. Rejects a call with `unavailable` if too many wait. */
-const gate = new Gate({
+const limiter = new ConcurrencyLimiter({
   name: 'passwords',
   // One hash takes 19 MiB of memory and one of the four threads that Node also needs for DNS and files.
   limit: Math.min(3, availableParallelism()),
@@ -37,14 +37,14 @@ const gate = new Gate({
 });
 
 export const hashPassword = (password: string): Promise<string> =>
-  gate.runAlone(() => hash(normal(password), parameters));
+  limiter.runAlone(() => hash(normal(password), parameters));
 
 /**
  * Verifies a password. For an account that does not exist, `stored` is undefined. The result is then false after the
  * same computing time, so that attackers cannot find out which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
-  const right = await gate.runAlone(() => verify(stored ?? noPassword, normal(password)));
+  const right = await limiter.runAlone(() => verify(stored ?? noPassword, normal(password)));
   return right && stored !== undefined && stored !== noPassword;
 }
 

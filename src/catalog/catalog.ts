@@ -12,7 +12,7 @@ import type {
 import { foldedOf, hasEmail, type CatalogDocument } from './document.ts';
 import { validationFailed } from '../errors.ts';
 import { fold, words } from '../text/fold.ts';
-import type { Gate } from '../access/gate.ts';
+import type { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
 import type { Requester } from '../access/credentials.ts';
 
 type Table = typeof prospectTable;
@@ -224,7 +224,7 @@ export interface CatalogReads {
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
   readonly name: string;
-  readonly gates: readonly Gate[];
+  readonly limiters: readonly ConcurrencyLimiter[];
 
   for(requester: Requester): CatalogReads;
 

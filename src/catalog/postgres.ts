@@ -198,7 +198,7 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
     engine: 'postgres',
     name: 'postgres',
-    gates: [],
+    limiters: [],
     ...reads(db),
     for: (requester) => reads(db.for(requester, null)),
 

@@ -8,7 +8,7 @@ import { isConnectionLost, PoolSet, openExclusivePool, openSharedPool, type Pool
 import { connect, plansOfCitus, plansOfPostgres } from './connection.ts';
 import type { Sql, Transaction, ConnectionOptions } from './connection.ts';
 import type { Config } from '../process/config.ts';
-import type { Gate } from '../access/gate.ts';
+import type { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 
 export interface Origin {
@@ -255,7 +255,7 @@ export interface SharedDatabase extends Database {
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Runs the query of a health check, on connections of its own. Cancels the query after four seconds. */
   health<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  readonly gates: readonly Gate[];
+  readonly limiters: readonly ConcurrencyLimiter[];
   /** True after an error about a full disk, until a transaction has written data again. */
   readonly isDiskFull: boolean;
   logOutages(log: FastifyBaseLogger): void;
@@ -288,7 +288,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     get isDiskFull() {
       return transactions.isDiskFull;
     },
-    gates: [credentials, ...pools.pools].map(({ gate }) => gate),
+    limiters: [credentials, ...pools.pools].map(({ limiter }) => limiter),
     logOutages: (log) => outages.logTo(log),
     close: async () => {
       outages.close();

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError, unavailable } from '../errors.ts';
-import { Gate, type GateLimits } from '../access/gate.ts';
+import { ConcurrencyLimiter, type ConcurrencyLimits } from '../access/concurrency-limiter.ts';
 import type { Requester } from '../access/credentials.ts';
 import { inPool } from '../process/tracing.ts';
 import type { Config } from '../process/config.ts';
@@ -19,33 +19,33 @@ const cutTimeout = 15;
  * could hit the statement of another operation.
  */
 class SharedPool<Sql extends Connections> {
-  readonly #gate: Gate;
+  readonly #limiter: ConcurrencyLimiter;
   readonly #sql: Sql;
 
-  constructor(sql: Sql, limits: GateLimits) {
-    this.#gate = new Gate(limits);
+  constructor(sql: Sql, limits: ConcurrencyLimits) {
+    this.#limiter = new ConcurrencyLimiter(limits);
     this.#sql = sql;
   }
 
-  get gate(): Gate {
-    return this.#gate;
+  get limiter(): ConcurrencyLimiter {
+    return this.#limiter;
   }
 
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
+    return translateErrors(() => this.#limiter.run(requester, () => this.#traced(work)));
   }
 
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.#gate.runAlone(() => this.#traced(work)));
+    return translateErrors(() => this.#limiter.runAlone(() => this.#traced(work)));
   }
 
   async close(): Promise<void> {
-    await emptied(this.#gate);
+    await emptied(this.#limiter);
     await this.#sql.end({ timeout: 1 });
   }
 
   #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return inPool(this.#gate.name, () => work(this.#sql));
+    return inPool(this.#limiter.name, () => work(this.#sql));
   }
 }
 
@@ -60,18 +60,18 @@ interface Line<Sql> {
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusivePool<Sql extends Connections> {
-  readonly #gate: Gate;
+  readonly #limiter: ConcurrencyLimiter;
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
   readonly #free: Line<Sql>[] = [];
 
-  constructor(connect: (onclose: () => void) => Sql, limits: GateLimits) {
-    this.#gate = new Gate(limits);
+  constructor(connect: (onclose: () => void) => Sql, limits: ConcurrencyLimits) {
+    this.#limiter = new ConcurrencyLimiter(limits);
     this.#connect = connect;
   }
 
-  get gate(): Gate {
-    return this.#gate;
+  get limiter(): ConcurrencyLimiter {
+    return this.#limiter;
   }
 
   /**
@@ -84,11 +84,11 @@ export class ExclusivePool<Sql extends Connections> {
     work: (sql: Sql) => Promise<T>,
     isToEnd: (reason: unknown) => boolean = () => true,
   ): Promise<T> {
-    return translateErrors(() => this.#gate.run(requester, () => this.#admitted(work, requester, isToEnd)));
+    return translateErrors(() => this.#limiter.run(requester, () => this.#admitted(work, requester, isToEnd)));
   }
 
   async close(): Promise<void> {
-    await emptied(this.#gate);
+    await emptied(this.#limiter);
     await Promise.all([...this.#all].map(({ sql }) => sql.end({ timeout: 1 })));
   }
 
@@ -106,7 +106,7 @@ export class ExclusivePool<Sql extends Connections> {
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
     try {
-      return await inPool(this.#gate.name, () => work(line.sql));
+      return await inPool(this.#limiter.name, () => work(line.sql));
     } finally {
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);
@@ -132,8 +132,8 @@ export class ExclusivePool<Sql extends Connections> {
   }
 }
 
-const emptied = (gate: Gate): Promise<unknown> =>
-  Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
+const emptied = (limiter: ConcurrencyLimiter): Promise<unknown> =>
+  Promise.race([limiter.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {

@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { allCustomers } from '../access/credentials.ts';
 import { type SharedDatabase, retryLevel } from '../database/db.ts';
 import { isUnavailable } from '../errors.ts';
-import { FairSemaphore } from '../access/gate.ts';
+import { FairSemaphore } from '../access/concurrency-limiter.ts';
 import { webhookDeliveries } from '../process/metrics.ts';
 import { findDueEndpoints, maxAtOnce, visitEndpoint } from '../queries/accounts/webhook-sending.ts';
 import type { Attempt, Due, DueEndpoint, Visit } from '../queries/accounts/webhook-sending.ts';

@@ -22,7 +22,7 @@ import {
 } from '../files/encodings.ts';
 import type { Content } from '../files/header.ts';
 import { openXlsx } from '../files/xlsx.ts';
-import { Gate } from '../access/gate.ts';
+import { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
 import {
   canStart,
   lockImport,
@@ -90,7 +90,7 @@ export interface ImportSource {
 type SourceRow = ImportSettings & Parameters<typeof storedFileOf>[0];
 
 /** Limits how many XLSX files requests read at the same time. Each holds the shared texts of its file in memory. */
-const sheetReads = new Gate({ name: 'sheet_reads', limit: 2 });
+const sheetReads = new ConcurrencyLimiter({ name: 'sheet_reads', limit: 2 });
 
 /**
  * Opens a complete file for a request, and reads it with `read`. XLSX files wait for a slot, which customers share

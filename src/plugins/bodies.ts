@@ -10,7 +10,7 @@ import { NoBody } from '../schemas/wire.ts';
 import { parseJson, findUnstorableText } from '../text/json.ts';
 import { compile, type Validator, checkItems } from '../validation/validator.ts';
 import { isGzipFault } from '../files/encodings.ts';
-import { Gate, FairSemaphore } from '../access/gate.ts';
+import { ConcurrencyLimiter, FairSemaphore } from '../access/concurrency-limiter.ts';
 import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
 import { batchStatuses, maxBatchFaults } from '../schemas/batches.ts';
 import type { batchAnswer, BatchAnswer, BatchBody, BatchKind, BatchOperation } from '../schemas/batches.ts';
@@ -238,7 +238,7 @@ export async function batchOf<T extends BatchOperation>(
  * Limits how many responses with records are serialised at once. A response can have 13 MB, and many would block the
  * event loop.
  */
-const recordAnswers = new Gate({ name: 'record_answers', limit: 2 });
+const recordAnswers = new ConcurrencyLimiter({ name: 'record_answers', limit: 2 });
 
 /** Sends the results of a batch read. Serialises them one by one, with pauses in which other requests are served. */
 export async function sendRecords(

@@ -71,8 +71,8 @@ async function check({ db, catalog, rateLimits, config }: FastifyInstance): Prom
 const upOrDegraded = (isUp: boolean): UpOrDegraded => (isUp ? 'up' : 'degraded');
 
 interface Observed {
-  db: Pick<SharedDatabase, 'for' | 'gates'>;
-  catalog: Pick<Catalog, 'engine' | 'gates'>;
+  db: Pick<SharedDatabase, 'for' | 'limiters'>;
+  catalog: Pick<Catalog, 'engine' | 'limiters'>;
   readiness(): Promise<Readiness>;
 }
 
@@ -140,7 +140,7 @@ function addChecks(state: Registry, read: () => Readiness | undefined): void {
 function addGates(state: Registry, { db, catalog }: Observed): void {
   const add = (name: string, help: string, of: 'inside' | 'waiting' | 'limit') =>
     addGauge(state, name, help, ['gate'], () =>
-      [...db.gates, ...catalog.gates].map((gate): Value => [{ gate: gate.name }, gate[of]]),
+      [...db.limiters, ...catalog.limiters].map((limiter): Value => [{ gate: limiter.name }, limiter[of]]),
     );
   add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
   add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');

@@ -2,7 +2,7 @@ import type { FastifyContextConfig, FastifyReply, FastifyRequest, RouteOptions }
 import fp from 'fastify-plugin';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
 import underPressure from '@fastify/under-pressure';
-import { FairSemaphore } from '../access/gate.ts';
+import { FairSemaphore } from '../access/concurrency-limiter.ts';
 import { rateLimited, unavailable } from '../errors.ts';
 import { isInside } from './requester.ts';
 import { openRateLimits, policies, refuseIfPast, secondsLeft, windowSeconds } from '../access/rate-limits.ts';

@@ -8,7 +8,7 @@ import type { Config } from '../process/config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 import type { ApprovedCall } from '../schemas/accounts.ts';
 import { DomainError, unavailable } from '../errors.ts';
-import { FairSemaphore } from '../access/gate.ts';
+import { FairSemaphore } from '../access/concurrency-limiter.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 import { exemptFromTimeout } from './error-handler.ts';
 import type { Sender } from '../accounts/webhook-sender.ts';

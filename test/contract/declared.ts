@@ -40,7 +40,7 @@ const noDatabase: SharedDatabase = {
   credentials: unreachable,
   for: () => noDatabase,
   health: unreachable,
-  gates: [],
+  limiters: [],
   isDiskFull: false,
   logOutages: () => undefined,
   close: async () => {},

@@ -429,7 +429,7 @@ describe('over a connection', () => {
   const isComplete = ({ end }: { end: string }): boolean => end.endsWith('\r\n0\r\n\r\n');
   const patience = { timeout: 20_000, interval: 20 };
   const status = async (socket: Socket): Promise<string> => (await firstBytes(socket)).slice(9, 12);
-  const searches = (): number => app.db.gates.find(({ name }) => name === 'search')!.inside;
+  const searches = (): number => app.db.limiters.find(({ name }) => name === 'search')!.inside;
 
   test('may last longer than other requests', async () => {
     const socket = start();

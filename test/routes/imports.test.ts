@@ -342,7 +342,9 @@ describe('the file of an import', () => {
       call.write('some,header\n');
       await sleep(100);
     }
-    expect(app.db.gates.map(({ name, inside }) => [name, inside])).toEqual(app.db.gates.map(({ name }) => [name, 0]));
+    expect(app.db.limiters.map(({ name, inside }) => [name, inside])).toEqual(
+      app.db.limiters.map(({ name }) => [name, 0]),
+    );
     call.end();
     expect((await answered).status).toBe(200);
   });

@@ -4,7 +4,7 @@ import type { errors, estypes, Client } from '@elastic/elasticsearch';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError, unavailable } from '../../errors.ts';
 import type { Config } from '../../process/config.ts';
-import { Gate } from '../../access/gate.ts';
+import { ConcurrencyLimiter } from '../../access/concurrency-limiter.ts';
 import { catalogCallDuration } from '../../process/metrics.ts';
 import { withLinkedAbort } from '../../process/event-loop.ts';
 import { serviceItself, type Requester } from '../../access/credentials.ts';
@@ -162,7 +162,7 @@ export class ClusterClient {
   readonly #client: Client;
   readonly #readMs: number;
   readonly #writeMs: number;
-  readonly #gate: Gate;
+  readonly #limiter: ConcurrencyLimiter;
   readonly #closing = new AbortController();
 
   constructor(config: Config) {
@@ -174,13 +174,13 @@ export class ClusterClient {
       // The scan for dangerous keys in responses is not needed: the documents were all written by this service.
       disablePrototypePoisoningProtection: true,
     });
-    this.#gate = new Gate({ name: 'catalog', limit: config.ELASTICSEARCH_READS, ...readQueue });
+    this.#limiter = new ConcurrencyLimiter({ name: 'catalog', limit: config.ELASTICSEARCH_READS, ...readQueue });
     this.#readMs = config.ELASTICSEARCH_TIMEOUT_MS;
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
   }
 
-  get gate(): Gate {
-    return this.#gate;
+  get limiter(): ConcurrencyLimiter {
+    return this.#limiter;
   }
 
   get maxReadMs(): number {
@@ -190,7 +190,7 @@ export class ClusterClient {
   for(requester: Requester): Reader {
     return {
       read: (call) =>
-        asDomainErrors(() => this.#gate.run(requester, () => this.#send(call, this.#readMs, requester.signal))),
+        asDomainErrors(() => this.#limiter.run(requester, () => this.#send(call, this.#readMs, requester.signal))),
     };
   }
 
@@ -226,7 +226,7 @@ export class ClusterClient {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#gate.close();
+    await this.#limiter.close();
     await this.#client.close();
   }
 

@@ -309,7 +309,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
   return {
     engine: 'elasticsearch',
     name: names.people,
-    gates: [nodes.gate],
+    limiters: [nodes.limiter],
     ...reads(indexes, nodes.for({ customerId: serviceItself })),
     for: (requester) => reads(indexes, nodes.for(requester)),
 

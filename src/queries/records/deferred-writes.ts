@@ -1,5 +1,5 @@
 import type { Queryable, Transaction, LockedId, Sql } from '../../database/db.ts';
-import { Gate } from '../../access/gate.ts';
+import { ConcurrencyLimiter } from '../../access/concurrency-limiter.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import type { EventNoun } from '../../schemas/events.ts';
 import { changesOf, addToJournal, type NewEvent, type Totals } from './journal.ts';
@@ -31,7 +31,7 @@ import { changesOf, addToJournal, type NewEvent, type Totals } from './journal.t
 export const lockBulk = (sql: Transaction, customerId: string): Promise<void> => lock(sql, `bulk:${customerId}`);
 
 /** Makes batches and imports of one customer wait for each other within this process, without a database connection. */
-export const bulkWriters = new Gate({ name: 'bulk_writers', limit: Infinity, perHolder: 1 });
+export const bulkWriters = new ConcurrencyLimiter({ name: 'bulk_writers', limit: Infinity, perHolder: 1 });
 
 /**
  * Locks the names of a customer's companies until the transaction ends. Call it before a company is created by its

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Gate, type GateLimits } from '../../src/access/gate.ts';
+import { ConcurrencyLimiter, type ConcurrencyLimits } from '../../src/access/concurrency-limiter.ts';
 import { CallerHungUp, type Requester } from '../../src/access/credentials.ts';
 
 /** An operation that runs until it is told to end. */
@@ -11,51 +11,51 @@ function held(): { work: () => Promise<void>; leave: () => void } {
 
 const busy = { code: 'unavailable', retryAfter: 1 };
 
-describe('a gate', () => {
+describe('a limiter', () => {
   test('rejects operations that waited too long, and keeps the slot for the others', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
+    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
     const first = held();
-    const running = gate.runAlone(first.work);
-    await expect(gate.runAlone(async () => 'late')).rejects.toMatchObject(busy);
-    expect([gate.inside, gate.waiting]).toEqual([1, 0]);
-    const next = gate.runAlone(async () => 'in time');
+    const running = limiter.runAlone(first.work);
+    await expect(limiter.runAlone(async () => 'late')).rejects.toMatchObject(busy);
+    expect([limiter.inside, limiter.waiting]).toEqual([1, 0]);
+    const next = limiter.runAlone(async () => 'in time');
     first.leave();
     expect(await next).toBe('in time');
     await running;
-    expect(gate.inside).toBe(0);
+    expect(limiter.inside).toBe(0);
   });
 
   test('lets an operation of long work wait as long as its requester says', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 1 });
+    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 1 });
     const first = held();
-    const running = gate.runAlone(first.work);
-    const waiting = gate.run({ customerId: 'a', waitMs: 60_000 }, async () => 'in time');
-    await expect(gate.run({ customerId: 'b' }, async () => 'late')).rejects.toMatchObject(busy);
-    await expect(gate.run({ customerId: 'c', waitMs: 2 }, async () => 'late')).rejects.toMatchObject(busy);
+    const running = limiter.runAlone(first.work);
+    const waiting = limiter.run({ customerId: 'a', waitMs: 60_000 }, async () => 'in time');
+    await expect(limiter.run({ customerId: 'b' }, async () => 'late')).rejects.toMatchObject(busy);
+    await expect(limiter.run({ customerId: 'c', waitMs: 2 }, async () => 'late')).rejects.toMatchObject(busy);
     first.leave();
     expect(await waiting).toBe('in time');
     await running;
   });
 
   test('leaves no timer behind', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
+    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
     const before = timers();
-    await Promise.all([1, 2, 3].map(() => gate.runAlone(() => new Promise(setImmediate))));
+    await Promise.all([1, 2, 3].map(() => limiter.runAlone(() => new Promise(setImmediate))));
     expect(timers()).toBeLessThanOrEqual(before);
   });
 
   test('once closed admits no new operation, and resolves when the last one has ended', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const first = held();
-    const works = [gate.runAlone(first.work), gate.runAlone(async () => 'was waiting')];
-    const closed = gate.close();
-    await expect(gate.runAlone(async () => 'new')).rejects.toMatchObject(busy);
+    const works = [limiter.runAlone(first.work), limiter.runAlone(async () => 'was waiting')];
+    const closed = limiter.close();
+    await expect(limiter.runAlone(async () => 'new')).rejects.toMatchObject(busy);
     expect(await Promise.race([closed, Promise.resolve('open')])).toBe('open');
     first.leave();
     expect(await Promise.all(works)).toEqual([undefined, 'was waiting']);
     await closed;
-    await expect(gate.close()).resolves.toBeUndefined();
+    await expect(limiter.close()).resolves.toBeUndefined();
   });
 });
 
@@ -63,10 +63,10 @@ const turn = (): Promise<void> => new Promise(setImmediate);
 
 describe('customers', () => {
   /** Requests this many slots for a customer at once. Returns the slots it holds. */
-  const ask = (gate: Gate, customerId: string, count: number) =>
+  const ask = (limiter: ConcurrencyLimiter, customerId: string, count: number) =>
     Array.from({ length: count }, () => {
       const { work, leave } = held();
-      const done = gate.run({ customerId }, work).then(
+      const done = limiter.run({ customerId }, work).then(
         () => 'done',
         (error: { code: string }) => error.code,
       );
@@ -74,43 +74,45 @@ describe('customers', () => {
     });
 
   test('get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
-    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const [begun, waiting] = [new AbortController(), new AbortController()];
     const first = held();
-    const running = gate.run({ customerId: 'one', signal: begun.signal }, first.work);
-    const queued = gate.run({ customerId: 'other', signal: waiting.signal }, async () => 'never');
+    const running = limiter.run({ customerId: 'one', signal: begun.signal }, first.work);
+    const queued = limiter.run({ customerId: 'other', signal: waiting.signal }, async () => 'never');
     waiting.abort(new CallerHungUp());
     await expect(queued).rejects.toBeInstanceOf(CallerHungUp);
-    expect([gate.inside, gate.waiting]).toEqual([1, 0]);
+    expect([limiter.inside, limiter.waiting]).toEqual([1, 0]);
     begun.abort(new CallerHungUp());
     await expect(running).rejects.toBeInstanceOf(CallerHungUp);
-    expect(gate.inside).toBe(1);
+    expect(limiter.inside).toBe(1);
     first.leave();
     await turn();
-    expect(gate.inside).toBe(0);
-    const late = gate.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
+    expect(limiter.inside).toBe(0);
+    const late = limiter.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
     await expect(late).rejects.toBeInstanceOf(CallerHungUp);
-    expect(gate.inside).toBe(0);
+    expect(limiter.inside).toBe(0);
   });
 
-  test('wait in all gates together no longer than `retryTimeoutMs`', async () => {
-    const gates = [1, 2].map(() => new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
-    const holders = gates.map((gate) => ask(gate, 'other', 1)[0]!);
+  test('wait in all limiters together no longer than `retryTimeoutMs`', async () => {
+    const limiters = [1, 2].map(
+      () => new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }),
+    );
+    const holders = limiters.map((limiter) => ask(limiter, 'other', 1)[0]!);
     const requester: Requester = { customerId: 'one', retryTimeoutMs: 60_000 };
-    const first = gates[0]!.run(requester, async () => 'in time');
+    const first = limiters[0]!.run(requester, async () => 'in time');
     setTimeout(holders[0]!.leave, 20);
     expect(await first).toBe('in time');
     expect(requester.retryTimeoutMs).toBeLessThan(60_000);
     requester.retryTimeoutMs = 20;
-    await expect(gates[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
+    await expect(limiters[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
     // A timer of Node can fire up to a millisecond early.
     expect(requester.retryTimeoutMs).toBeLessThan(1);
     holders[1]!.leave();
   });
 });
 
-test('a gate without a limit holds each holder to its own, whatever others do', async () => {
-  const lookUps = new Gate({ name: 'test', limit: Infinity, perHolder: 8 });
+test('a limiter without a limit holds each holder to its own, whatever others do', async () => {
+  const lookUps = new ConcurrencyLimiter({ name: 'test', limit: Infinity, perHolder: 8 });
   const ends: (() => void)[] = [];
   const one = () => new Promise<void>((resolve) => void ends.push(resolve));
   const all = ['a', 'b'].flatMap((customerId) => Array.from({ length: 30 }, () => lookUps.run({ customerId }, one)));
@@ -124,15 +126,15 @@ test('a gate without a limit holds each holder to its own, whatever others do', 
   expect([lookUps.inside, lookUps.waiting]).toEqual([0, 0]);
 });
 
-/** A simple model of a gate: which operations run and which wait, by customer, in order. */
+/** A simple model of a limiter: which operations run and which wait, by customer, in order. */
 class Model {
   readonly inside: Work[] = [];
   readonly waiting: Work[] = [];
   /** Customers in the order in which they are served next. */
   readonly turns: string[] = [];
-  readonly #limits: Required<Pick<GateLimits, 'limit' | 'maxWaiting'>>;
+  readonly #limits: Required<Pick<ConcurrencyLimits, 'limit' | 'maxWaiting'>>;
 
-  constructor(limits: Required<Pick<GateLimits, 'limit' | 'maxWaiting'>>) {
+  constructor(limits: Required<Pick<ConcurrencyLimits, 'limit' | 'maxWaiting'>>) {
     this.#limits = limits;
   }
 
@@ -182,7 +184,7 @@ interface Work {
   giveUp: () => void;
 }
 
-test('a gate behaves like its model for random sequences of operations', async () => {
+test('a limiter behaves like its model for random sequences of operations', async () => {
   const step = fc.record({
     what: fc.constantFrom('arrive', 'arrive', 'arrive', 'leave', 'leave', 'give up'),
     customer: fc.constantFrom('a', 'b', 'c', 'd'),
@@ -195,7 +197,7 @@ test('a gate behaves like its model for random sequences of operations', async (
       fc.array(step, { maxLength: 60 }),
       async (limit, maxWaiting, steps) => {
         const limits = { name: 'test', limit, maxWaiting, maxWaitMs: 60_000 };
-        const [gate, model] = [new Gate(limits), new Model(limits)];
+        const [limiter, model] = [new ConcurrencyLimiter(limits), new Model(limits)];
         const all: Work[] = [];
         const arrive = (customer: string): Work => {
           const { work, leave } = held();
@@ -212,7 +214,7 @@ test('a gate behaves like its model for random sequences of operations', async (
             await work();
             one.isInside = false;
           };
-          gate.run({ customerId: customer, signal: controller.signal }, inside).catch(() => undefined);
+          limiter.run({ customerId: customer, signal: controller.signal }, inside).catch(() => undefined);
           all.push(one);
           return one;
         };
@@ -229,9 +231,9 @@ test('a gate behaves like its model for random sequences of operations', async (
           await turn();
           const ids = (works: Work[]) => works.map(({ id }) => id).toSorted((a, b) => a - b);
           expect(ids(all.filter(({ isInside }) => isInside))).toEqual(ids(model.inside));
-          expect([gate.inside, gate.waiting]).toEqual([model.inside.length, model.waiting.length]);
+          expect([limiter.inside, limiter.waiting]).toEqual([model.inside.length, model.waiting.length]);
         }
-        const closed = gate.close();
+        const closed = limiter.close();
         while (model.inside.length > 0) {
           const [one] = model.inside;
           one!.leave();
@@ -239,7 +241,7 @@ test('a gate behaves like its model for random sequences of operations', async (
           await turn();
         }
         await closed;
-        expect([gate.inside, gate.waiting]).toEqual([0, 0]);
+        expect([limiter.inside, limiter.waiting]).toEqual([0, 0]);
       },
     ),
     { numRuns: 200 },

@@ -59,7 +59,7 @@ export class FairSemaphore {
   }
 }
 
-export interface GateLimits {
+export interface ConcurrencyLimits {
   name: string;
   limit: number;
   perHolder?: number;
@@ -78,7 +78,7 @@ interface Waiter {
  * both fairly between customers. Rejects an operation with `unavailable` if too many are waiting, or if it has waited
  * too long.
  */
-export class Gate {
+export class ConcurrencyLimiter {
   readonly name: string;
   readonly limit: number;
   readonly #waits: ReturnType<typeof gateWait.labels>;
@@ -90,7 +90,7 @@ export class Gate {
   #closed = false;
   #emptied: (() => void) | undefined;
 
-  constructor({ name, limit, perHolder, maxWaiting = Infinity, maxWaitMs = Infinity }: GateLimits) {
+  constructor({ name, limit, perHolder, maxWaiting = Infinity, maxWaitMs = Infinity }: ConcurrencyLimits) {
     this.name = name;
     this.limit = limit;
     this.#waits = gateWait.labels(name);
@@ -110,7 +110,7 @@ export class Gate {
   /**
    * Runs `work` for a customer as soon as the limits allow it. If the requester's signal aborts, rejects with its
    * reason, but does not stop `work`.
-   * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the gate is
+   * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the limiter is
    * closed
    */
   async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
