@@ -72,12 +72,6 @@ async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
   if (filled > 0) yield chunk.subarray(0, filled);
 }
 
-const storedFileOf = (row: { id: string; upload: string | null; file_bytes: number | null }): StoredFile => ({
-  importId: row.id,
-  upload: row.upload!,
-  bytes: row.file_bytes!,
-});
-
 export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSettings): string =>
   format === 'ndjson' || encoding === 'auto' ? (found ?? 'utf-8') : encoding;
 
@@ -87,7 +81,7 @@ export interface ImportSource {
   sheets: string[] | null;
 }
 
-type SourceRow = ImportSettings & Parameters<typeof storedFileOf>[0];
+type SourceRow = ImportSettings & StoredFile;
 
 /** Limits how many XLSX files requests read at the same time. Each holds the shared texts of its file in memory. */
 const sheetReads = new ConcurrencyLimiter({ name: 'sheet_reads', limit: 2 });
@@ -134,7 +128,7 @@ async function openSource(
   row: SourceRow,
   signal: AbortSignal | undefined,
 ): Promise<ImportSource> {
-  const parts = (from: number) => partsOf(db, customerId, storedFileOf(row), from);
+  const parts = (from: number) => partsOf(db, customerId, row, from);
   if (row.format === 'xlsx') {
     const { sheets, rows } = await openXlsx(parts, row.file_bytes!, signal);
     return { sheets, content: { rows: rows(row.sheet, row.has_header) } };
@@ -155,7 +149,7 @@ async function openSource(
  * @throws DomainError `conflict` if the import ended meanwhile, because its file is then deleted
  */
 async function* partsOf(db: Database, customerId: string, file: StoredFile, from: number): AsyncGenerator<Buffer> {
-  for (let at = from; at < file.bytes;) {
+  for (let at = from; at < file.file_bytes!;) {
     const offset = at;
     const chunk = await db.search((sql) => readChunk(sql, customerId, file, offset));
     if (!chunk) throw conflict('The import has ended, and its file is removed');
@@ -165,7 +159,7 @@ async function* partsOf(db: Database, customerId: string, file: StoredFile, from
   }
 }
 
-type Upload = Pick<StoredFile, 'importId' | 'upload'>;
+type Upload = Pick<StoredFile, 'id' | 'upload'>;
 
 interface GivenFile {
   id: string;
@@ -194,7 +188,7 @@ export async function receiveFile(
     const found = await lockImport(sql, customerId, id, visible);
     requireNoFile(found);
     if (found.is_automatic && (found.dry_run || mayWrite === Infinity)) await requireFewRunning(sql, customerId);
-    return { importId: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
+    return { id: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
   });
   let isWaiting = false;
   try {

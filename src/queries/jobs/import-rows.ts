@@ -8,9 +8,11 @@ import { approvalHours } from '../../schemas/accounts.ts';
 export const chunkBytes = 1024 * 1024;
 
 export interface StoredFile {
-  importId: string;
-  upload: string;
-  bytes: number;
+  /** Id of the import. */
+  id: string;
+  /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
+  upload: string | null;
+  file_bytes: number | null;
 }
 
 /**
@@ -35,7 +37,7 @@ export async function beginUpload(sql: Transaction, customerId: string, importId
 export async function insertChunk(
   sql: Transaction,
   customerId: string,
-  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+  { id, upload }: Pick<StoredFile, 'id' | 'upload'>,
   number: number,
   data: Buffer,
 ): Promise<boolean> {
@@ -44,7 +46,7 @@ export async function insertChunk(
     select id
     from imports
     where customer_id = ${customerId}
-      and id = ${importId}
+      and id = ${id}
       and upload = ${upload}
       and status = 'UPLOADING'
     for share`;
@@ -89,21 +91,21 @@ export async function endUpload(
 export async function discardUpload(
   sql: Transaction,
   customerId: string,
-  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+  { id, upload }: Pick<StoredFile, 'id' | 'upload'>,
 ): Promise<boolean> {
   const { count } = await sql`
     update imports
     set upload = null
     where customer_id = ${customerId}
-      and id = ${importId}
+      and id = ${id}
       and upload = ${upload}
       and status = 'UPLOADING'`;
-  if (count === 1) await deleteFile(sql, customerId, importId);
+  if (count === 1) await deleteFile(sql, customerId, id);
   const complete = await sql`
     select
     from imports
     where customer_id = ${customerId}
-      and id = ${importId}
+      and id = ${id}
       and upload = ${upload}
       and file_bytes is not null`;
   return complete.count === 1;
@@ -120,14 +122,14 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
 export async function readChunk(
   sql: Queryable,
   customerId: string,
-  { importId, upload }: StoredFile,
+  { id, upload }: Pick<StoredFile, 'id' | 'upload'>,
   offset: number,
 ): Promise<Buffer | undefined> {
   const [chunk] = await sql<{ data: Buffer }[]>`
     select data
     from import_chunks
     where customer_id = ${customerId}
-      and import_id = ${importId}
+      and import_id = ${id}
       and upload = ${upload}
       and number = ${Math.floor(offset / chunkBytes)}`;
   return chunk?.data;

@@ -23,7 +23,7 @@ import {
   type ImportChange,
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/scopes.ts';
-import { isAwaited, deleteFile, dropRows, namesNotes, type SeenMapping } from './import-rows.ts';
+import { isAwaited, deleteFile, dropRows, namesNotes, type SeenMapping, type StoredFile } from './import-rows.ts';
 import { requireLists } from '../crm/list-members.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
@@ -255,17 +255,13 @@ const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
   remembered, invalid_values, ignore_unknown, has_header, list_ids, takes_notes as "takesNotes"`;
 
-export interface ImportState extends ImportSettings {
-  id: string;
+export interface ImportState extends ImportSettings, StoredFile {
   status: ImportStatus;
   failed: number;
   warnings: number;
   is_kept: boolean;
   is_awaited: boolean;
   is_automatic: boolean;
-  /** Id of the latest upload, whose chunks are the file. Null: no upload has started. */
-  upload: string | null;
-  file_bytes: number | null;
   line_count: number | null;
   layout: object | null;
   /** True if the failed records can no longer be read. They are deleted later (see `dry-runs.ts`). */
@@ -389,12 +385,9 @@ export async function endImport(
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }
 
-export interface ImportRow extends ImportSettings {
+export interface ImportRow extends ImportSettings, StoredFile {
   type: 'import';
   customer_id: string;
-  id: string;
-  upload: string;
-  file_bytes: number;
   /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
   layout: object | null;
   /** Line where the last written record starts. 0: no record is written yet. */
