@@ -11,14 +11,13 @@ const app = await startApp();
 const failuresOf = async (customer: TestCustomer, id: string): Promise<Failure[]> =>
   (await failurePages(customer, id, 100)).flat();
 
-interface Stored extends Record<string, string | object[]> {
+interface Stored extends Record<string, string | null> {
   work_email: string;
-  phone_numbers: { country_code: string; number: string }[];
 }
 
 const storedContacts = ({ id }: TestCustomer) => app.owner<Stored[]>`
   select c.first_name, c.last_name, c.work_email, c.job_title, c.location_locality, c.location_postal_code, c.location_country,
-    c.mobile_phone, c.phone_numbers, o.company_name
+    c.mobile_phone, o.company_name
   from contacts c
   left join companies o on o.customer_id = c.customer_id and o.id = c.company_id
   where c.customer_id = ${id}`;
@@ -33,18 +32,13 @@ const fieldOf: Record<keyof Person, string> = {
   postalCode: 'location_postal_code',
   country: 'location_country',
   mobile: 'mobile_phone',
-  phone: 'phone_numbers',
 };
 
-function shown(row: Stored, name: keyof Person): string {
-  const [phone] = row.phone_numbers;
-  if (name === 'phone') return phone ? `${phone.country_code}${phone.number}` : '';
-  return (row[fieldOf[name]] as string | null) ?? '';
-}
+const shown = (row: Stored, name: keyof Person): string => row[fieldOf[name]] ?? '';
 
 /** A phone number whose country nobody knows is kept as it is written. */
 const isAsWritten = (name: keyof Person, found: string, value = ''): boolean =>
-  (name === 'mobile' || name === 'phone') &&
+  name === 'mobile' &&
   !found.startsWith('+') &&
   digitsOf(found)
     .replace(/^00/, '')

@@ -21,8 +21,6 @@ export interface Person {
   country?: string | undefined;
   /** The mobile phone number in E.164. */
   mobile?: string | undefined;
-  /** The first of the phone numbers in E.164. */
-  phone?: string | undefined;
 }
 
 /** Pseudo-random numbers, the same in every run (mulberry32). */
@@ -62,9 +60,9 @@ export const plain = (text: string): string =>
     .toLowerCase()
     .replaceAll(/[^a-z]/g, '') || 'x';
 
-/** A cell as CSV, quoted where that is needed, or always. */
-export const quoted = (text: string, separator: string, isAlways = false): string =>
-  isAlways || text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+/** A cell as CSV, quoted where that is needed. */
+export const quoted = (text: string, separator: string): string =>
+  text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 
 /** The characters of Windows-1252 that Latin-1 does not have. */
 const windows: Record<string, number> = { '€': 0x80, '„': 0x84, '–': 0x96, '“': 0x93, '”': 0x94, '’': 0x92, '…': 0x85 };

@@ -127,7 +127,6 @@ describe('the encoding of a file', () => {
     ],
     ['a letter that is cut', { encoding: 'utf-16le' }, utf16le.subarray(0, -1), 'not valid UTF-16LE (line 4)'],
     ['a ZIP file as CSV', { format: 'csv' }, Buffer.from('PK\x03\x04x'), 'is not CSV: it is a ZIP file'],
-    ['an old Excel file', {}, Buffer.from('\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1', 'latin1'), 'save it as XLSX'],
   ])(
     'that does not fit (%s) makes the import FAILED, with the place and what to do',
     async (_what, given, bytes, error) => {
