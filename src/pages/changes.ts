@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
-import { sessionOf } from '../plugins/auth.ts';
 import { countUndo, startUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
@@ -10,13 +9,13 @@ import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeQuery, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
-import { forMembers, memberDeletes, questionRoutes, sendPage, type Confirmation } from './base/layout.ts';
-import { filterChoice, idOf, once, queryOf, text } from './base/forms.ts';
-import { counted, cursorPager, day, empty, facts, html, linkButton, moment, table, type Html } from './base/html.ts';
+import { memberDeletes, forMembers, addPage, questionRoutes, type Question } from './base/layout.ts';
+import { filterChoice } from './base/forms.ts';
+import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
+import { dayMs, moment, day, when, counted, empty, table, facts, cursorPager, linkButton, html } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
 
 const section = '/app/deleted';
-
-const dayMs = 24 * 60 * 60 * 1000;
 
 export const plurals: Readonly<Record<EventNoun, string>> = {
   contact: 'contacts',
@@ -28,52 +27,46 @@ export const plurals: Readonly<Record<EventNoun, string>> = {
 };
 
 export async function changes(app: FastifyInstance): Promise<void> {
-  app.get('/deleted', forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const cursor = text(queryOf(request), 'cursor');
+  addPage(app, '/deleted', forMembers, async (request) => {
+    const { customerId } = request.caller;
+    const cursor = queryText(request, 'cursor');
     const signer = await app.feedCursors();
-    const place = cursor === '' ? undefined : signer.decode(caller.customerId, cursor);
+    const place = cursor === '' ? undefined : signer.decode(customerId, cursor);
     if (cursor !== '' && !place) throw cursorFault('is not a cursor of this list');
     const chosen = chosenOf(request);
-    const page = await listChanges(db, caller.customerId, eventNouns, {
+    const page = await listChanges(request.db, customerId, eventNouns, {
       filters: filtersOf(chosen),
       verb: 'deleted',
       before: place?.position,
       limit: 50,
     });
-    const next =
-      page.next === undefined ? undefined : signer.encode(caller.customerId, { position: page.next, id: null });
-    const [users, keys] = await db.lookup((sql) =>
-      Promise.all([listUsers(sql, caller.customerId), listApiKeys(sql, caller.customerId)]),
-    );
-    return sendPage(request, reply, {
+    const next = page.next === undefined ? undefined : signer.encode(customerId, { position: page.next, id: null });
+    const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
+    const columns: readonly Column<Change>[] = [
+      ['Record', deletedName],
+      ['Deleted', (one) => moment(one.occurred_at)],
+      ['By', (one) => whoOf(one.actor, users)],
+      ['Take back', restoreLink],
+    ];
+    const none =
+      Object.keys(chosen).length > 0 || cursor !== ''
+        ? empty('Nothing found', 'Nothing here was deleted by them, or on these days.')
+        : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.');
+    return {
       title: 'Deleted',
       section,
       body: html`<p>
           What was deleted in the last 90 days. Each record can be restored alone, or all that were deleted together.
         </p>
-        !${filterForm(chosen, users, keys)}
-        !${table(
-          'Deleted records',
-          [
-            ['Record', deletedName],
-            ['Deleted', (one) => moment(one.occurred_at)],
-            ['By', (one) => whoOf(one.actor, users)],
-            ['Take back', restoreLink],
-          ],
-          page.changes,
-          Object.keys(chosen).length > 0 || cursor !== ''
-            ? empty('Nothing found', 'Nothing here was deleted by them, or on these days.', '', 'search')
-            : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.'),
-        )}
+        !${filterForm(chosen, users, keys)} !${table('Deleted records', columns, page.changes, none)}
         !${cursorPager(section, cursor, next, chosen)}`,
-    });
+    };
   });
 
-  app.get('/changes/:id', forMembers, async (request, reply) => {
+  addPage(app, '/changes/:id', forMembers, async (request) => {
     const change = await requireChange(request);
-    const users = await request.db.lookup((sql) => listUsers(sql, request.caller.customerId));
-    return sendPage(request, reply, {
+    const users = await lookUp(request, listUsers);
+    return {
       title: 'What one change has done',
       section,
       actions: undoButton(change),
@@ -82,23 +75,20 @@ export async function changes(app: FastifyInstance): Promise<void> {
           ['When', moment(change.occurred_at)],
           ['By', whoOf(change.actor, users)],
           ['What', html`${countsText(change)}`],
-          ...(change.undo_of === undefined
-            ? []
-            : [['It took back', html`<a href="/app/changes/${change.undo_of}">another change</a>`] as const]),
+          ['It took back', change.undo_of && html`<a href="/app/changes/${change.undo_of}">another change</a>`],
           ...change.undone_by.map((id) => ['Taken back by', html`<a href="/app/jobs/${id}">a job</a>`] as const),
         ])}
       </div>`,
-    });
+    };
   });
 
   questionRoutes(app, '/changes/:id/undo', forMembers, {
     ask: async (request) => {
-      const { db, caller } = request;
       const change = await requireChange(request);
       const record = recordOf(request);
       if (record !== undefined) return askAboutRecord(request, change, record);
       requireAdminFor(request, change);
-      const { records, restored, kept } = await countUndo(db, undoerOf(caller), change.id);
+      const { records, restored, kept } = await countUndo(request.db, undoerOf(request.caller), change.id);
       const rest = kept === 0 ? '' : ` Of ${counted(kept, 'record')}, something stays, because of what came since.`;
       return {
         title: 'Undo',
@@ -126,7 +116,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
  */
 function requireAdminFor(request: FastifyRequest, { counts }: ChangeSummary): void {
   const created = Object.values(counts).reduce((sum, one) => sum + one.created, 0);
-  if (created > memberDeletes && sessionOf(request).role !== 'admin')
+  if (created > memberDeletes && !isAdmin(request))
     throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
 }
 
@@ -142,30 +132,28 @@ async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
  * change
  */
 function recordOf(request: FastifyRequest): string | undefined {
-  const given = text(queryOf(request), 'record');
+  const given = queryText(request, 'record');
   const id = canonicalId(given);
   if (given !== '' && id === undefined) throw notFound('record');
   return id;
 }
 
-async function askAboutRecord(request: FastifyRequest, change: ChangeSummary, record: string): Promise<Confirmation> {
+async function askAboutRecord(request: FastifyRequest, change: ChangeSummary, record: string): Promise<Question> {
   const filters = { change_id: change.id, record_id: record };
-  const {
-    changes: [found],
-  } = await listChanges(request.db, request.caller.customerId, eventNouns, { filters, limit: 1 });
+  const { changes } = await listChanges(request.db, request.caller.customerId, eventNouns, { filters, limit: 1 });
+  const [found] = changes;
   if (!found) throw notFound('change');
   const path = `/app/changes/${change.id}/undo`;
-  const others =
-    Object.values(change.counts).reduce((sum, { created, updated, deleted }) => sum + created + updated + deleted, 0) -
-    1;
-  const verb = found.type === 'deleted' ? 'Restore' : 'Undo';
-  const list = found.type === 'deleted' ? undefined : recordPaths[found.object];
+  const counts = Object.values(change.counts).flatMap(({ created, updated, deleted }) => [created, updated, deleted]);
+  const others = counts.reduce((sum, one) => sum + one) - 1;
+  const isDeleted = found.type === 'deleted';
+  const verb = isDeleted ? 'Restore' : 'Undo';
   return {
     title: verb,
     section,
     text: html`!${undoTexts[found.type](found)}
-    !${others > 0 ? html`<a href="${path}">${verb} ${counted(others, 'other record')} of this change, too</a>` : ''}`,
-    back: list === undefined ? section : `${list}/${record}`,
+    !${when(others > 0, html`<a href="${path}">${verb} ${counted(others, 'other record')} of this change, too</a>`)}`,
+    back: isDeleted ? section : `${recordPaths[found.object]}/${record}`,
     tone: '',
   };
 }
@@ -178,13 +166,10 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
 };
 
 function chosenOf(request: FastifyRequest): Record<string, string> {
-  const query = queryOf(request);
-  const day = (name: string) =>
-    /^20\d\d-\d\d-\d\d$/.test(text(query, name)) && !Number.isNaN(Date.parse(text(query, name)))
-      ? { [name]: text(query, name) }
-      : {};
-  const by = canonicalId(text(query, 'by'));
-  return { ...(by && { by }), ...day('from'), ...day('to') };
+  const isDay = (day: string): boolean => /^20\d\d-\d\d-\d\d$/.test(day) && !Number.isNaN(Date.parse(day));
+  const [from, to] = ['from', 'to'].map((name) => queryText(request, name)) as [string, string];
+  const by = canonicalId(queryText(request, 'by'));
+  return { ...(by && { by }), ...(isDay(from) && { from }), ...(isDay(to) && { to }) };
 }
 
 /** Returns the filters of the list. Days are in UTC. */
@@ -194,26 +179,17 @@ const filtersOf = ({ by, from, to }: Record<string, string>): ChangeQuery['filte
   ...(to && { until: new Date(Date.parse(to) + dayMs).toISOString() }),
 });
 
-const filterForm = (chosen: Record<string, string>, users: readonly User[], keys: readonly ApiKey[]): Html =>
-  html`<form class="filters" method="get" action="${section}">
-    !${filterChoice(
-      'by',
-      'By',
-      [
-        ['', 'anybody'],
-        ...users.map(({ id, name }) => [id, name] as const),
-        ...keys.map(({ id, name }) => [id, `key ${name}`] as const),
-      ],
-      chosen['by'] ?? '',
-    )}
-    !${(['from', 'to'] as const).map(
-      (name) =>
-        html`<label
-          >${name === 'from' ? 'From' : 'To'} <input type="date" name="${name}" value="${chosen[name] ?? ''}"
-        /></label>`,
-    )}
+function filterForm(chosen: Record<string, string>, users: readonly User[], keys: readonly ApiKey[]): Html {
+  const people = users.map(({ id, name }) => [id, name] as const);
+  const programs = keys.map(({ id, name }) => [id, `key ${name}`] as const);
+  const day = (name: string, label: string) =>
+    html`<label>${label} <input type="date" name="${name}" value="${chosen[name] ?? ''}" /></label>`;
+  return html`<form class="filters" method="get" action="${section}">
+    !${filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], chosen['by'] ?? '')} !${day('from', 'From')}
+    !${day('to', 'To')}
     <div class="filter-buttons"><button class="secondary">Show</button></div>
   </form>`;
+}
 
 const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, label = 'Undo'): Html =>
   undoable ? linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog') : '';
@@ -222,7 +198,7 @@ const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, la
  * Returns a button that undoes what a job or import has written. Returns an empty string if there is nothing to undo.
  */
 export async function undoOf(request: FastifyRequest, id: string, label: string): Promise<Html> {
-  const undoable = await request.db.lookup((sql) => isUndoable(sql, request.caller.customerId, id));
+  const undoable = await lookUp(request, isUndoable, id);
   return undoButton({ id, undoable }, label);
 }
 
@@ -247,43 +223,28 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
 /** Paths of lists of records. The page of a record is below the path of its list. */
-export const recordPaths: Partial<Record<EventNoun, string>> = {
-  contact: '/app/contacts',
-  company: '/app/companies',
-  list: '/app/lists',
-  opportunity: '/app/opportunities',
-  product: '/app/products',
-  activity: '/app/activities',
-};
+export const recordPaths = Object.fromEntries(
+  Object.entries(plurals).map(([noun, plural]) => [noun, `/app/${plural}`]),
+) as Record<EventNoun, string>;
 
 export function nameOf(noun: EventNoun, record: object): string {
   const value = (name: string): string => asText((record as Record<string, unknown>)[name]);
-  const person = `${value('first_name')} ${value('last_name')}`.trim();
+  const article = noun === 'company' || noun === 'contact' ? 'a' : 'an older';
   return (
-    person ||
-    value('name') ||
-    value('company_name') ||
-    value('title') ||
-    value('work_email') ||
-    value('body') ||
-    `${noun === 'company' || noun === 'contact' ? `a ${noun}` : `an older ${noun}`} without a name`
+    `${value('first_name')} ${value('last_name')}`.trim() ||
+    ['name', 'company_name', 'title', 'work_email', 'body'].map(value).find((text) => text !== '') ||
+    `${article} ${noun} without a name`
   );
 }
 
 export const oldNameOf = ({ object, fields }: Change): string =>
   nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
 
+const actors = { key: 'an API key', operator: 'the operator', service: 'the service' };
+
 export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
-  switch (actor?.type) {
-    case 'user':
-      return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'a user'}`;
-    case 'key':
-      return html`an API key`;
-    case 'operator':
-      return html`the operator`;
-    default:
-      return html`the service`;
-  }
+  if (actor?.type !== 'user') return actors[actor?.type ?? 'service'];
+  return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'a user'}`;
 }
 
 export interface Telling {
@@ -312,15 +273,11 @@ function valueText(name: string, value: unknown, { users, stages }: Telling): Ht
   if (name === 'assigned_to' || name === 'user_id_assigned')
     return html`${users.find(({ id }) => id === value)?.name ?? 'a user'}`;
   if (name === 'contacts_ids') return html`${counted((value as unknown[]).length, 'contact')}`;
-  if (name === 'details') return html`${(value as Line[]).map((line) => `${line.quantity} × ${line.name}`).join(', ')}`;
+  if (name === 'details')
+    return html`${(value as { name: string; quantity: number }[]).map((line) => `${line.quantity} × ${line.name}`).join(', ')}`;
   if (name === 'estimated_closing_date' || name === 'close_date') return day(asText(value));
   if (name === 'stage_id') return html`${stages?.get(value) ?? 'a stage elsewhere'}`;
   return html`${Array.isArray(value) ? value.map(asText).join(', ') : asText(value)}`;
-}
-
-interface Line {
-  name: string;
-  quantity: number;
 }
 
 function asText(value: unknown): string {

@@ -6,24 +6,22 @@ import { declareField, removeDeclaration } from '../queries/accounts/customers.t
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
 import { Declaration, declaredTypes, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
 import { compile } from '../validation/validator.ts';
-import { forAdmins, formRoutes, questionRoutes, sendPage, type FormPage } from './base/layout.ts';
+import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
+import { versionField, doneNotice, controlsFor } from './base/forms.ts';
 import {
-  conflictOf,
-  doneNotice,
-  field,
+  lookUp,
+  search,
+  write,
   fieldsOf,
-  inputField,
-  isOutdated,
-  linesIn,
-  queryOf,
-  requireValid,
-  selectField,
   text,
-  textArea,
-  versionField,
-  type Refused,
-} from './base/forms.ts';
-import { buttons, empty, html, linkButton, table, type Column, type Html } from './base/html.ts';
+  linesIn,
+  isOutdated,
+  conflictOf,
+  requireValid,
+  queryText,
+} from './base/requests.ts';
+import type { Refused } from './base/requests.ts';
+import { when, empty, table, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
 import { typeWords } from './base/words.ts';
 
 const section = '/app/fields';
@@ -34,19 +32,14 @@ const checkKey = compile(KeyParams);
 const check = compile(Declaration);
 
 export async function fields(app: FastifyInstance): Promise<void> {
-  app.get('/fields', forAdmins, async (request, reply) => {
-    const { db, caller } = request;
-    const lists = await Promise.all(
-      objects.map(async (object) =>
-        listOf(object, await db.search((sql) => listCustomFields(sql, caller.customerId, object))),
-      ),
-    );
-    return sendPage(request, reply, {
+  addPage(app, '/fields', forAdmins, async (request) => {
+    const lists = objects.map(async (object) => listOf(object, await search(request, listCustomFields, object)));
+    return {
       title: 'Fields',
       lead: html`Your own fields of contacts and companies. For a field with a type, forms show the right control, and
       another value is refused.`,
-      body: html`!${doneNotice(request, notices)} !${lists}`,
-    });
+      body: html`!${doneNotice(request, notices)} !${await Promise.all(lists)}`,
+    };
   });
 
   for (const object of objects) {
@@ -58,19 +51,14 @@ export async function fields(app: FastifyInstance): Promise<void> {
         act: (request) => save(request, object),
       });
 
-    questionRoutes(app, `${path}/:key/remove`, forAdmins, {
-      ask: async (request) => {
-        const { label } = await requireDeclared(request, object);
-        return {
-          title: 'Remove the type',
-          text: html`<strong>${label}</strong> can then have any value again. The values that it has stay.`,
-          back: section,
-        };
-      },
+    question(app, `${path}/:key/remove`, forAdmins, {
+      about: (request) => requireDeclared(request, object),
+      title: 'Remove the type',
+      text: ({ label }) => html`<strong>${label}</strong> can then have any value again. The values that it has stay.`,
+      back: () => section,
       act: async (request) => {
-        const { db, caller } = request;
         const { key } = await requireDeclared(request, object);
-        await db.transaction((sql) => removeDeclaration(sql, caller.customerId, { object, key }, actorOf(request)));
+        await write(request, removeDeclaration, { object, key }, actorOf(request));
         return `${section}?done=removed`;
       },
     });
@@ -91,12 +79,18 @@ type Listed = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
 
 function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
   const add = linkButton('New field', `${section}/${object}/new`, 'outline');
+  const none = empty(
+    'No fields of your own yet',
+    'A field of your own holds what no other field is for.',
+    'search',
+    add,
+  );
   return html`<section>
     <div class="heading">
       <h2>${titles[object]}</h2>
-      !${all.length === 0 ? '' : add}
+      !${when(all.length > 0, add)}
     </div>
-    !${table(`Fields of ${object}`, columnsOf(object), all, empty('No fields of your own yet', 'A field of your own holds what no other field is for.', add))}
+    !${table(`Fields of ${object}`, columnsOf(object), all, none)}
   </section>`;
 }
 
@@ -122,10 +116,9 @@ function typeText({ label, type, choices = [] }: Listed): Html {
   return html`${typeWords[type]}${some}`;
 }
 
-async function requireDeclared({ db, caller, params }: FastifyRequest, object: DeclaredObject): Promise<DeclaredField> {
-  const { key } = params as { key: string };
-  const all = await db.lookup((sql) => listDeclared(sql, caller.customerId, object));
-  const found = all.find((one) => one.key === key);
+async function requireDeclared(request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField> {
+  const { key } = request.params as { key: string };
+  const found = (await lookUp(request, listDeclared, object)).find((one) => one.key === key);
   if (!found) throw notFound('declared field');
   return found;
 }
@@ -155,14 +148,13 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
   const fields = fieldsOf(request);
   const type = text(fields, 'type') as DeclaredField['type'];
-  const lines = linesIn(fields, 'choices')
-    .split('\n')
-    .map((line) => line.trim());
+  const lines = linesIn(fields, 'choices').split('\n');
+  const choices = lines.map((line) => line.trim()).filter((line) => line !== '');
   return {
     key: stored?.key ?? text(fields, 'key').trim(),
     label: text(fields, 'label').trim(),
     type,
-    choices: type === 'choice' ? [...new Set(lines.filter((line) => line !== ''))] : [],
+    choices: type === 'choice' ? [...new Set(choices)] : [],
   };
 }
 
@@ -171,7 +163,7 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
  * type.
  */
 function newDraft(request: FastifyRequest): DeclaredField {
-  const [key, given] = ['key', 'type'].map((name) => text(queryOf(request), name)) as [string, string];
+  const [key, given] = ['key', 'type'].map((name) => queryText(request, name)) as [string, string];
   const type = declaredTypes.find((one) => one === given) ?? 'text';
   return { key, label: key, type, choices: [] };
 }
@@ -183,18 +175,22 @@ async function showForm(
 ): Promise<FormPage> {
   const stored = await findStored(request, object);
   const draft = request.method === 'POST' ? draftOf(request, stored) : (stored ?? newDraft(request));
-  const isConflict = status === statuses.precondition_failed;
-  const key = { name: 'key', label: 'Key', hint: 'Its name in files and programs. It stays for good.', faults };
-  const label = { name: 'label', label: 'Name', hint: 'What people read. Empty: the key.', faults };
+  const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults);
+  const isConflict = stored && status === statuses.precondition_failed;
   const types = declaredTypes.map((type) => [type, typeWords[type]] as const);
-  const choices = { name: 'choices', label: 'Choices', hint: 'Only for a choice: one on each line.', faults };
+  const key = input('key', 'Key', {
+    hint: 'Its name in files and programs. It stays for good.',
+    more: 'maxlength="64" autocomplete="off" required',
+  });
   return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,
-    body: html`!${isConflict && stored ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
-      !${stored ? versionField(stored) : inputField(key, draft.key, 'text', 'maxlength="64" autocomplete="off" required')}
-      !${inputField(label, draft.label, 'text', 'maxlength="120" autocomplete="off"')}
-      !${selectField({ name: 'type', label: 'Type', faults }, types, draft.type)}
-      !${field(choices, (attributes) => textArea(attributes, draft.choices.join('\n')))}
+    body: html`!${isConflict ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
+      !${stored ? versionField(stored) : key}
+      !${input('label', 'Name', {
+        hint: 'What people read. Empty: the key.',
+        more: 'maxlength="120" autocomplete="off"',
+      })}
+      !${choice('type', 'Type', types)} !${area('choices', 'Choices', 'Only for a choice: one on each line.', '')}
       <p class="quiet">Values that are stored already stay, also if they are of another type.</p>
       !${buttons('Save the field', section)}`,
     isNarrow: true,

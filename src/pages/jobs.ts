@@ -1,70 +1,72 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
-import { sessionOf } from '../plugins/auth.ts';
 import { countOutcomes, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
 import { finalStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
 import type { FinalStatus, Job, JobItem, Credits, EntryKind, LedgerEntry, Pool } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
-import { forAdmins, forMembers, questionRoutes, sendPage } from './base/layout.ts';
-import { doneNotice, filterChoice, idOf, numberedPager, pageNumberOf, queryOf, text } from './base/forms.ts';
-import { count, cursorPager, empty, facts, html, linkButton, moment, table, badge } from './base/html.ts';
-import type { Column, Html, Tone } from './base/html.ts';
-import { undoOf } from './changes.ts';
+import { forMembers, forAdmins, addPage, question, type Page } from './base/layout.ts';
+import { numberedPager, doneNotice, filterChoice } from './base/forms.ts';
+import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
 import {
-  progressBar,
-  statusBadge,
-  verification,
+  moment,
+  when,
+  count,
+  badge,
+  empty,
+  table,
+  facts,
+  pathWith,
+  cursorPager,
+  linkButton,
+  html,
+} from './base/html.ts';
+import type { Html, Tone, Column } from './base/html.ts';
+import {
   fieldWord,
-  jobWords,
   verificationWords,
+  jobWords,
   poolWords,
+  verification,
+  statusBadge,
+  progressBar,
 } from './base/words.ts';
+import { undoOf } from './changes.ts';
 import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/jobs/credits.ts';
 
 const section = '/app/jobs';
 
 export async function jobs(app: FastifyInstance): Promise<void> {
-  app.get('/jobs', forMembers, async (request, reply) => {
+  addPage(app, '/jobs', forMembers, async (request) => {
     const page = pageNumberOf(request);
     const filters = filtersOf(request);
-    const query = { filters, paginate: { page } };
-    const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, allJobs));
-    const isFiltered = Object.keys(filters).length > 0;
-    const body = html`!${doneNotice(request)} !${filterForm(filters)}
-    !${table(
-      'Jobs',
-      jobColumns,
-      rows,
-      isFiltered || page > 1
-        ? empty('No such jobs', 'No job matches. Choose another status or type.', '', 'search')
-        : empty(
-            'No jobs yet',
-            'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.',
-            '',
-            'job',
-          ),
-    )}
-    !${numberedPager(page, rows.length === defaultLimit, (number) => pageUrl(filters, number))}`;
-    return sendPage(request, reply, { title: 'Jobs', body });
+    const rows = await search(request, listJobs, { filters, paginate: { page } }, allJobs);
+    const noJobs = 'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.';
+    const none =
+      Object.keys(filters).length > 0 || page > 1
+        ? empty('No such jobs', 'No job matches. Choose another status or type.')
+        : empty('No jobs yet', noJobs, 'job');
+    const address = (number: number) => pathWith(section, { ...filters, page: String(number) });
+    return {
+      title: 'Jobs',
+      body: html`!${doneNotice(request)} !${filterForm(filters)} !${table('Jobs', jobColumns, rows, none)}
+      !${numberedPager(page, rows.length === defaultLimit, address)}`,
+    };
   });
 
-  app.get('/jobs/:id', forMembers, async (request, reply) => showJob(request, reply));
+  addPage(app, '/jobs/:id', forMembers, showJob);
 
-  questionRoutes(app, '/jobs/:id/cancel', forAdmins, {
-    ask: async (request) => {
-      const job = await requireJob(request);
-      return {
-        title: 'Cancel the job',
-        text: html`${jobWords[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results
-        stay and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
-        back: `${section}/${job.id}`,
-        refusal: 'Let it run',
-      };
-    },
+  question(app, '/jobs/:id/cancel', forAdmins, {
+    about: requireJob,
+    title: 'Cancel the job',
+    text: ({ type, processed, total }) =>
+      html`${jobWords[type]}: ${count(processed)} of ${count(total)} items are done. Their results stay and were
+      charged. The other items are skipped, and the credits that are reserved for them come back.`,
+    back: ({ id }) => `${section}/${id}`,
+    refusal: 'Let it run',
     act: async (request) => {
       const id = idOf(request, 'job');
-      await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, allJobs));
+      await write(request, cancelJob, id, allJobs);
       return `${section}/${id}`;
     },
   });
@@ -77,14 +79,10 @@ const waitLabels: Record<NonNullable<Job['waiting_for']>, string> = {
 type Filters = Partial<Pick<Job, 'status' | 'type'>>;
 
 function filtersOf(request: FastifyRequest): Filters {
-  const query = queryOf(request);
-  const status = jobStatuses.find((one) => one === text(query, 'status'));
-  const type = jobTypes.find((one) => one === text(query, 'type'));
+  const status = jobStatuses.find((one) => one === queryText(request, 'status'));
+  const type = jobTypes.find((one) => one === queryText(request, 'type'));
   return { ...(status && { status }), ...(type && { type }) };
 }
-
-const pageUrl = (filters: Filters, page: number): string =>
-  `${section}?${new URLSearchParams({ ...filters, page: String(page) }).toString()}`;
 
 const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html =>
   html`<form class="filters" method="get" action="${section}">
@@ -101,59 +99,42 @@ const jobColumns: readonly Column<Job>[] = [
   ['Credits', ({ credits }) => count(credits.charged), 'number'],
 ];
 
-const requireJob = (request: FastifyRequest): Promise<Job> => {
-  const id = idOf(request, 'job');
-  return request.db.lookup((sql) => requireJobView(sql, request.caller.customerId, id, allJobs));
-};
+const requireJob = (request: FastifyRequest): Promise<Job> =>
+  lookUp(request, requireJobView, idOf(request, 'job'), allJobs);
 
-async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function showJob(request: FastifyRequest): Promise<Page> {
   const job = await requireJob(request);
-  const cursor = text(queryOf(request), 'cursor');
-  const { db, caller } = request;
+  const cursor = queryText(request, 'cursor');
   const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
   const [results, outcomes] = await Promise.all([
-    listItems(db, caller.customerId, job.id, cursor ? { cursor } : {}, allJobs),
-    isVerification ? db.search((sql) => countOutcomes(sql, caller.customerId, job.id)) : [],
+    listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, allJobs),
+    isVerification ? search(request, countOutcomes, job.id) : [],
   ]);
-  const list = canonicalId(text(queryOf(request), 'list'));
+  const list = canonicalId(queryText(request, 'list'));
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
-  const isCancellable = isRunning && sessionOf(request).role === 'admin';
-  const body = html`<div !${isRunning ? 'data-live' : ''}>
-    <div class="card">
-      !${progressOf(job)} !${outcomes.length === 0 ? '' : outcomesOf(outcomes)}
-      !${list === undefined ? '' : html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`}
-    </div>
-    <h2>Results</h2>
-    !${table(
-      'Results',
-      resultColumns,
-      results.rows,
-      empty(
-        'No results',
-        isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.',
-        '',
-        'job',
-      ),
-    )}
-    !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
-  </div>`;
-  return sendPage(request, reply, {
+  const cancel = linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog');
+  const none = isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.';
+  return {
     title: jobWords[job.type],
     isLive: isRunning,
-    actions: isCancellable
-      ? linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog')
-      : isRunning
-        ? ''
-        : await undoOf(request, job.id, 'Undo what it wrote'),
-    body,
-  });
+    actions: isRunning ? when(isAdmin(request), cancel) : await undoOf(request, job.id, 'Undo what it wrote'),
+    body: html`<div !${when(isRunning, 'data-live')}>
+      <div class="card">
+        !${progressOf(job)} !${when(outcomes.length > 0, outcomesOf(outcomes))}
+        !${when(list, html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`)}
+      </div>
+      <h2>Results</h2>
+      !${table('Results', resultColumns, results.rows, empty('No results', none, 'job'))}
+      !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
+    </div>`,
+  };
 }
 
 const progressOf = (job: Job): Html =>
   html`!${progressBar(job, 'items')}
   !${facts([
     ['Status', statusBadge(job.status)],
-    ...(job.waiting_for === null ? [] : [['Waits for', waitLabels[job.waiting_for]] as const]),
+    ['Waits for', job.waiting_for === null ? undefined : waitLabels[job.waiting_for]],
     ['Succeeded', count(job.succeeded)],
     ['Failed', count(job.failed)],
     ['Skipped', count(job.skipped)],
@@ -161,7 +142,7 @@ const progressOf = (job: Job): Html =>
     ['Started', moment(job.created_at)],
     ['Ended', moment(job.finished_at, 'Not yet')],
   ])}
-  !${job.error === null ? '' : html`<p class="fault">${job.error}</p>`}`;
+  !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
 
 const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =>
   html`<p class="outcomes">
@@ -194,50 +175,47 @@ const creditsSection = '/app/credits';
 const shownDays = 30;
 
 export async function credits(app: FastifyInstance): Promise<void> {
-  app.get('/credits', forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const cursor = text(queryOf(request), 'cursor');
-    const ledger = await listEntries(db, caller.customerId, cursor === '' ? {} : { cursor });
+  addPage(app, '/credits', forMembers, async (request) => {
+    const cursor = queryText(request, 'cursor');
+    const ledger = await listEntries(request.db, request.caller.customerId, cursor === '' ? {} : { cursor });
     const [balances, charges] = await Promise.all([
-      db.lookup((sql) => findCredits(sql, caller.customerId)),
-      db.search((sql) => listDailyCharges(sql, caller.customerId, shownDays)),
+      lookUp(request, findCredits),
+      search(request, listDailyCharges, shownDays),
     ]);
-    const body = html`!${
-        cursor === ''
-          ? html`<div class="balances">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
-          : html`<p><a href="${creditsSection}">Back to the newest entries</a></p>`
-      }
-      <h2>Ledger</h2>
-      !${table(
-        'Ledger',
-        [
-          ['When', (one) => moment(one.created_at)],
-          ['Credits', (one) => poolWords[one.pool].word],
-          ['What', ({ kind }) => badge(kinds[kind].name, kinds[kind].tone)],
-          ['Amount', (one) => count(one.amount), 'number'],
-          ['Available after', (one) => count(one.balance_after), 'number'],
-          ['Reserved after', (one) => count(one.reserved_after), 'number'],
-          ['About', aboutOf],
-        ],
-        ledger.rows,
-        empty(
-          'Nothing yet',
-          'Each change of your credits is listed here: grants, and what jobs reserve and spend.',
-          '',
-          'coins',
-        ),
-      )}
-      !${cursorPager(creditsSection, cursor, ledger.nextCursor)}`;
-    return sendPage(request, reply, { title: 'Credits', body });
+    const none = 'Each change of your credits is listed here: grants, and what jobs reserve and spend.';
+    return {
+      title: 'Credits',
+      body: html`!${
+          cursor === ''
+            ? html`<div class="balances">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
+            : html`<p><a href="${creditsSection}">Back to the newest entries</a></p>`
+        }
+        <h2>Ledger</h2>
+        !${table('Ledger', ledgerColumns, ledger.rows, empty('Nothing yet', none, 'coins'))}
+        !${cursorPager(creditsSection, cursor, ledger.nextCursor)}`,
+    };
   });
 }
 
-const kinds: Record<EntryKind, { name: string; tone: Tone }> = {
-  grant: { name: 'granted', tone: 'good' },
-  reserve: { name: 'reserved', tone: 'busy' },
-  charge: { name: 'spent', tone: 'plain' },
-  release: { name: 'released', tone: 'plain' },
-  adjust: { name: 'corrected', tone: 'warning' },
+const ledgerColumns: readonly Column<LedgerEntry>[] = [
+  ['When', (one) => moment(one.created_at)],
+  ['Credits', (one) => poolWords[one.pool].word],
+  ['What', ({ kind }) => badge(...kinds[kind])],
+  ['Amount', (one) => count(one.amount), 'number'],
+  ['Available after', (one) => count(one.balance_after), 'number'],
+  ['Reserved after', (one) => count(one.reserved_after), 'number'],
+  [
+    'About',
+    ({ job_id, note }) => (job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`),
+  ],
+];
+
+const kinds: Record<EntryKind, readonly [name: string, tone: Tone]> = {
+  grant: ['granted', 'good'],
+  reserve: ['reserved', 'busy'],
+  charge: ['spent', 'plain'],
+  release: ['released', 'plain'],
+  adjust: ['corrected', 'warning'],
 };
 
 const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
@@ -259,7 +237,7 @@ function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]
   </section>`;
 }
 
-const daily = (bars: readonly { name: string; value: number }[]): Html =>
+const daily = (bars: readonly Bar[]): Html =>
   html`<details>
     <summary>The numbers</summary>
     <ul>
@@ -267,18 +245,12 @@ const daily = (bars: readonly { name: string; value: number }[]): Html =>
     </ul>
   </details>`;
 
-const aboutOf = ({ job_id, note }: LedgerEntry): Html =>
-  job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`;
-
-export interface Bar {
+interface Bar {
   name: string;
   value: number;
 }
 
-const width = 420;
-const height = 140;
-const left = 44;
-const top = 10;
+const [width, height, left, top] = [420, 140, 44, 10];
 const ground = height - 20;
 
 function barChart(label: string, bars: readonly Bar[]): Html {

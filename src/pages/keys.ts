@@ -1,47 +1,48 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { durations, noCaps, capPeriods, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
 import type { ApproveOver, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope, isUsual } from '../schemas/scopes.ts';
+import { forMembers, forAdmins, addPage, formRoutes, questionRoutes, secretPage, issuedBefore } from './base/layout.ts';
+import type { Page, FormPage } from './base/layout.ts';
+import { versionField, pageOf, doneNotice, faultText, select, controlsFor, tick } from './base/forms.ts';
 import {
-  faultText,
-  inputField,
-  tick,
-  integer,
-  select,
-  text,
-  conflictOf,
-  fieldsOf,
-  idOf,
-  isOutdated,
   once,
-  queryOf,
-  requireValid,
-  selectField,
+  lookUp,
+  write,
+  fieldsOf,
+  text,
   values,
-  versionField,
-  doneNotice,
-  pageOf,
-} from './base/forms.ts';
-import type { Faults, Fields, Refused } from './base/forms.ts';
-import { buttons, html, linkButton, count, counted, date, badge, empty, moment, table } from './base/html.ts';
+  integer,
+  isOutdated,
+  conflictOf,
+  requireValid,
+  idOf,
+  isAdmin,
+  queryText,
+} from './base/requests.ts';
+import type { Fields, Faults, Refused } from './base/requests.ts';
+import {
+  dayMs,
+  moment,
+  date,
+  count,
+  counted,
+  badge,
+  empty,
+  table,
+  linkButton,
+  dialogLink,
+  buttons,
+  html,
+} from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../process/config.ts';
 import { DomainError, notFound } from '../errors.ts';
-import { actorOf, sessionOf } from '../plugins/auth.ts';
+import { actorOf } from '../plugins/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { compile } from '../validation/validator.ts';
-import {
-  forAdmins,
-  forMembers,
-  formRoutes,
-  questionRoutes,
-  sendPage,
-  sendIssuedBefore,
-  sendSecret,
-} from './base/layout.ts';
-import type { Page, FormPage } from './base/layout.ts';
 
 type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps; approve_over: ApproveOver };
 
@@ -89,12 +90,10 @@ export const presets: readonly { id: string; label: string; scopes: Scope[]; cap
 
 const keyForm = ({ name, expiration, permissions, ...limits }: KeyDraft, faults: Faults): Html =>
   html`<div class="card">
-      !${inputField(
-        { name: 'name', label: 'Name', hint: 'What the key is for, such as “Nightly import”.', faults },
-        name,
-        'text',
-        'maxlength="120" autocomplete="off" required',
-      )}
+      !${controlsFor({ name }, faults).input('name', 'Name', {
+        hint: 'What the key is for, such as “Nightly import”.',
+        more: 'maxlength="120" autocomplete="off" required',
+      })}
       <fieldset class="choices">
         <legend>Expires after</legend>
         !${durations.map((days) =>
@@ -174,38 +173,32 @@ const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: 
         waits.
       </p>
       !${faultText('approve_over', faults)}
-      <div class="scopes">!${overField('records', 'Records', over)} !${overField('credits', 'Credits', over)}</div>
+      <div class="scopes">!${overField('Records', over.records)} !${overField('Credits', over.credits)}</div>
     </fieldset>`;
 
-const overField = (name: keyof ApproveOver, label: string, over: ApproveOver): Html =>
-  html`<fieldset>
-    <legend>${label}</legend>
+const amountField = (legend: string, amount: number | null | undefined, name: string, none: string, label: string) =>
+  html`<legend>${legend}</legend>
     <input
       type="text"
-      name="over_${name}"
-      value="${over[name] ?? ''}"
+      name="${name}"
+      value="${amount ?? ''}"
       inputmode="numeric"
       autocomplete="off"
-      placeholder="no approval"
-      aria-label="${label} of a call above which it needs an approval"
-    />
+      placeholder="${none}"
+      aria-label="${legend}${label}"
+    />`;
+
+const overField = (label: 'Records' | 'Credits', over: number | null | undefined): Html =>
+  html`<fieldset>
+    !${amountField(label, over, `over_${label.toLowerCase()}`, 'no approval', ' of a call above which it needs an approval')}
   </fieldset>`;
 
 const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
   html`<fieldset>
-    <legend>${poolLabels[pool]}</legend>
-    <input
-      type="text"
-      name="cap_${pool}"
-      value="${cap === null ? '' : `${cap.amount}`}"
-      inputmode="numeric"
-      autocomplete="off"
-      placeholder="no cap"
-      aria-label="${poolLabels[pool]}: most credits"
-    />
+    !${amountField(poolLabels[pool], cap?.amount, `cap_${pool}`, 'no cap', ': most credits')}
     !${select(
       html`name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time"`,
-      capPeriods.map((period) => [period, periodLabels[period]] as const),
+      capPeriods.map((period) => [period, periodLabels[period]]),
       cap?.per ?? 'day',
     )}
   </fieldset>`;
@@ -236,44 +229,39 @@ export async function keys(app: FastifyInstance): Promise<void> {
   const check = compile(KeyRequest);
   const checkCaps = compile(SpendCapsChange);
 
-  app.get('/keys', forMembers, async (request, reply) => {
-    const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
-    return sendPage(request, reply, keyList(request, rows));
-  });
+  addPage(app, '/keys', forMembers, async (request) => keyList(request, await lookUp(request, listApiKeys)));
 
   formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
-    act: async (request, reply) => {
+    act: async (request) => {
       const draft = draftOf(request);
       requireValid(check, draft);
       const issued = await once(request, (sql) => issueKey(sql, request.caller, draft, KEY_PREFIX, actorOf(request)));
-      return showIssued(request, reply, issued);
+      return showIssued(request, issued);
     },
   });
 
   formRoutes(app, '/keys/:id/rotate', forAdmins, {
     show: showRotate,
-    act: async (request, reply) => {
-      const { customerId } = request.caller;
-      const id = idOf(request, 'API key');
+    act: async (request) => {
+      const named = { customer_id: request.caller.customerId, id: idOf(request, 'API key') };
       const draft = draftOf(request);
       const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
       requireValid(check, { name: 'unchanged', expiration: 90, ...change });
-      const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: customerId, id }]));
+      const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [named]));
       const issued = await once(request, (sql) => replaceKey(sql, before, change, KEY_PREFIX, actorOf(request)));
-      return showIssued(request, reply, issued);
+      return showIssued(request, issued);
     },
   });
 
   formRoutes(app, '/keys/:id/caps', forAdmins, {
     show: showCaps,
     act: async (request) => {
-      const { customerId } = request.caller;
       const limits = limitsIn(fieldsOf(request));
       const key = await requireKey(request);
       if (isOutdated(request, limitsOf(key))) return conflictOf('key');
       requireValid(checkCaps, limits);
-      await request.db.transaction((sql) => setSpendCaps(sql, customerId, key.id, limits, actorOf(request)));
+      await write(request, setSpendCaps, key.id, limits, actorOf(request));
       return `${section}?done=capped`;
     },
   });
@@ -289,9 +277,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
       };
     },
     act: async (request) => {
-      const { customerId } = request.caller;
-      const id = idOf(request, 'API key');
-      const isKnown = await request.db.transaction((sql) => revokeKey(sql, customerId, id, actorOf(request)));
+      const isKnown = await write(request, revokeKey, idOf(request, 'API key'), actorOf(request));
       if (!isKnown) throw notFound('API key');
       return `${section}?done=revoked`;
     },
@@ -299,8 +285,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
 }
 
 async function requireKey(request: FastifyRequest): Promise<ApiKey> {
-  const id = idOf(request, 'API key');
-  const key = await request.db.lookup((sql) => findApiKey(sql, request.caller.customerId, id));
+  const key = await lookUp(request, findApiKey, idOf(request, 'API key'));
   if (!key) throw notFound('API key');
   return key;
 }
@@ -327,8 +312,7 @@ function draftOf(request: FastifyRequest): KeyDraft {
 }
 
 function presetOf(request: FastifyRequest): KeyDraft {
-  const { scopes: permissions, caps } =
-    presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
+  const { scopes: permissions, caps } = presets.find(({ id }) => id === queryText(request, 'preset')) ?? presets[0]!;
   return { name: '', expiration: 90, permissions, spend_caps: caps, approve_over: anySize };
 }
 
@@ -341,13 +325,10 @@ const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
   attributes: 'data-once data-keep',
 });
 
-function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
-  if (!issued) {
-    const advice = 'rotate it to get a new one, or revoke it.';
-    return sendIssuedBefore(request, reply, { what: 'key', advice });
-  }
+function showIssued(request: FastifyRequest, issued: Issued | undefined): Page {
+  if (!issued) return issuedBefore(request, 'key', 'rotate it to get a new one, or revoke it.');
   const { name, key, expires_at, permissions } = issued;
-  return sendSecret(request, reply, {
+  return secretPage({
     title: 'Your new key',
     lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
     shown again.`,
@@ -370,11 +351,10 @@ async function showRotate(request: FastifyRequest, { faults }: Refused): Promise
         <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at
         once, and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
       </p>
-      !${selectField(
-        { name: 'expiration', label: 'It then expires after', faults },
-        [['', 'the same time as until now'], ...durations.map((days) => [String(days), `${days} days`] as const)],
-        '',
-      )}
+      !${controlsFor({}, faults).choice('expiration', 'It then expires after', [
+        ['', 'the same time as until now'],
+        ...durations.map((days) => [String(days), `${days} days`] as const),
+      ])}
       !${buttons('Rotate the key', section, 'Leave it as it is')}`,
     attributes: 'data-once',
     isNarrow: true,
@@ -396,8 +376,6 @@ async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<F
 
 export const section = '/app/keys';
 
-const dayMs = 24 * 60 * 60 * 1000;
-
 const pageRows = 50;
 
 const warningDays = 14;
@@ -409,7 +387,6 @@ const doneTexts: Record<string, string> = {
 
 /** Returns the list of keys, with active keys first. Only admins get buttons to change keys. */
 function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
-  const isAdmin = sessionOf(request).role === 'admin';
   const add = linkButton('New key', `${section}/new`);
   const isActive = ({ status }: ApiKey): boolean => status === 'active';
   const working = all.filter(isActive);
@@ -420,10 +397,10 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const none = empty(
     'No keys yet',
     'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
-    isAdmin ? add : html`<p>Ask an admin of your company for one.</p>`,
     'key',
+    isAdmin(request) ? add : html`<p>Ask an admin of your company for one.</p>`,
   );
-  const actions: readonly Column<ApiKey>[] = isAdmin ? [['Actions', actsOf]] : [];
+  const actions: readonly Column<ApiKey>[] = isAdmin(request) ? [['Actions', actsOf]] : [];
   const works = table('API keys', [...columns, ...actions], active, html`<p>No key works at present.</p>`);
   const summary = `${ended < keyLimits.endedShown ? '' : 'The last '}${counted(ended, 'key')} that no longer work${ended === 1 ? 's' : ''}`;
   const endedKeys = html`<details !${active.length === 0 ? 'open' : ''}>
@@ -433,7 +410,7 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const body = html`!${doneNotice(request, doneTexts)} !${rows.length === 0 ? none : works}
   !${others.length > 0 ? endedKeys : ''} !${links}`;
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
-  return { title: 'API keys', body, actions: isAdmin && rows.length > 0 ? html`!${approvals} !${add}` : '' };
+  return { title: 'API keys', body, actions: isAdmin(request) && rows.length > 0 ? html`!${approvals} !${add}` : '' };
 }
 
 const columns: readonly Column<ApiKey>[] = [
@@ -451,7 +428,7 @@ const columns: readonly Column<ApiKey>[] = [
 
 function actsOf({ id, name }: ApiKey): Html {
   const act = (verb: string, label: string, spoken = label) =>
-    html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${spoken} ${name}">${label}</a>`;
+    dialogLink(label, `${section}/${id}/${verb}`, `${spoken} ${name}`);
   return html`<span class="acts">
     !${act('rotate', 'Rotate')} !${act('caps', 'Limits', 'Limits of')} !${act('revoke', 'Revoke')}
   </span>`;

@@ -14,11 +14,12 @@ import type {
   ImportObject,
   MappingOrigin,
 } from '../schemas/imports.ts';
-import { select, selectField, text, unchanged, type Choice, type Fields } from './base/forms.ts';
-import { count, html, table, type Column, type Html } from './base/html.ts';
+import { select, controlsFor, type Choice } from './base/forms.ts';
+import { text, unchanged, type Fields } from './base/requests.ts';
+import { when, count, table, html, type Html, type Column } from './base/html.ts';
+import { fieldWord } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
-import { fieldWord } from './base/words.ts';
 
 type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
 
@@ -45,28 +46,28 @@ export const mappingForm = (
     <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>`;
 
 function faultList(found: Import, preview: DetailedPreview): Html {
-  const ofRecords = preview.errors.filter(({ path }) => path.startsWith('/records/'));
-  const faults = [...obstaclesTo(found, preview), ...ofRecords];
-  const warnings = preview.warnings.filter(({ path }) => path.startsWith('/records/'));
-  const misread = preview.warnings.filter(({ path }) => path === '/encoding');
-  const ofFile = preview.warnings.filter(({ path }) => path === '' || path === '/mapping');
-  const list = listOf(found.object);
-  return html`!${list('The encoding may be another one:', misread)}
-  !${list('With these settings, something is wrong:', faults)} !${list('What is left out of the file:', ofFile)}
-  !${list('Values of the first records that will be left out:', warnings)}`;
-}
-
-const listOf =
-  (object: Import['object']) =>
-  (title: string, faults: readonly Fault[]): Html =>
-    faults.length === 0
-      ? ''
-      : html`<div class="notice warning" role="status">
+  const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
+  const lists: [title: string, faults: Fault[]][] = [
+    ['The encoding may be another one:', preview.warnings.filter(({ path }) => path === '/encoding')],
+    [
+      'With these settings, something is wrong:',
+      [...obstaclesTo(found, preview), ...preview.errors.filter(isOfRecord)],
+    ],
+    ['What is left out of the file:', preview.warnings.filter(({ path }) => path === '' || path === '/mapping')],
+    ['Values of the first records that will be left out:', preview.warnings.filter(isOfRecord)],
+  ];
+  return html`!${lists
+    .filter(([, faults]) => faults.length > 0)
+    .map(
+      ([title, faults]) =>
+        html`<div class="notice warning" role="status">
           <p>${title}</p>
           <ul>
-            !${faults.slice(0, maxFaults).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
+            !${faults.slice(0, maxFaults).map((fault) => html`<li>${faultText(found.object, fault)}</li>`)}
           </ul>
-        </div>`;
+        </div>`,
+    )}`;
+}
 
 function faultText(object: Import['object'], { path, message }: Fault): string {
   const [, what, index, ...fields] = path.split('/');
@@ -216,26 +217,24 @@ function settings(
   { sheet, has_header: hasHeader }: SourceState,
   lists: Html,
 ): Html {
-  const choice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
-    selectField({ name, label, faults: {} }, choices, chosen);
+  const values = {
+    invalid_values: found.invalid_values,
+    sheet: sheet ?? sheets?.[0],
+    encoding: encoding ?? '',
+    header: hasHeader ? 'names' : 'record',
+  };
+  const { choice } = controlsFor(values, {});
   const same = (name: string): Choice => [name, name];
-  const encodings = [...new Set([encoding ?? '', ...commonEncodings])].filter((name) => name !== '');
+  const encodings = [...new Set([values.encoding, ...commonEncodings])].map(same);
   const separated = separator === null ? '' : ` (cells are separated by ${separatorLabels[separator] ?? separator})`;
   const invalid = invalidValues.map((name) => [name, invalidLabels[name]] as const);
+  const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
-      !${lists} !${choice('invalid_values', 'Values that cannot be read', invalid, found.invalid_values)}
-      !${sheets && sheets.length > 1 ? choice('sheet', 'Sheet', sheets.map(same), sheet ?? sheets[0]!) : ''}
-      !${
-        found.format === 'csv' && encoding !== null
-          ? choice('encoding', `Encoding${separated}`, encodings.map(same), encoding)
-          : ''
-      }
-      !${
-        found.format === 'csv' || found.format === 'xlsx'
-          ? choice('header', 'The first line', firstLines, hasHeader ? 'names' : 'record')
-          : ''
-      }
+      !${lists} !${choice('invalid_values', 'Values that cannot be read', invalid)}
+      !${when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same)))}
+      !${when(found.format === 'csv' && encoding, choice('encoding', `Encoding${separated}`, encodings))}
+      !${when(hasLines, choice('header', 'The first line', firstLines))}
     </div>`;
 }
 

@@ -1,25 +1,15 @@
 import { Type } from '@sinclair/typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forbidden, notFound } from '../errors.ts';
-import { sessionOf } from '../plugins/auth.ts';
 import { deleteView, listSavedViews, saveView } from '../queries/accounts/customers.ts';
 import type { SavedView, ViewObject } from '../queries/accounts/customers.ts';
 import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, formRoutes, questionRoutes, type FormPage } from './base/layout.ts';
-import {
-  fieldsOf,
-  hidden,
-  idOf,
-  inputField,
-  queryOf,
-  readForm,
-  requireValid,
-  selectField,
-  text,
-} from './base/forms.ts';
-import type { Fields, Refused } from './base/forms.ts';
-import { buttons, html, type Html } from './base/html.ts';
+import { controlsFor, hidden } from './base/forms.ts';
+import { readForm, lookUp, write, fieldsOf, text, requireValid, idOf, isAdmin, queryOf } from './base/requests.ts';
+import type { Fields, Refused } from './base/requests.ts';
+import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { companyKind, contactKind } from './records/kinds.ts';
 import { parametersOf, viewOf } from './records/record-kind.ts';
 
@@ -55,7 +45,7 @@ export async function savedViews(app: FastifyInstance): Promise<void> {
       const tooLong = { path: '', message: 'this view has too long filters to be saved' };
       requireValid(check, { name }, query.length > maxQuery ? [tooLong] : []);
       const view = { object, name, query, user_id: request.caller.userId, is_shared: text(fields, 'for') === 'all' };
-      await request.db.transaction((sql) => saveView(sql, request.caller.customerId, view));
+      await write(request, saveView, view);
       return pathOf(view);
     },
   });
@@ -74,14 +64,14 @@ export async function savedViews(app: FastifyInstance): Promise<void> {
     },
     act: async (request) => {
       const { id, object } = await requireOwn(request);
-      await request.db.transaction((sql) => deleteView(sql, request.caller.customerId, id));
+      await write(request, deleteView, id);
       return `/app/${object}`;
     },
   });
 }
 
 const pathOf = ({ object, query }: Pick<SavedView, 'object' | 'query'>): string =>
-  query === '' ? `/app/${object}` : `/app/${object}?${query}`;
+  `/app/${object}${query === '' ? '' : `?${query}`}`;
 
 function objectIn(fields: Fields): ViewObject {
   const object = text(fields, 'object');
@@ -89,11 +79,11 @@ function objectIn(fields: Fields): ViewObject {
   return object;
 }
 
-const viewsOf = ({ db, caller }: FastifyRequest): Promise<SavedView[]> =>
-  db.lookup((sql) => listSavedViews(sql, caller.customerId, caller.userId));
+const viewsOf = (request: FastifyRequest): Promise<SavedView[]> =>
+  lookUp(request, listSavedViews, request.caller.userId);
 
 const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =>
-  user_id === request.caller.userId || sessionOf(request).role === 'admin';
+  user_id === request.caller.userId || isAdmin(request);
 
 /**
  * Returns the view in the request's path.
@@ -110,24 +100,16 @@ async function requireOwn(request: FastifyRequest): Promise<SavedView> {
 function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
   const fields = request.method === 'POST' ? fieldsOf(request) : queryOf(request);
   const [object, query] = [objectIn(fields), text(fields, 'query')];
+  const { input, choice } = controlsFor(fields, faults);
   return {
     title: 'Save this view',
     section: `/app/${object}`,
     body: html`!${hidden({ object, query })}
-    !${inputField(
-      { name: 'name', label: 'Name', hint: 'A view of yours with this name is replaced.', faults },
-      text(fields, 'name'),
-      'text',
-      html`maxlength="${maxName}" autocomplete="off" required`,
-    )}
-    !${selectField(
-      { name: 'for', label: 'Who sees it', faults },
-      [
-        ['me', 'only me'],
-        ['all', 'everybody here'],
-      ],
-      text(fields, 'for'),
-    )}
+    !${input('name', 'Name', {
+      hint: 'A view of yours with this name is replaced.',
+      more: html`maxlength="${maxName}" autocomplete="off" required`,
+    })}
+    !${choice('for', 'Who sees it', Object.entries({ me: 'only me', all: 'everybody here' }))}
     !${buttons('Save the view', `/app/${object}?${keptOf[object](readForm(query)).toString()}`)}`,
     isNarrow: true,
   };
@@ -150,11 +132,8 @@ export async function viewLinks(request: FastifyRequest, object: ViewObject, sho
 }
 
 function viewLink(request: FastifyRequest, view: SavedView, isCurrent: boolean): Html {
-  const link = html`<a href="${pathOf(view)}" !${isCurrent ? 'aria-current="true"' : ''}>${view.name}</a>`;
+  const link = html`<a href="${pathOf(view)}" !${when(isCurrent, 'aria-current="true"')}>${view.name}</a>`;
   if (!isCurrent) return link;
-  return html`<strong>!${link}</strong> !${
-      isDeletable(request, view)
-        ? html`<a href="/app/views/${view.id}/delete" data-dialog aria-label="Delete the view ${view.name}">×</a>`
-        : ''
-    }`;
+  const remove = dialogLink('×', `/app/views/${view.id}/delete`, `Delete the view ${view.name}`);
+  return html`<strong>!${link}</strong> !${when(isDeletable(request, view), remove)}`;
 }

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
 import { listActivities } from '../queries/crm/activities.ts';
 import { countCompanies } from '../queries/crm/companies.ts';
@@ -14,15 +14,33 @@ import { type Change, eventNouns } from '../schemas/events.ts';
 import type { Condition } from '../schemas/filters.ts';
 import type { Import } from '../schemas/imports.ts';
 import { finalStatuses, allJobs, type Job, pools } from '../schemas/jobs.ts';
+import { titleOf } from './import-upload.ts';
 import { activityNotices, subjectsOf, taskList } from './records/activities.ts';
-import { forMembers, form, goTo, sendPage } from './base/layout.ts';
-import { dayOf, endOf, count, counted, day, html, linkButton, moment, picture, date, workplace } from './base/html.ts';
+import { forMembers, addPage, addAction } from './base/layout.ts';
+import { form, doneNotice, hidden } from './base/forms.ts';
+import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
+import {
+  dayOf,
+  endOf,
+  dayMs,
+  today,
+  moment,
+  date,
+  day,
+  when,
+  count,
+  counted,
+  quiet,
+  workplace,
+  linkButton,
+  picture,
+  html,
+} from './base/html.ts';
 import type { Html, PictureName } from './base/html.ts';
-import { doneNotice, hidden, fieldsOf, text } from './base/forms.ts';
-import { progressBar, statusBadge, money, jobWords, poolWords } from './base/words.ts';
+import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { usersOf } from './records/record-form.ts';
 import { nameOf, oldNameOf, plurals, recordPaths, whoOf } from './changes.ts';
-import { sessionOf, isHttps, sessionCookies } from '../plugins/auth.ts';
+import { isHttps, sessionCookies } from '../plugins/auth.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals } from '../queries/accounts/approvals.ts';
 import { listEndpoints } from '../queries/accounts/webhook-endpoints.ts';
@@ -33,22 +51,22 @@ import { pathOf, troubleOf } from './webhooks.ts';
  * problems. For a new customer, it shows first steps.
  */
 export async function start(app: FastifyInstance): Promise<void> {
-  app.get('/', forMembers, async (request, reply) => {
+  addPage(app, '/', forMembers, async (request) => {
     const { db, caller } = request;
     const [contacts, companies, credits] = await Promise.all([
       countContacts(db, caller.customerId, {}),
       countCompanies(db, caller.customerId, {}),
-      db.lookup((sql) => findCredits(sql, caller.customerId)),
+      lookUp(request, findCredits),
     ]);
-    const [people, firms] = [contacts.pagination.total_records, companies.pagination.total_records];
+    const [people, firms] = [contacts, companies].map(({ pagination }) => pagination.total_records) as [number, number];
     const [concerns, running] = await Promise.all([concernsOf(request), runningOf(request)]);
     const isNew = people + firms === 0;
     const [tasks, deals, latest] = isNew
       ? [firstSteps, '', '']
-      : await Promise.all([tasksOf(request, reply), dealsOf(request), latestOf(request)]);
+      : await Promise.all([tasksOf(request), dealsOf(request), latestOf(request)]);
     const underWay = html`<h2>Under way</h2>
-      <div class="running" !${running.isLive ? 'data-live' : ''}>!${running.cards}</div>`;
-    return sendPage(request, reply, {
+      <div class="running" !${when(running.isLive, 'data-live')}>!${running.cards}</div>`;
+    return {
       title: 'Today',
       lead: html`<a href="/app/contacts">${counted(people, 'contact')}</a> ·
         <a href="/app/companies">${counted(firms, 'company', 'companies')}</a> ·
@@ -59,15 +77,16 @@ export async function start(app: FastifyInstance): Promise<void> {
       !${workplace(
         html`!${tasks} !${deals}`,
         'What happened',
-        html`!${concerns.length === 0 ? '' : attention(request, reply, concerns)}
-        !${running.cards.length === 0 ? '' : underWay} !${latest}`,
+        html`!${when(concerns.length > 0, attention(concerns))} !${when(running.cards.length > 0, underWay)} !${latest}`,
       )}`,
-    });
+    };
   });
 
-  app.post('/dismiss', forMembers, async (request, reply) => {
-    dismiss(request, reply);
-    return goTo(reply, '/app');
+  addAction(app, '/dismiss', forMembers, (request, reply) => {
+    const { name, attributes } = cookieOf(request);
+    const kept = [...dismissedBy(request), sentText(request, 'concern')].slice(-maxDismissed);
+    void reply.setCookie(name, kept.join('.'), attributes);
+    return '/app';
   });
 }
 
@@ -90,61 +109,62 @@ const firstSteps: Html = html`<h2>First steps</h2>
 
 const tasksShown = 50;
 
-async function tasksOf(request: FastifyRequest, reply: FastifyReply): Promise<Html> {
+async function tasksOf(request: FastifyRequest): Promise<Html> {
   const { db, caller } = request;
-  const list = async (due_at: Condition) =>
-    (
-      await listActivities(db, caller.customerId, {
-        filters: { type: 'task', is_done: false, assigned_to: caller.userId, due_at },
-        order_by: { due_at: 'ASC' },
-        paginate: { limit: tasksShown },
-      })
-    ).rows;
-  const until = endOf(dayOf(new Date().toISOString()));
+  const list = async (due_at: Condition) => {
+    const filters = { type: 'task', is_done: false, assigned_to: caller.userId, due_at };
+    const query = { filters, order_by: { due_at: 'ASC' }, paginate: { limit: tasksShown } } as const;
+    return (await listActivities(db, caller.customerId, query)).rows;
+  };
+  const until = endOf(today());
   const [due, undated, users] = await Promise.all([list({ lte: until }), list(null), usersOf(request)]);
   const names = await subjectsOf(request, [...due, ...undated]);
   // They are all of the same person.
   const shown = { users: users.filter(({ id }) => id !== caller.userId), names, back: '/app' };
   const part = (title: string, tasks: typeof due, none: string) =>
     html`<h2>${title}</h2>
-      !${tasks.length === 0 ? html`<p class="quiet">${none}</p>` : taskList(request, reply, tasks, shown)}
-      !${tasks.length === tasksShown ? html`<p class="quiet">The first ${tasksShown} are shown.</p>` : ''}`;
+      !${tasks.length === 0 ? quiet(none) : taskList(tasks, shown)}
+      !${when(tasks.length === tasksShown, quiet(`The first ${tasksShown} are shown.`))}`;
   return html`!${part('To do today', due, 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.')}
   !${undated.length === 0 ? '' : part('Without a day', undated, '')}`;
 }
 
-async function dealsOf({ db, caller: { customerId, userId } }: FastifyRequest): Promise<Html> {
+async function dealsOf(request: FastifyRequest): Promise<Html> {
+  const { db, caller } = request;
   const now = new Date();
   const lt = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1)).toISOString();
-  const pipelines = await db.search((sql) => listPipelinesWithStages(sql, customerId));
-  const open = pipelines.flatMap(({ currency, stages }) =>
-    stages.filter(({ status }) => status === 'OPEN').map((stage) => ({ ...stage, currency })),
+  const pipelines = await search(request, listPipelinesWithStages);
+  const stages = new Map(
+    pipelines.flatMap(({ currency, stages }) =>
+      stages.flatMap(({ id, name, status }) => (status === 'OPEN' ? [[id, { name, currency }] as const] : [])),
+    ),
   );
-  const filters = { user_id_assigned: userId, stage_id: open.map(({ id }) => id), estimated_closing_date: { lt } };
-  const order_by = { estimated_closing_date: 'ASC' };
-  const found = await listOpportunities(db, customerId, { filters, order_by, paginate: { limit: dealsShown + 1 } });
-  const rows = found.rows.map((one) => ({ ...one, stage: open.find(({ id }) => id === one.stage_id)! }));
-  const today = dayOf(now.toISOString());
+  const { rows } = await listOpportunities(db, caller.customerId, {
+    filters: { user_id_assigned: caller.userId, stage_id: [...stages.keys()], estimated_closing_date: { lt } },
+    order_by: { estimated_closing_date: 'ASC' },
+    paginate: { limit: dealsShown + 1 },
+  });
+  const deals = rows.slice(0, dealsShown).map(({ id, name, price, stage_id, estimated_closing_date: closes }) => {
+    const stage = stages.get(stage_id)!;
+    return html`<li>
+      <div>
+        <a href="/app/opportunities/${id}">${name}</a>
+        <span class="quiet">
+          ${stage.name} · ${money(price, stage.currency)} ·
+          <span class="${when(dayOf(closes) < today(), 'late')}">closes !${day(closes)}</span>
+        </span>
+      </div>
+    </li>`;
+  });
   return html`<h2>My opportunities that close this month</h2>
     !${
-      rows.length === 0
-        ? html`<p class="quiet">None.</p>`
+      deals.length === 0
+        ? quiet('None.')
         : html`<ul class="tasks">
-            !${rows.slice(0, dealsShown).map(
-              ({ id, name, price, stage, estimated_closing_date: closes }) =>
-                html`<li>
-                  <div>
-                    <a href="/app/opportunities/${id}">${name}</a>
-                    <span class="quiet">
-                      ${stage.name} · ${money(price, stage.currency)} ·
-                      <span class="${dayOf(closes) < today ? 'late' : ''}">closes !${day(closes)}</span>
-                    </span>
-                  </div>
-                </li>`,
-            )}
+            !${deals}
           </ul>`
     }
-    !${rows.length > dealsShown ? html`<p><a href="/app/opportunities?owner=${userId}">All of mine</a></p>` : ''}`;
+    !${when(rows.length > dealsShown, html`<p><a href="/app/opportunities?owner=${caller.userId}">All of mine</a></p>`)}`;
 }
 
 const dealsShown = 10;
@@ -174,49 +194,34 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
     }),
   );
   const records = new Map(found.flat().map((record) => [record.id, record]));
+  const subject = (act: readonly Change[]): Html => {
+    const [{ type, object, record_id, change_id }] = act as [Change];
+    const record = records.get(record_id);
+    const many = act.length === latestRead ? `many ${plurals[object]}` : counted(act.length, object, plurals[object]);
+    if (act.length > 1) return html`<a href="/app/changes/${change_id}">${many}</a>`;
+    if (record === undefined) return html`${type === 'deleted' ? oldNameOf(act[0]!) : object}`;
+    return html`<a href="${recordPaths[object]}/${record_id}">${nameOf(object, record)}</a>`;
+  };
   return html`<h2>Latest</h2>
-    !${acts.length === 0 ? html`<p class="quiet">Nobody else has changed anything yet.</p>` : ''}
+    !${when(acts.length === 0, quiet('Nobody else has changed anything yet.'))}
     <ul class="latest">
-      !${acts.map((act) => {
-        const [{ actor, type, object, record_id, change_id, occurred_at }] = act as [Change];
-        const record = records.get(record_id);
-        const what =
-          act.length > 1
-            ? html`<a href="/app/changes/${change_id}"
-                >${act.length === latestRead ? `many ${plurals[object]}` : counted(act.length, object, plurals[object])}</a
-              >`
-            : record === undefined
-              ? html`${type === 'deleted' ? oldNameOf(act[0]!) : object}`
-              : linkTo(recordPaths[object], record_id, nameOf(object, record));
-        return html`<li>
-          <span><strong>!${whoOf(actor, users)}</strong> ${type} !${what}</span>
-          <span class="quiet">!${moment(occurred_at)}</span>
-        </li>`;
-      })}
+      !${acts.map(
+        (act) =>
+          html`<li>
+            <span><strong>!${whoOf(act[0]!.actor, users)}</strong> ${act[0]!.type} !${subject(act)}</span>
+            <span class="quiet">!${moment(act[0]!.occurred_at)}</span>
+          </li>`,
+      )}
     </ul>`;
 }
 
-const linkTo = (path: string | undefined, id: string, name: string): Html =>
-  path === undefined ? html`${name}` : html`<a href="${path}/${id}">${name}</a>`;
-
-const attention = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  concerns: Awaited<ReturnType<typeof concernsOf>>,
-): Html =>
+const attention = (concerns: readonly (readonly [name: string, text: Html])[]): Html =>
   html`<h2>Needs a look</h2>
     <ul class="concerns">
-      !${concerns.map(
-        ([name, text]) =>
-          html`<li>
-            <span>!${text}</span>
-            !${form(request, reply, {
-              action: '/app/dismiss',
-              attributes: 'class="inline-form"',
-              body: html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`,
-            })}
-          </li>`,
-      )}
+      !${concerns.map(([name, text]) => {
+        const body = html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`;
+        return html`<li><span>!${text}</span> !${form('/app/dismiss', body, 'class="inline-form"')}</li>`;
+      })}
     </ul>`;
 
 /** Returns the jobs and imports that have not ended. `isLive` is true if one of them changes without this person. */
@@ -229,7 +234,7 @@ async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promis
   const jobs = [...processing, ...pending];
   const unfinished = imports.filter(({ status }) => !(finalStatuses as readonly string[]).includes(status));
   const cards = [
-    ...unfinished.map((one) => card(`/app/imports/${one.id}`, one.name || `Import of ${one.object}`, one, 'records')),
+    ...unfinished.map((one) => card(`/app/imports/${one.id}`, titleOf(one), one, 'records')),
     ...jobs.map((job) => card(`/app/jobs/${job.id}`, jobWords[job.type], job, 'items')),
   ];
   return { cards, isLive: jobs.length > 0 || unfinished.some(({ status }) => !status.startsWith('UPLOAD')) };
@@ -254,8 +259,6 @@ interface Concern {
 const keptConcern = (request: FastifyRequest, { key }: Concern): string =>
   createHash('sha256').update(`${request.caller.userId} ${key}`).digest('base64url').slice(0, 12);
 
-const dayMs = 24 * 60 * 60 * 1000;
-
 /** A warning appears this number of days before an API key expires. */
 const keyDays = 14;
 
@@ -265,13 +268,7 @@ const importDays = 7;
 /** Credits are low below this share of the last grant. */
 const lowShare = 0.1;
 
-const sources: readonly ((request: FastifyRequest) => Promise<Concern[]>)[] = [
-  waitingCalls,
-  failedImports,
-  failingEndpoints,
-  lowCredits,
-  endingKeys,
-];
+const sources = [waitingCalls, failedImports, failingEndpoints, lowCredits, endingKeys];
 
 const maxDismissed = 50;
 
@@ -283,12 +280,6 @@ const cookieOf = ({ server: { config } }: FastifyRequest) => ({
 const dismissedBy = (request: FastifyRequest): string[] =>
   (request.cookies[cookieOf(request).name] ?? '').split('.').filter((one) => /^[\w-]{12}$/.test(one));
 
-export function dismiss(request: FastifyRequest, reply: FastifyReply): void {
-  const { name, attributes } = cookieOf(request);
-  const kept = [...dismissedBy(request), text(fieldsOf(request), 'concern')].slice(-maxDismissed);
-  void reply.setCookie(name, kept.join('.'), attributes);
-}
-
 /** Returns all concerns that were not dismissed, most urgent first. Each has its name in the form. */
 async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
   const dismissed = new Set(dismissedBy(request));
@@ -299,9 +290,8 @@ async function concernsOf(request: FastifyRequest): Promise<(readonly [name: str
 }
 
 async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
-  if (sessionOf(request).role !== 'admin') return [];
-  const calls = await request.db.lookup((sql) => listApprovals(sql, request.caller.customerId));
-  const waiting = calls.filter(({ status }) => status === 'pending');
+  if (!isAdmin(request)) return [];
+  const waiting = (await lookUp(request, listApprovals)).filter(({ status }) => status === 'pending');
   if (waiting.length === 0) return [];
   const text = html`<a href="/app/approvals">${counted(waiting.length, 'call')} of API keys</a>
     wait${waiting.length === 1 ? 's' : ''} for your approval.`;
@@ -309,22 +299,22 @@ async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
   return [{ key: waiting.map(({ id }) => id).join(), text }];
 }
 
-async function failedImports({ db, caller }: FastifyRequest): Promise<Concern[]> {
-  const rows = await db.search((sql) => listImports(sql, caller.customerId, {}, allImports));
+async function failedImports(request: FastifyRequest): Promise<Concern[]> {
+  const rows = await search(request, listImports, {}, allImports);
   const since = new Date(Date.now() - importDays * dayMs).toISOString();
   const failed = rows.filter(
     ({ status, failed, dry_run, created_at }) =>
       created_at >= since && !dry_run && (status === 'FAILED' || (status === 'COMPLETED' && failed > 0)),
   );
-  return failed.map(({ id, name, object, status, failed }) => {
-    const what = status === 'FAILED' ? 'could not be read' : `left out ${counted(failed, 'record')}`;
-    return { key: id, text: html`<a href="/app/imports/${id}">${name || `Import of ${object}`}</a> ${what}.` };
+  return failed.map((one) => {
+    const what = one.status === 'FAILED' ? 'could not be read' : `left out ${counted(one.failed, 'record')}`;
+    return { key: one.id, text: html`<a href="/app/imports/${one.id}">${titleOf(one)}</a> ${what}.` };
   });
 }
 
 async function failingEndpoints(request: FastifyRequest): Promise<Concern[]> {
-  if (sessionOf(request).role !== 'admin') return [];
-  const endpoints = await request.db.lookup((sql) => listEndpoints(sql, request.caller.customerId));
+  if (!isAdmin(request)) return [];
+  const endpoints = await lookUp(request, listEndpoints);
   return endpoints
     .filter((endpoint) => troubleOf(endpoint) !== '')
     .map((endpoint) => ({
@@ -333,11 +323,8 @@ async function failingEndpoints(request: FastifyRequest): Promise<Concern[]> {
     }));
 }
 
-async function lowCredits({ db, caller: { customerId } }: FastifyRequest): Promise<Concern[]> {
-  const [balances, grants] = await Promise.all([
-    db.lookup((sql) => findCredits(sql, customerId)),
-    db.search((sql) => findLastGrants(sql, customerId)),
-  ]);
+async function lowCredits(request: FastifyRequest): Promise<Concern[]> {
+  const [balances, grants] = await Promise.all([lookUp(request, findCredits), search(request, findLastGrants)]);
   const isLow = (pool: (typeof pools)[number]) => balances[pool].balance < (grants[pool] ?? 0) * lowShare;
   return pools.filter(isLow).map((pool) => {
     const left = count(balances[pool].balance);
@@ -346,8 +333,8 @@ async function lowCredits({ db, caller: { customerId } }: FastifyRequest): Promi
   });
 }
 
-async function endingKeys({ db, caller }: FastifyRequest): Promise<Concern[]> {
-  const keys = await db.lookup((sql) => listApiKeys(sql, caller.customerId));
+async function endingKeys(request: FastifyRequest): Promise<Concern[]> {
+  const keys = await lookUp(request, listApiKeys);
   const until = new Date(Date.now() + keyDays * dayMs).toISOString();
   return keys
     .filter(({ status, expires_at }) => status === 'active' && expires_at < until)

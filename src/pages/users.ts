@@ -17,35 +17,34 @@ import { findLinkEnds, listUsers, deleteSession } from '../queries/accounts/user
 import { roles, UserCreate, type Role, type User, Login, PasswordChange, PasswordByLink } from '../schemas/accounts.ts';
 import { compile } from '../validation/validator.ts';
 import {
-  forAdmins,
-  formRoutes,
-  questionRoutes,
-  sendPage,
-  sendIssuedBefore,
-  sendSecret,
-  forAll,
   forMembers,
-  goTo,
-  sendForm,
+  forAdmins,
+  forAll,
+  addPage,
+  addAction,
+  formPage,
+  formRoutes,
+  question,
   ownPath,
+  secretPage,
+  issuedBefore,
 } from './base/layout.ts';
-import type { Confirmation, FormPage } from './base/layout.ts';
+import type { Page, FormPage } from './base/layout.ts';
+import { pageOf, doneNotice, controlsFor, hidden } from './base/forms.ts';
 import {
-  doneNotice,
-  fieldsOf,
-  idOf,
-  inputField,
   once,
-  pageOf,
-  requireValid,
-  selectField,
+  lookUp,
+  fieldsOf,
   text,
-  hidden,
-  queryOf,
+  notSent,
+  requireValid,
   refusalOf,
-} from './base/forms.ts';
-import type { Refused, Faults, Fields } from './base/forms.ts';
-import { badge, buttons, html, linkButton, moment, table, type Html, notice } from './base/html.ts';
+  idOf,
+  queryOf,
+  sentText,
+} from './base/requests.ts';
+import type { Fields, Faults, Refused } from './base/requests.ts';
+import { moment, badge, notice, table, linkButton, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { roleWords } from './base/words.ts';
 import { LoginAttempts } from '../access/rate-limits.ts';
 import { statuses } from '../plugins/error-handler.ts';
@@ -57,14 +56,10 @@ const pageRows = 100;
 export async function users(app: FastifyInstance): Promise<void> {
   const check = compile(UserCreate);
 
-  app.get('/users', forAdmins, async (request, reply) => {
-    const { db, caller } = request;
-    const [rows, ends] = await Promise.all([
-      db.lookup((sql) => listUsers(sql, caller.customerId)),
-      db.lookup((sql) => findLinkEnds(sql, caller.customerId)),
-    ]);
+  addPage(app, '/users', forAdmins, async (request) => {
+    const [rows, ends] = await Promise.all([lookUp(request, listUsers), lookUp(request, findLinkEnds)]);
     const { shown, links } = pageOf(request, section, { rows, size: pageRows });
-    return sendPage(request, reply, {
+    return {
       title: 'Users',
       actions: linkButton('New user', `${section}/new`),
       body: html`!${doneNotice(request, notices)}
@@ -80,74 +75,61 @@ export async function users(app: FastifyInstance): Promise<void> {
         shown,
       )}
       !${links}`,
-    });
+    };
   });
 
   formRoutes(app, '/users/new', forAdmins, {
     show: showNew,
-    act: async (request, reply) => {
-      const fields = fieldsOf(request);
-      const given = {
-        name: text(fields, 'name').trim(),
-        email: text(fields, 'email').trim(),
-        role: text(fields, 'role') as Role,
-      };
+    act: async (request) => {
+      const [name, email] = [sentText(request, 'name').trim(), sentText(request, 'email').trim()];
+      const given = { name, email, role: sentText(request, 'role') as Role };
       requireValid(check, given);
       const create = await userCreation(request.caller.customerId, given, actorOf(request));
-      return showLink(request, reply, await once(request, create));
+      return showLink(request, await once(request, create));
     },
   });
 
-  const question = (verb: string, ask: (user: User) => Question, act: Parameters<typeof questionRoutes>[3]['act']) =>
-    questionRoutes(app, `/users/:id/${verb}`, forAdmins, {
-      ask: async (request) => ({ ...ask(await requireUser(request)), back: section }),
-      act,
-    });
+  const about = { about: requireUser, back: () => section };
 
-  question(
-    'link',
-    ({ name }) => ({
-      title: 'Make a new link',
-      text: html`<strong>${name}</strong> can set a new password with it, once, within 72 hours. A link from before
-        stops working. The present password works until then.`,
-      tone: '',
-    }),
-    async (request, reply) => {
+  question(app, '/users/:id/link', forAdmins, {
+    ...about,
+    title: 'Make a new link',
+    text: ({ name }) =>
+      html`<strong>${name}</strong> can set a new password with it, once, within 72 hours. A link from before stops
+        working. The present password works until then.`,
+    tone: '',
+    act: async (request) => {
       const change = changeOf(request);
-      return showLink(request, reply, await once(request, (sql) => issueLink(sql, change)));
+      return showLink(request, await once(request, (sql) => issueLink(sql, change)));
     },
-  );
+  });
 
   for (const role of roles)
-    question(
-      role,
-      (user) => ({
-        title: `Make ${roleWords[role].word.toLowerCase()}`,
-        text: html`<strong>${user.name}</strong> is ${withArticle(user.role)} now. As ${withArticle(role)}, the user
+    question(app, `/users/:id/${role}`, forAdmins, {
+      ...about,
+      title: `Make ${roleWords[role].word.toLowerCase()}`,
+      text: (user) =>
+        html`<strong>${user.name}</strong> is ${withArticle(user.role)} now. As ${withArticle(role)}, the user
           ${roleWords[role].may}.`,
-        tone: '',
-      }),
-      async (request) => {
+      tone: '',
+      act: async (request) => {
         await request.db.transaction((sql) => setRole(sql, changeOf(request), role));
         return `${section}?done=role`;
       },
-    );
+    });
 
-  question(
-    'deactivate',
-    ({ name }) => ({
-      title: 'Deactivate the user',
-      text: html`<strong>${name}</strong> cannot log in any more, and is logged out at once. Contacts and opportunities
-        stay assigned, and API keys that this user made go on working.`,
-    }),
-    async (request) => {
+  question(app, '/users/:id/deactivate', forAdmins, {
+    ...about,
+    title: 'Deactivate the user',
+    text: ({ name }) =>
+      html`<strong>${name}</strong> cannot log in any more, and is logged out at once. Contacts and opportunities stay
+        assigned, and API keys that this user made go on working.`,
+    act: async (request) => {
       await request.db.transaction((sql) => deactivateUnlessLastAdmin(sql, changeOf(request)));
       return `${section}?done=deactivated`;
     },
-  );
+  });
 }
-
-type Question = Pick<Confirmation, 'title' | 'text' | 'tone'>;
 
 const notices: Readonly<Record<string, string>> = {
   role: 'The role is changed.',
@@ -164,16 +146,14 @@ const changeOf = (request: FastifyRequest) => ({
 
 async function requireUser(request: FastifyRequest): Promise<User> {
   const id = idOf(request, noun);
-  const all = await request.db.lookup((sql) => listUsers(sql, request.caller.customerId));
-  const found = all.find((user) => user.id === id);
+  const found = (await lookUp(request, listUsers)).find((user) => user.id === id);
   if (!found) throw notFound(noun);
   return found;
 }
 
 function actsOf({ id, name, role, active }: User): Html {
   if (!active) return '';
-  const act = (verb: string, label: string) =>
-    html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${label}: ${name}">${label}</a>`;
+  const act = (verb: string, label: string) => dialogLink(label, `${section}/${id}/${verb}`, `${label}: ${name}`);
   return html`<span class="acts"
     >!${act(otherThan(role), `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)} !${act('link', 'New link')}
     !${act('deactivate', 'Deactivate')}</span
@@ -191,30 +171,24 @@ function stateOf(linkEnds: string | undefined): Html {
 const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');
 
 function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
-  const fields = fieldsOf(request);
-  const input = (name: string, label: string, type: string) =>
-    inputField({ name, label, faults }, text(fields, name), type, 'maxlength="255" autocomplete="off" required');
-  const choices = roles.toReversed().map((role) => ({ role, ...roleWords[role] }));
-  const hint = choices.map(({ word, may }) => `${word}: ${may}.`).join(' ');
+  const { input, choice } = controlsFor(fieldsOf(request), faults);
+  const more = 'maxlength="255" autocomplete="off" required';
+  const choices = roles.toReversed().map((role) => [role, roleWords[role].word] as const);
+  const hint = roles.toReversed().map((role) => `${roleWords[role].word}: ${roleWords[role].may}.`);
   return {
     title: 'New user',
     lead: html`<p class="lead">You get a link to send to the user, who sets a password with it.</p>`,
-    body: html`!${input('name', 'Name', 'text')} !${input('email', 'E-mail address', 'email')}
-    !${selectField(
-      { name: 'role', label: 'Role', hint, faults },
-      choices.map(({ role, word }) => [role, word] as const),
-      text(fields, 'role'),
-    )}
-    !${buttons('Create the user', section)}`,
+    body: html`!${input('name', 'Name', { more })} !${input('email', 'E-mail address', { type: 'email', more })}
+    !${choice('role', 'Role', choices, hint.join(' '))} !${buttons('Create the user', section)}`,
     attributes: 'data-once data-keep',
     isNarrow: true,
   };
 }
 
-function showLink(request: FastifyRequest, reply: FastifyReply, issued: IssuedLink | undefined): FastifyReply {
-  if (!issued) return sendIssuedBefore(request, reply, { what: 'link', advice: 'make a new one.' });
+function showLink(request: FastifyRequest, issued: IssuedLink | undefined): Page {
+  if (!issued) return issuedBefore(request, 'link', 'make a new one.');
   const { user, token, expires_at } = issued;
-  return sendSecret(request, reply, {
+  return secretPage({
     title: `Link for ${user.name}`,
     lead: html`Send this link to ${user.name} (${user.email}), and to nobody else: whoever opens it can set the
     password. It is not shown again.`,
@@ -249,9 +223,10 @@ export async function sessions(app: FastifyInstance): Promise<void> {
     },
   });
 
-  app.post('/logout', forMembers, async (request, reply) => {
+  addAction(app, '/logout', forMembers, async (request, reply) => {
     await request.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
-    return goTo(reply.clearCookie(cookies.session, cookies.attributes), '/app/login?out=1');
+    void reply.clearCookie(cookies.session, cookies.attributes);
+    return '/app/login?out=1';
   });
 }
 
@@ -269,26 +244,17 @@ function loginRefusal(error: unknown, request: FastifyRequest, reply: FastifyRep
 function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
   const query = queryOf(request);
   const sent = fieldsOf(request);
-  const message = query['ended']
-    ? notice('Your session has ended. Log in again to continue.', 'warning')
-    : query['out']
-      ? notice('You are logged out.')
-      : query['set']
-        ? notice('Your password is set. Log in with it.')
-        : '';
+  const messages: Record<string, Html> = {
+    ended: notice('Your session has ended. Log in again to continue.', 'warning'),
+    out: notice('You are logged out.'),
+    set: notice('Your password is set. Log in with it.'),
+  };
+  const message = messages[Object.keys(messages).find((name) => query[name]) ?? ''] ?? '';
+  const { input } = controlsFor({ email: text(sent, 'email').trim() }, faults);
   const body = html`!${hidden({ next: ownPath(text('next' in sent ? sent : query, 'next')) })}
-    !${inputField(
-      { name: 'email', label: 'E-mail address', faults },
-      text(sent, 'email').trim(),
-      'email',
-      'autocomplete="username" required autofocus',
-    )}
-    !${inputField(
-      { name: 'password', label: 'Password', faults },
-      '',
-      'password',
-      'autocomplete="current-password" required',
-    )} <button>Log in</button>`;
+    !${input('email', 'E-mail address', { type: 'email', more: 'autocomplete="username" required autofocus' })}
+    !${input('password', 'Password', { type: 'password', more: 'autocomplete="current-password" required' })}
+    <button>Log in</button>`;
   return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body };
 }
 
@@ -329,13 +295,10 @@ function passwordFaults(fields: Fields): Fault[] {
   ];
 }
 
-const passwordField = (faults: Faults, name: string, label: string, autocomplete: string, hint = ''): Html =>
-  inputField(
-    { name, label, hint, faults },
-    '',
-    'password',
-    html`autocomplete="${autocomplete}" maxlength="1024" required`,
-  );
+const passwordField = (faults: Faults, name: string, label: string, autocomplete: string, hint = ''): Html => {
+  const more = html`autocomplete="${autocomplete}" maxlength="1024" required`;
+  return controlsFor({}, faults).input(name, label, { hint, type: 'password', more });
+};
 
 const newPasswordFields = (faults: Faults): Html =>
   html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
@@ -367,54 +330,47 @@ export async function passwordLinks(app: FastifyInstance): Promise<void> {
     },
   };
 
-  app.get('/link/:link', limited, async (request, reply) => show(request, reply, linkIn(request.params)));
+  addPage(app, '/link/:link', limited, (request) => show(request, (request.params as { link: string }).link));
 
   // The form does not name the link in its address, and the link's page tells no other where it is.
-  app.post('/link', limited, async (request, reply) => {
+  addAction(app, '/link', limited, async (request) => {
     const fields = fieldsOf(request);
     const [link, password] = [text(fields, 'link'), text(fields, 'new_password')];
     try {
       requireValid(check, { new_password: password }, passwordFaults(fields));
       await attempts.run(request.address, 'link', () => redeemLink(request.db, link, password, request.address));
-      return await goTo(reply, '/app/login?set=1');
+      return '/app/login?set=1';
     } catch (error) {
-      if (error instanceof Unauthorized) return showEnded(request, reply, error);
-      return show(request, reply, link, refusalOf(error));
+      return error instanceof Unauthorized ? ended(request, error) : show(request, link, refusalOf(error));
     }
   });
 
-  async function show(request: FastifyRequest, reply: FastifyReply, link: string, refused?: Refused) {
+  async function show(request: FastifyRequest, link: string, refused = notSent): Promise<Page> {
     try {
       const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
-      return sendForm(
-        request,
-        reply,
-        {
-          title: 'Set your password',
-          lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
-          action: '/app/link',
-          body: html`!${hidden({ link })}
-            <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
-            !${newPasswordFields(refused?.faults ?? {})}
-            <button>Set the password</button>`,
-        },
-        refused,
-      );
+      const page = {
+        title: 'Set your password',
+        lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
+        action: '/app/link',
+        body: html`!${hidden({ link })}
+          <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
+          !${newPasswordFields(refused.faults)}
+          <button>Set the password</button>`,
+      };
+      return formPage(request, page, refused);
     } catch (error) {
-      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      if (error instanceof Unauthorized) return ended(request, error);
       throw error;
     }
   }
 }
 
-const linkIn = (params: unknown): string => (params as { link: string }).link;
-
-function showEnded(request: FastifyRequest, reply: FastifyReply, { reason }: Unauthorized): FastifyReply {
+function ended(request: FastifyRequest, { reason }: Unauthorized): Page {
   request.log.info({ credential: 'link', reason }, 'refused');
-  return sendPage(request, reply, {
+  return {
     title: 'This link does not work any more',
     status: 404,
     body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
       <p><a href="/app/login">Log in</a></p>`,
-  });
+  };
 }

@@ -1,31 +1,39 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EndpointRequest, maxEndpoints } from '../schemas/webhooks.ts';
 import type { Delivery, DeliveryError, Endpoint, TestResult } from '../schemas/webhooks.ts';
-import { badge, count, facts, html, moment, buttons, empty, linkButton, notice, table } from './base/html.ts';
-import type { Column, Html } from './base/html.ts';
-import { eventTypes, type EventType } from '../schemas/events.ts';
+import { forAdmins, addPage, addAction, formRoutes, question, secretPage, issuedBefore } from './base/layout.ts';
+import type { Page, FormPage } from './base/layout.ts';
 import {
-  areaField,
-  faultText,
-  inputField,
-  tick,
-  conflictOf,
-  doneNotice,
-  fieldsOf,
-  filterChoice,
-  idOf,
-  isOutdated,
-  linesIn,
-  numberedPager,
-  once,
-  pageNumberOf,
-  queryOf,
-  requireValid,
-  text,
-  values,
+  form,
   versionField,
+  numberedPager,
+  doneNotice,
+  faultText,
+  controlsFor,
+  filterChoice,
+  tick,
 } from './base/forms.ts';
-import type { Faults, Refused } from './base/forms.ts';
+import {
+  once,
+  search,
+  write,
+  fieldsOf,
+  text,
+  linesIn,
+  values,
+  isOutdated,
+  conflictOf,
+  requireValid,
+  idOf,
+  queryText,
+  sentText,
+  pageNumberOf,
+} from './base/requests.ts';
+import type { Faults, Refused } from './base/requests.ts';
+import { moment, count, badge, notice, empty, table, facts, linkButton, buttons, html } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
+import { plain } from './base/words.ts';
+import { eventTypes, type EventType } from '../schemas/events.ts';
 import {
   endpointCreation,
   replayEndpoint,
@@ -40,17 +48,6 @@ import { actorOf } from '../plugins/auth.ts';
 import { listDeliveries, deleteEndpoint } from '../queries/accounts/webhook-endpoints.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { compile } from '../validation/validator.ts';
-import {
-  forAdmins,
-  formRoutes,
-  questionRoutes,
-  form,
-  goTo,
-  sendPage,
-  sendIssuedBefore,
-  sendSecret,
-} from './base/layout.ts';
-import type { Confirmation, FormPage } from './base/layout.ts';
 
 const section = '/app/webhooks';
 
@@ -129,69 +126,53 @@ interface EndpointDraft {
   description: string;
 }
 
-export const typeLabels: Record<EventType, string> = {
-  'contact.created': 'Contact created',
-  'contact.updated': 'Contact changed',
-  'contact.deleted': 'Contact deleted',
-  'company.created': 'Company created',
-  'company.updated': 'Company changed',
-  'company.deleted': 'Company deleted',
-  'list.created': 'List created',
-  'list.updated': 'List changed',
-  'list.deleted': 'List deleted',
-  'product.created': 'Product created',
-  'product.updated': 'Product changed',
-  'product.deleted': 'Product deleted',
-  'opportunity.created': 'Opportunity created',
-  'opportunity.updated': 'Opportunity changed',
-  'opportunity.deleted': 'Opportunity deleted',
-  'activity.created': 'Activity created',
-  'activity.updated': 'Activity changed',
-  'activity.deleted': 'Activity deleted',
-  'job.ended': 'Job ended',
-  'import.ended': 'Import ended',
-  'credits.low': 'Credits are low',
-  'prospect.removed': 'Unlocked person removed from the catalog',
-};
+export const typeLabels = Object.fromEntries(
+  eventTypes.map((type) => [type, plain(type).replace('updated', 'changed')]),
+) as Record<EventType, string>;
+typeLabels['credits.low'] = 'Credits are low';
+typeLabels['prospect.removed'] = 'Unlocked person removed from the catalog';
 
-const endpointForm = (draft: EndpointDraft, faults: Faults, save: string, back: string): Html =>
-  html`<div class="card">
-      !${inputField(
-        { name: 'url', label: 'URL', hint: 'Where events are sent, such as https://example.com/webhooks.', faults },
-        draft.url,
-        'url',
-        'maxlength="2048" autocomplete="off" required',
-      )}
-      !${areaField({ name: 'description', label: 'Description', hint: 'What the endpoint is for.', faults }, draft.description)}
+function endpointForm(
+  { url, description, types, bulk }: EndpointDraft,
+  faults: Faults,
+  save: string,
+  back: string,
+): Html {
+  const { input, area } = controlsFor({ url, description }, faults);
+  return html`<div class="card">
+      !${input('url', 'URL', {
+        hint: 'Where events are sent, such as https://example.com/webhooks.',
+        type: 'url',
+        more: 'maxlength="2048" autocomplete="off" required',
+      })}
+      !${area('description', 'Description', 'What the endpoint is for.')}
     </div>
     <fieldset class="card" id="types">
       <legend>Events</legend>
       !${faultText('types', faults)}
       <div class="scopes">
-        !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], draft.types.includes(type)))}
+        !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)))}
       </div>
-      !${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', draft.bulk)}
+      !${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk)}
     </fieldset>
     !${buttons(save, back)}`;
+}
 
 const check = compile(EndpointRequest);
 
 export async function webhooks(app: FastifyInstance): Promise<void> {
-  app.get('/webhooks', forAdmins, async (request, reply) => {
-    const endpoints = await showEndpoints(managementOf(request));
-    return showList(request, reply, endpoints);
-  });
+  addPage(app, '/webhooks', forAdmins, showList);
 
   formRoutes(app, '/webhooks/new', forAdmins, {
     show: showNew,
-    act: async (request, reply) => {
+    act: async (request) => {
       const draft = draftOf(request);
       requireValid(check, draft);
-      return showSecret(request, reply, await once(request, await endpointCreation(managementOf(request), draft)));
+      return showSecret(request, await once(request, await endpointCreation(managementOf(request), draft)));
     },
   });
 
-  app.get('/webhooks/:id', forAdmins, async (request, reply) => showEndpoint(request, reply));
+  addPage(app, '/webhooks/:id', forAdmins, (request) => showEndpoint(request));
 
   formRoutes(app, '/webhooks/:id/edit', forAdmins, {
     show: showEdit,
@@ -205,22 +186,29 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     },
   });
 
-  app.post('/webhooks/:id/enable', forAdmins, (request, reply) => activate(request, reply, true));
-  app.post('/webhooks/:id/disable', forAdmins, (request, reply) => activate(request, reply, false));
+  for (const [verb, active] of [
+    ['enable', true],
+    ['disable', false],
+  ] as const)
+    addAction(app, `/webhooks/:id/${verb}`, forAdmins, async (request) => {
+      const id = idOf(request, noun);
+      await updateEndpoint(managementOf(request), id, { active });
+      return `${pathOf({ id })}?done=${verb}d`;
+    });
 
   // It changes nothing, so there is nothing to redirect to.
-  app.post('/webhooks/:id/test', forAdmins, async (request, reply) => {
+  addAction(app, '/webhooks/:id/test', forAdmins, async (request) => {
     const id = idOf(request, noun);
     const result = await testEndpoint(managementOf(request), app.webhookSender, id, request.requester.signal);
     const words = `The test was sent. ${outcomeOf(result)}.`;
-    return showEndpoint(request, reply, notice(words, result.ok ? 'good' : 'bad'));
+    return showEndpoint(request, notice(words, result.ok ? 'good' : 'bad'));
   });
 
   formRoutes(app, '/webhooks/:id/replay', forAdmins, {
     show: showReplay,
     act: async (request) => {
       const id = idOf(request, noun);
-      const from = new Date(`${text(fieldsOf(request), 'from')}Z`);
+      const from = new Date(`${sentText(request, 'from')}Z`);
       if (Number.isNaN(from.getTime()))
         throw validationFailed([{ path: '/from', message: 'choose a date and a time' }]);
       await replayEndpoint(managementOf(request), id, from.toISOString());
@@ -228,45 +216,27 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     },
   });
 
-  const question = (
-    verb: string,
-    ask: (endpoint: Endpoint) => Pick<Confirmation, 'title' | 'text'>,
-    act: Parameters<typeof questionRoutes>[3]['act'],
-  ) =>
-    questionRoutes(app, `/webhooks/:id/${verb}`, forAdmins, {
-      ask: async (request) => {
-        const endpoint = await requireShown(request);
-        return { ...ask(endpoint), back: pathOf(endpoint) };
-      },
-      act,
-    });
+  question(app, '/webhooks/:id/rotate', forAdmins, {
+    about: requireShown,
+    title: 'Rotate the secret',
+    text: ({ url }) =>
+      html`<strong>${url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is signed with the
+        previous one too.`,
+    back: pathOf,
+    act: async (request) =>
+      showSecret(request, await once(request, secretRotation(managementOf(request), idOf(request, noun)))),
+  });
 
-  question(
-    'rotate',
-    ({ url }) => ({
-      title: 'Rotate the secret',
-      text: html`<strong>${url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is signed
-        with the previous one too.`,
-    }),
-    async (request, reply) => {
-      const id = idOf(request, noun);
-      return showSecret(request, reply, await once(request, secretRotation(managementOf(request), id)));
-    },
-  );
-
-  question(
-    'delete',
-    ({ url }) => ({
-      title: 'Delete the endpoint',
-      text: html`<strong>${url}</strong> gets no events any more. What waits for it is not sent.`,
-    }),
-    async (request) => {
-      const { customerId } = request.caller;
-      const id = idOf(request, noun);
-      await request.db.transaction((sql) => deleteEndpoint(sql, customerId, id, actorOf(request)));
+  question(app, '/webhooks/:id/delete', forAdmins, {
+    about: requireShown,
+    title: 'Delete the endpoint',
+    text: ({ url }) => html`<strong>${url}</strong> gets no events any more. What waits for it is not sent.`,
+    back: pathOf,
+    act: async (request) => {
+      await write(request, deleteEndpoint, idOf(request, noun), actorOf(request));
       return `${section}?done=deleted`;
     },
-  );
+  });
 }
 
 const noun = 'webhook endpoint';
@@ -295,12 +265,6 @@ function draftOf(request: FastifyRequest): EndpointDraft {
   };
 }
 
-async function activate(request: FastifyRequest, reply: FastifyReply, active: boolean): Promise<FastifyReply> {
-  const id = idOf(request, noun);
-  await updateEndpoint(managementOf(request), id, { active });
-  return goTo(reply, `${pathOf({ id })}?done=${active ? 'enabled' : 'disabled'}`);
-}
-
 const notices: Record<string, string> = {
   deleted: 'The endpoint is deleted.',
   changed: 'The endpoint is changed.',
@@ -309,17 +273,16 @@ const notices: Record<string, string> = {
   replay: 'The replay has begun.',
 };
 
-function showList(request: FastifyRequest, reply: FastifyReply, endpoints: readonly Endpoint[]): FastifyReply {
+async function showList(request: FastifyRequest): Promise<Page> {
+  const endpoints = await showEndpoints(managementOf(request));
   const add = linkButton('New endpoint', `${section}/new`);
-  const body = html`!${doneNotice(request, notices)}
-  !${table(
-    'Webhooks',
-    columns,
-    endpoints,
-    empty('No endpoints yet', 'An endpoint is a URL of yours that gets a message when something changes.', add, 'hook'),
-  )}`;
-  const actions = endpoints.length > 0 && endpoints.length < maxEndpoints ? add : '';
-  return sendPage(request, reply, { title: 'Webhooks', body, actions });
+  const none = 'An endpoint is a URL of yours that gets a message when something changes.';
+  return {
+    title: 'Webhooks',
+    body: html`!${doneNotice(request, notices)}
+    !${table('Webhooks', columns, endpoints, empty('No endpoints yet', none, 'hook', add))}`,
+    actions: endpoints.length > 0 && endpoints.length < maxEndpoints ? add : '',
+  };
 }
 
 const columns: readonly Column<Endpoint>[] = [
@@ -352,18 +315,15 @@ const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft 
 
 async function showEdit(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const stored = await requireShown(request);
-  const draft = request.method === 'POST' ? draftOf(request) : settingsOf(stored);
-  const path = pathOf(stored);
-  return {
-    title: 'Change the endpoint',
-    body: html`!${versionField(settingsOf(stored))} !${endpointForm(draft, faults, 'Save', path)}`,
-  };
+  const settings = settingsOf(stored);
+  const form = endpointForm(request.method === 'POST' ? draftOf(request) : settings, faults, 'Save', pathOf(stored));
+  return { title: 'Change the endpoint', body: html`!${versionField(settings)} !${form}` };
 }
 
-/** Sends the only page that contains a secret. Says so if the form was sent before. */
-function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
-  if (!issued) return sendIssuedBefore(request, reply, { what: 'secret', advice: 'rotate it to get a new one.' });
-  return sendSecret(request, reply, {
+/** Returns the only page that contains a secret. Says so if the form was sent before. */
+function showSecret(request: FastifyRequest, issued: Issued | undefined): Page {
+  if (!issued) return issuedBefore(request, 'secret', 'rotate it to get a new one.');
+  return secretPage({
     title: 'Your new secret',
     lead: html`This is the secret of ${issued.url}. Store it now, in the place where your receiver reads its secrets: it
     is not shown again.`,
@@ -374,20 +334,18 @@ function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued
   });
 }
 
-async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: Html = doneNotice(request, notices)) {
+const noDeliveries = empty('No deliveries', 'What was sent in the last 30 days is listed here.');
+
+async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(request, notices)) {
   const endpoint = await requireShown(request);
   const path = pathOf(endpoint);
-  const ok = text(queryOf(request), 'ok');
+  const ok = queryText(request, 'ok');
   const page = pageNumberOf(request);
   const query = { paginate: { page }, filters: ok === 'true' || ok === 'false' ? { ok: ok === 'true' } : {} };
-  const { customerId } = request.caller;
-  const deliveries = await request.db.search((sql) => listDeliveries(sql, customerId, endpoint.id, query));
+  const deliveries = await search(request, listDeliveries, endpoint.id, query);
   const pageUrl = (number: number) => `${path}?${new URLSearchParams({ ok, page: String(number) }).toString()}`;
   const post = (verb: string, label: string) =>
-    form(request, reply, {
-      action: `${path}/${verb}`,
-      body: html`<button class="secondary outline">${label}</button>`,
-    });
+    form(`${path}/${verb}`, html`<button class="secondary outline">${label}</button>`);
   const link = (verb: string, label: string, style = 'secondary') =>
     linkButton(label, `${path}/${verb}`, `${style} outline`, verb === 'edit' ? '' : 'data-dialog');
   const body = html`!${done} !${troubleOf(endpoint) && html`<p class="notice warning">!${troubleOf(endpoint)}</p>`}
@@ -402,31 +360,23 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
     </div>
     <h2>Deliveries</h2>
     <form class="filters" method="get" action="${path}">
-      !${filterChoice(
-        'ok',
-        'Outcome',
-        [
-          ['', 'any'],
-          ['true', 'delivered'],
-          ['false', 'failed'],
-        ],
-        ok,
-      )}
+      !${filterChoice('ok', 'Outcome', Object.entries({ '': 'any', true: 'delivered', false: 'failed' }), ok)}
       <button class="secondary outline">Show</button>
     </form>
-    !${table('Deliveries', deliveryColumns, deliveries, empty('No deliveries', 'What was sent in the last 30 days is listed here.'))}
+    !${table('Deliveries', deliveryColumns, deliveries, noDeliveries)}
     !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;
-  return sendPage(request, reply, { title: endpoint.url, body });
+  return { title: endpoint.url, body };
 }
 
 async function showReplay(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const endpoint = await requireShown(request);
   const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
-  const since = { name: 'from', label: 'Since (UTC)', faults };
+  const { input } = controlsFor({ from: hourAgo }, faults);
   return {
     title: 'Send again',
     body: html`<p>What was recorded since this time is sent to <strong>${endpoint.url}</strong> again.</p>
-      !${inputField(since, hourAgo, 'datetime-local', 'required')} !${buttons('Send again', pathOf(endpoint))}`,
+      !${input('from', 'Since (UTC)', { type: 'datetime-local', more: 'required' })}
+      !${buttons('Send again', pathOf(endpoint))}`,
     isNarrow: true,
   };
 }

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { contentsOf, fieldOfContents } from '../../src/files/guess-columns.ts';
 import { headerKey } from '../../src/files/header.ts';
 import { misreadWord } from '../../src/files/layout.ts';
-import { asSentBack, integer, linesIn } from '../../src/pages/base/forms.ts';
+import { asSentBack, integer, linesIn } from '../../src/pages/base/requests.ts';
 import { mailLink, phoneLink, webLink } from '../../src/pages/base/words.ts';
 import { itemOfCells } from '../../src/files/read-records.ts';
 import { csvFormat } from '../../src/files/record-formats.ts';

@@ -10,6 +10,10 @@ export const startOf = (day: Day): string => `${day}T00:00:00.000Z`;
 
 export const endOf = (day: Day): string => `${day}T23:59:59.999Z`;
 
+export const dayMs = 24 * 60 * 60 * 1000;
+
+export const today = (): Day => dayOf(new Date().toISOString());
+
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
 /**
@@ -96,6 +100,8 @@ export const day = (instant: string): Html =>
     ? html`${instant}`
     : html`<time datetime="${dayOf(instant)}">${dates.format(new Date(instant))}</time>`;
 
+export const when = (condition: unknown, shown: Html): Html => (condition ? shown : '');
+
 export const count = (value: number): string => numbers.format(value);
 
 export const counted = (value: number, noun: string, plural = `${noun}s`): string =>
@@ -103,12 +109,16 @@ export const counted = (value: number, noun: string, plural = `${noun}s`): strin
 
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
+/** Returns the first names, and how many more there are. */
+export const someNames = (names: readonly string[], most: number, all = names.length): Html =>
+  html`${names.slice(0, most).join(', ')}${when(all > most, ` and ${count(all - most)} more`)}`;
+
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
 export const notice = (text: string, tone: Tone = 'good'): Html =>
   html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}</p>`;
 
-export const empty = (title: string, text: string, link: Html = '', drawing: PictureName = 'search'): Html =>
+export const empty = (title: string, text: string, drawing: PictureName = 'search', link: Html = ''): Html =>
   html`<div class="empty">
     !${picture(drawing)}
     <h2>${title}</h2>
@@ -159,16 +169,22 @@ function tableCell(head: string, value: Html, kind?: string): Html {
   return html`<td data-head="${head}" !${kind ? html`class="${kind}"` : ''}>!${value}</td>`;
 }
 
-export const facts = (entries: readonly (readonly [name: string, value: Html])[]): Html =>
+type Fact = readonly [name: string, value: Html | undefined];
+
+/** Returns a list of names and values, without those whose value is undefined. */
+export const facts = (entries: readonly Fact[]): Html =>
   html`<dl class="facts">
-    !${entries.map(
-      ([name, value]) =>
-        html`<div>
-          <dt>${name}</dt>
-          <dd>!${value}</dd>
-        </div>`,
+    !${entries.map(([name, value]) =>
+      value === undefined
+        ? ''
+        : html`<div>
+            <dt>${name}</dt>
+            <dd>!${value}</dd>
+          </div>`,
     )}
   </dl>`;
+
+export const quiet = (text: string): Html => html`<p class="quiet">${text}</p>`;
 
 export const panel = (title: string, body: Html): Html =>
   html`<section class="card">
@@ -178,7 +194,7 @@ export const panel = (title: string, body: Html): Html =>
 
 export const plainList = (rows: readonly Html[], none: string): Html =>
   rows.length === 0
-    ? html`<p class="quiet">${none}</p>`
+    ? quiet(none)
     : html`<ul class="plain">
         !${rows.map((row) => html`<li>!${row}</li>`)}
       </ul>`;
@@ -216,21 +232,33 @@ export function pager(
   </nav>`;
 }
 
+/** Returns a path with those parameters that are not empty. */
+export function pathWith(path: string, parameters: Readonly<Record<string, string | undefined>>): string {
+  const given = Object.entries(parameters).filter((one): one is [string, string] => Boolean(one[1]));
+  return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
+}
+
 export const cursorPager = (
   path: string,
   cursor: string,
   next: string | undefined,
   filters: Readonly<Record<string, string>> = {},
-): Html => {
-  const urlOf = (more: object): string => {
-    const query = new URLSearchParams({ ...filters, ...more }).toString();
-    return query === '' ? path : `${path}?${query}`;
-  };
-  return pager({ newer: cursor ? urlOf({}) : undefined, older: next && urlOf({ cursor: next }) });
-};
+  names?: PagerNames,
+): Html =>
+  pager(
+    {
+      newer: cursor ? pathWith(path, filters) : undefined,
+      older: next && pathWith(path, { ...filters, cursor: next }),
+    },
+    names,
+  );
 
 export const linkButton = (label: string, path: string, style = '', more: Html = ''): Html =>
   html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;
+
+/** Returns a link whose page opens in a dialog. */
+export const dialogLink = (label: string, path: string, spoken = label): Html =>
+  html`<a href="${path}" data-dialog aria-label="${spoken}">${label}</a>`;
 
 export const buttons = (label: string, back: string, refusal = 'Cancel'): Html =>
   html`<div class="buttons">

@@ -6,8 +6,9 @@ import { gzipSync } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { statuses, answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { formFaults, formToken, hidden, notSent, queryOf, text, tokenField, refusalOf, type Refused } from './forms.ts';
-import { html, linkButton, notice, type Html } from './html.ts';
+import { form, formFaults, hidden } from './forms.ts';
+import { withTokens, notSent, refusalOf, queryText, type Refused } from './requests.ts';
+import { when, notice, linkButton, html, type Html } from './html.ts';
 import { roleWords } from './words.ts';
 import { Unauthorized } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
@@ -116,28 +117,32 @@ const sections: readonly (readonly Entry[])[] = [
 ];
 
 /** Sends a page that browsers must not store, because it contains data of one user. */
-export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply {
-  return reply
+const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply =>
+  reply
     .code(page.status ?? 200)
     .type('text/html; charset=utf-8')
     .header('cache-control', 'no-store')
-    .send(documentOf(request, reply, page));
+    .send(withTokens(request, reply, documentOf(request, page)));
+
+const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
+
+/** A page, or the path to which the request is redirected. */
+export type Answer = Page | string;
+
+type Act = (request: FastifyRequest, reply: FastifyReply) => Answer | Promise<Answer>;
+
+const handlerOf = (act: Act) => async (request: FastifyRequest, reply: FastifyReply) => {
+  const answer = await act(request, reply);
+  return typeof answer === 'string' ? goTo(reply, answer) : sendPage(request, reply, answer);
+};
+
+export function addPage(app: FastifyInstance, path: string, access: PageAccess, show: Act): void {
+  app.get(path, access, handlerOf(show));
 }
 
-export const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
-
-/**
- * Returns a form with a CSRF token.
- * @param attributes further HTML attributes
- */
-export function form(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { action, body, attributes = '' }: { action: string; body: Html; attributes?: Html },
-): Html {
-  return html`<form method="post" action="${action}" !${attributes}>
-    !${hidden({ [tokenField]: formToken(request, reply) })} !${body}
-  </form>`;
+/** Adds what a form does when it is sent. */
+export function addAction(app: FastifyInstance, path: string, access: PageAccess, act: Act): void {
+  app.post(path, access, handlerOf(act));
 }
 
 export interface FormPage extends Pick<Page, 'title' | 'section'> {
@@ -149,25 +154,24 @@ export interface FormPage extends Pick<Page, 'title' | 'section'> {
   isNarrow?: true;
 }
 
-export function sendForm(
+export function formPage(
   request: FastifyRequest,
-  reply: FastifyReply,
-  { action = urlOf(request).split('?')[0]!, body, attributes = '', lead = '', isNarrow, ...page }: FormPage,
-  refused = notSent,
-): FastifyReply {
-  const shown = form(request, reply, { action, attributes, body: html`!${formFaults(refused.faults, body)} !${body}` });
-  return sendPage(request, reply, {
+  { action = urlOf(request).split('?')[0]!, body, attributes, lead = '', isNarrow, ...page }: FormPage,
+  { faults, status } = notSent,
+): Page {
+  const shown = form(action, html`!${formFaults(faults, body)} !${body}`, attributes);
+  return {
     ...page,
-    status: refused.status,
+    status,
     body: html`!${lead} !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
-  });
+  };
 }
 
 /** Returns the path and query of a request, with each id in one form. Browsers compare the paths of forms. */
 export const urlOf = ({ url }: FastifyRequest): string =>
   url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
 
-export interface Confirmation {
+export interface Question {
   title: string;
   section?: string;
   text: Html;
@@ -176,30 +180,24 @@ export interface Confirmation {
   tone?: '' | 'danger';
   /** Etag of the record that the text describes. The form sends it. */
   etag?: string;
-  warning?: string | undefined;
 }
 
-function sendConfirmation(
+function questionPage(
   request: FastifyRequest,
-  reply: FastifyReply,
-  { title, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, warning, ...page }: Confirmation,
-): FastifyReply {
-  const body = html`!${warning === undefined ? '' : notice(warning, 'warning')}
-    !${etag === undefined ? '' : hidden({ etag })}
+  { title, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, ...page }: Question,
+  warning = '',
+): Page {
+  const body = html`!${when(warning, notice(warning, 'warning'))} !${etag === undefined ? '' : hidden({ etag })}
     <div class="question">!${text}</div>
     <div class="buttons">
       <button class="${tone}">${title}</button>
       !${linkButton(refusal, back, 'secondary outline', tone === 'danger' ? 'data-close autofocus' : 'data-close')}
     </div>`;
-  return sendPage(request, reply, {
-    ...page,
-    title,
-    status: warning === undefined ? 200 : statuses.precondition_failed,
-    body: html`<div class="card narrow">!${form(request, reply, { action: urlOf(request), body })}</div>`,
-  });
+  const status = warning === '' ? 200 : statuses.precondition_failed;
+  return { ...page, title, status, body: html`<div class="card narrow">!${form(urlOf(request), body)}</div>` };
 }
 
-function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): Html {
+function documentOf(request: FastifyRequest, page: Page): Html {
   const { title, body, lead = '', actions = '', isLive = false } = page;
   return html`<!doctype html>
     <html lang="en">
@@ -216,7 +214,7 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
       </head>
       <body>
         <a class="skip" href="#content">Skip to the content</a>
-        !${request.caller?.kind === 'session' ? sidebar(request, reply, page) : ''}
+        !${request.caller?.kind === 'session' ? sidebar(request, page) : ''}
         <main id="content" tabindex="-1" !${request.caller ? '' : 'class="alone"'}>
           !${request.caller ? '' : html`<p class="brand"><span aria-hidden="true"></span>Sales Data</p>`}
           <div class="heading">
@@ -237,14 +235,14 @@ export const withUndo = (request: FastifyRequest, path: string): string =>
   `${path}${path.includes('?') ? '&' : '?'}change=${request.requester.changeId}`;
 
 function undoHint(request: FastifyRequest): Html {
-  const change = canonicalId(text(queryOf(request), 'change'));
+  const change = canonicalId(queryText(request, 'change'));
   if (change === undefined || request.method !== 'GET') return '';
   return html`<p class="notice">This can be taken back. <a href="/app/changes/${change}/undo" data-dialog>Undo</a></p>`;
 }
 
 const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
 
-function sidebar(request: FastifyRequest, reply: FastifyReply, { section = sectionOf(request) }: Page): Html {
+function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page): Html {
   const { caller } = request;
   if (caller.kind !== 'session') return '';
   const isOffered = ({ isForAdmins }: Entry): boolean => !isForAdmins || caller.role === 'admin';
@@ -265,7 +263,7 @@ function sidebar(request: FastifyRequest, reply: FastifyReply, { section = secti
         <span class="quiet">${roleWords[caller.role].word}</span>
       </p>
       !${link({ path: '/app/password', label: 'Password' }, section)}
-      !${form(request, reply, { action: '/app/logout', body: '<button class="link">Log out</button>' })}
+      !${form('/app/logout', '<button class="link">Log out</button>')}
     </div>
   </header>`;
 }
@@ -273,12 +271,10 @@ function sidebar(request: FastifyRequest, reply: FastifyReply, { section = secti
 const link = ({ path, label }: Entry, section: string | undefined): Html =>
   html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;
 
-type Outcome = string | FastifyReply | Refused;
-
 interface FormRoutes {
   show: (request: FastifyRequest, refused: Refused) => FormPage | Promise<FormPage>;
   /** Performs the action of the form. Errors about the form's values are shown with the form. */
-  act: (request: FastifyRequest, reply: FastifyReply) => Promise<Outcome>;
+  act: (request: FastifyRequest, reply: FastifyReply) => Promise<Answer | Refused>;
   guard?: (request: FastifyRequest) => Promise<void>;
 }
 
@@ -288,50 +284,61 @@ export function formRoutes(
   access: PageAccess,
   { show, act, guard }: FormRoutes,
 ): void {
-  app.get(path, access, async (request, reply) => sendForm(request, reply, await show(request, notSent)));
-
-  app.post(path, { ...access, ...(guard && { onRequest: guard }) }, async (request, reply) => {
-    let outcome: Outcome;
-    try {
-      outcome = await act(request, reply);
-    } catch (error) {
-      outcome = refusalOf(error);
-    }
-    // An answer that was awaited is undefined once it is sent.
-    if (reply.sent) return reply;
-    if (typeof outcome === 'string') return goTo(reply, outcome);
-    return 'faults' in outcome ? sendForm(request, reply, await show(request, outcome), outcome) : outcome;
+  const ask = async (request: FastifyRequest, refused = notSent) =>
+    formPage(request, await show(request, refused), refused);
+  addPage(app, path, access, (request) => ask(request));
+  addAction(app, path, { ...access, ...(guard && { onRequest: guard }) }, async (request, reply) => {
+    const outcome = await act(request, reply).catch(refusalOf);
+    return typeof outcome === 'object' && 'faults' in outcome ? ask(request, outcome) : outcome;
   });
 }
 
-interface QuestionRoutes {
-  ask: (request: FastifyRequest) => Promise<Omit<Confirmation, 'warning'> | string>;
-  act: (request: FastifyRequest, reply: FastifyReply) => Promise<string | FastifyReply>;
+export interface QuestionRoutes {
+  ask: (request: FastifyRequest) => Promise<Question | string>;
+  act: (request: FastifyRequest) => Promise<Answer>;
   /** Returns the reason to ask again after an error. Returns undefined if the error gives no such reason. */
   warn?: (error: unknown) => string | undefined;
 }
 
-export function questionRoutes(app: FastifyInstance, path: string, access: PageAccess, routes: QuestionRoutes): void {
-  const { act, warn } = routes;
-  const ask = async (request: FastifyRequest, reply: FastifyReply, warning?: string) => {
-    const question = await routes.ask(request);
-    return typeof question === 'string'
-      ? goTo(reply, question)
-      : sendConfirmation(request, reply, { ...question, warning });
+export function questionRoutes(
+  app: FastifyInstance,
+  path: string,
+  access: PageAccess,
+  { ask, act, warn }: QuestionRoutes,
+): void {
+  const show = async (request: FastifyRequest, warning?: string) => {
+    const question = await ask(request);
+    return typeof question === 'string' ? question : questionPage(request, question, warning);
   };
-
-  app.get(path, access, async (request, reply) => ask(request, reply));
-
-  app.post(path, access, async (request, reply) => {
-    try {
-      const next = await act(request, reply);
-      return typeof next === 'string' ? await goTo(reply, next) : next;
-    } catch (error) {
+  addPage(app, path, access, (request) => show(request));
+  addAction(app, path, access, (request) =>
+    act(request).catch((error: unknown) => {
       const warning = warn?.(error);
       if (warning === undefined) throw error;
-      return ask(request, reply, warning);
-    }
-  });
+      return show(request, warning);
+    }),
+  );
+}
+
+interface RecordQuestion<Row> extends Omit<QuestionRoutes, 'ask'>, Pick<Question, 'title' | 'refusal' | 'tone'> {
+  about: (request: FastifyRequest) => Promise<Row>;
+  text: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
+  back: (row: Row) => string;
+  etag?: (row: Row) => string;
+}
+
+/** Adds the page that asks before something happens with a record. */
+export function question<Row>(
+  app: FastifyInstance,
+  path: string,
+  access: PageAccess,
+  { about, text, back, etag, act, warn, ...texts }: RecordQuestion<Row>,
+): void {
+  const ask = async (request: FastifyRequest): Promise<Question> => {
+    const row = await about(request);
+    return { ...texts, text: await text(row, request), back: back(row), ...(etag && { etag: etag(row) }) };
+  };
+  questionRoutes(app, path, access, { ask, act, ...(warn && { warn }) });
 }
 
 /** Sends an HTML page for an error. Without a valid session, redirects to the login page. */
@@ -407,37 +414,30 @@ interface ShownSecret {
   next: string;
 }
 
-export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: ShownSecret): FastifyReply {
-  const { title, lead, label, value, advice, next } = shown;
-  return sendPage(request, reply, {
-    title,
-    body: html`<p class="lead">!${lead}</p>
-      <div class="card">
-        <label for="secret">${label}</label>
-        <div class="secret">
-          <input id="secret" class="mono" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
-          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
-        </div>
-        <p class="quiet" data-copied role="status"></p>
-        !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
-      </div>`,
-  });
-}
+export const secretPage = ({ title, lead, label, value, advice, next }: ShownSecret): Page => ({
+  title,
+  body: html`<p class="lead">!${lead}</p>
+    <div class="card">
+      <label for="secret">${label}</label>
+      <div class="secret">
+        <input id="secret" class="mono" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
+        <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
+      </div>
+      <p class="quiet" data-copied role="status"></p>
+      !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
+    </div>`,
+});
 
 /**
- * Sends the page for a form that issued a secret before and was sent again, e.g. by reloading. No new secret is issued.
+ * Returns the page for a form that issued a secret before and was sent again, e.g. by reloading. No new secret is
+ * issued.
  */
-export const sendIssuedBefore = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { what, advice }: { what: string; advice: string },
-): FastifyReply =>
-  sendPage(request, reply, {
-    title: `This ${what} was issued already`,
-    status: 409,
-    body: html`<p class="lead">
-        This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not
-        stored it, ${advice}
-      </p>
-      !${linkButton('Go back', sectionOf(request))}`,
-  });
+export const issuedBefore = (request: FastifyRequest, what: string, advice: string): Page => ({
+  title: `This ${what} was issued already`,
+  status: 409,
+  body: html`<p class="lead">
+      This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not
+      stored it, ${advice}
+    </p>
+    !${linkButton('Go back', sectionOf(request))}`,
+});

@@ -11,9 +11,10 @@ import { productTable } from '../../schemas/products.ts';
 import { prospectTable } from '../../schemas/prospects.ts';
 import type { Role } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { type Tone, badge, count, counted, html, type Html } from './html.ts';
+import { hidden } from './forms.ts';
+import { priceField } from './requests.ts';
+import { count, counted, badge, html, type Html, type Tone } from './html.ts';
 import { countries } from '../../schemas/formats.ts';
-import { hidden, priceField } from './forms.ts';
 
 /*
  * What people call the things that the API has names for. All pages take their words from here. Names of fields stand with

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest, FastifyReply } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import {
   createActivity,
   deleteActivity,
@@ -7,23 +7,12 @@ import {
   listActivities,
 } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
-import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, goTo, withUndo, ownPath, form } from '../base/layout.ts';
-import {
-  fieldsOf,
-  queryOf,
-  text,
-  asSentBack,
-  field,
-  hidden,
-  inputField,
-  linesIn,
-  selectField,
-  textArea,
-  tick,
-} from '../base/forms.ts';
-import type { Faults, Fields } from '../base/forms.ts';
-import { html, type Html, dayOf, endOf, startOf, day, moment, pager } from '../base/html.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { forMembers, addPage, addAction, withUndo, ownPath } from '../base/layout.ts';
+import { form, controlsFor, differing, tick, hidden } from '../base/forms.ts';
+import { write, fieldsOf, text, linesIn, asSentBack, queryOf, queryText, sentText } from '../base/requests.ts';
+import type { Fields, Faults } from '../base/requests.ts';
+import { dayOf, startOf, endOf, today, moment, day, when, pager, dialogLink, html, type Html } from '../base/html.ts';
 import { activityWords } from '../base/words.ts';
 import { editor, requireRecord } from './editor.ts';
 import { usersOf, userChoices } from './record-form.ts';
@@ -39,70 +28,64 @@ import { changeText, nameOf, recordPaths, whoOf, type Telling } from '../changes
 const path = '/app/activities';
 
 export async function activities(app: FastifyInstance): Promise<void> {
-  app.get('/activities', forMembers, async (request, reply) =>
-    goTo(reply, text(queryOf(request), 'done') === 'sent' ? '/app?done=sent' : '/app'),
+  addPage(app, '/activities', forMembers, async (request) =>
+    queryText(request, 'done') === 'sent' ? '/app?done=sent' : '/app',
   );
 
-  app.get('/activities/:id', forMembers, async (request, reply) => {
+  addPage(app, '/activities/:id', forMembers, async (request) => {
     const found = await requireActivity(request);
-    return goTo(reply, `${recordPathOf(found)}?done=activity-${text(queryOf(request), 'done')}`);
+    return `${recordPathOf(found)}?done=activity-${queryText(request, 'done')}`;
   });
 
-  app.post('/activities/:id/done', forMembers, async (request, reply) => {
-    const fields = fieldsOf(request);
-    const isDone = text(fields, 'done') === '1';
+  addAction(app, '/activities/:id/done', forMembers, async (request) => {
+    const isDone = sentText(request, 'done') === '1';
     const found = await requireActivity(request);
-    const back = ownPath(text(fields, 'back'));
+    const back = ownPath(sentText(request, 'back'));
     const told = `${back}${back.includes('?') ? '&' : '?'}done=${isDone ? 'completed' : 'reopened'}`;
-    if (isDone === (found.done_at !== null)) return goTo(reply, told);
+    if (isDone === (found.done_at !== null)) return told;
     const patch = { done_at: isDone ? new Date().toISOString() : null };
-    await request.db.transaction((sql) => updateActivity(sql, request.caller.customerId, found.id, patch));
-    return goTo(reply, withUndo(request, told));
+    await write(request, updateActivity, found.id, patch);
+    return withUndo(request, told);
   });
 
   editor<Activity>(app, {
     path,
     noun: 'activity',
     schemas: { create: ActivityCreate, patch: ActivityPatch },
-    require: requireActivity,
+    about: requireActivity,
     nameOf: ({ type, title }) => title || `this ${activityWords[type].word.toLowerCase()}`,
-    tagOf: etagOf,
     bodyOf: activityOf,
     controls: async (request, { stored, sent, refused: { faults }, isConflict }) => {
       const draft = sent ?? (stored ? draftOf(stored) : queryOf(request));
       const { contact_id = null, company_id = null, opportunity_id = null } = draft as Record<string, string | null>;
       const about = { contact_id, company_id, opportunity_id };
       const users = await usersOf(request);
-      const theirs = stored && sent && isConflict ? differingFrom(stored, sent) : {};
+      const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
       return html`<div class="card composer">
-        !${activityControls(draft, { users, faults, theirs, ...(stored ? {} : { about }) })}
+        !${activityControls(draft, users, { faults, theirs, ...(stored ? {} : { about }) })}
       </div>`;
     },
-    verb: 'Save',
-    create: (sql, { customerId }, body) => createActivity(sql, customerId, body),
+    create: createActivity,
     update: updateActivity,
     remove: deleteActivity,
-    question: (_request, { title, body }) =>
+    question: ({ title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. For 90 days this can be undone.`,
-    showsNotice: true,
     back: recordPathOf,
     afterDeletion: (found) => `${recordPathOf(found)}?done=activity-deleted`,
   });
 }
 
-const recordPathOf = ({ contact_id, company_id, opportunity_id }: Activity): string =>
-  opportunity_id !== null
-    ? `/app/opportunities/${opportunity_id}`
-    : contact_id !== null
-      ? `/app/contacts/${contact_id}`
-      : `/app/companies/${company_id}`;
+function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): string {
+  if (opportunity_id !== null) return `/app/opportunities/${opportunity_id}`;
+  return contact_id !== null ? `/app/contacts/${contact_id}` : `/app/companies/${company_id}`;
+}
 
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
   requireRecord(request, 'activity', findActivities);
 
 const references = ['contact_id', 'company_id', 'opportunity_id'] as const;
 
-export const draftOf = (stored: Activity): Fields => ({
+const draftOf = (stored: Activity): Record<string, string> => ({
   type: stored.type,
   title: stored.title,
   body: stored.body,
@@ -110,13 +93,6 @@ export const draftOf = (stored: Activity): Fields => ({
   occurred_at: dayOf(stored.occurred_at),
   assigned_to: stored.assigned_to ?? '',
 });
-
-const differingFrom = (stored: Activity, sent: Fields): Record<string, string> =>
-  Object.fromEntries(
-    Object.entries(draftOf(stored) as Record<string, string>).filter(
-      ([name, value]) => linesIn(sent, name) !== asSentBack(value),
-    ),
-  );
 
 /**
  * Reads a submitted form. A task is due at the end of its day.
@@ -129,16 +105,13 @@ async function activityOf(
   const fields = fieldsOf(request);
   const before = stored ? draftOf(stored) : {};
   const isTask = text(fields, 'type') === 'task';
-  const day = (name: string, instantOf: (day: string) => string) => {
-    const given = text(fields, name);
-    return given === '' ? null : instantOf(given);
-  };
+  const day = (name: string, instantOf: (day: string) => string) => text(fields, name) && instantOf(text(fields, name));
   const id = (name: string) => canonicalId(text(fields, name)) ?? (text(fields, name) || null);
   const given = {
     type: text(fields, 'type'),
     title: text(fields, 'title').trim(),
     body: linesIn(fields, 'body').trim(),
-    ...(isTask && { due_at: day('due_at', endOf), assigned_to: id('assigned_to') }),
+    ...(isTask && { due_at: day('due_at', endOf) || null, assigned_to: id('assigned_to') }),
     ...(!isTask && text(fields, 'occurred_at') !== '' && { occurred_at: day('occurred_at', startOf) }),
     ...(!stored && Object.fromEntries(references.map((name) => [name, id(name)]))),
   };
@@ -154,50 +127,34 @@ async function activityOf(
  */
 function activityControls(
   fields: Fields,
-  {
-    users,
-    faults,
-    about,
-    theirs = {},
-  }: { users: readonly User[]; faults: Faults; about?: References; theirs?: Readonly<Record<string, string>> },
+  users: readonly User[],
+  { faults = {}, about, theirs = {} }: { faults?: Faults; about?: References; theirs?: Record<string, string> },
 ): Html {
   const type = text(fields, 'type') || 'note';
   const assignees = userChoices(users, theirs['assigned_to'] ?? text(fields, 'assigned_to'));
-  const wordOf = (name: string, value: string): string => {
-    if (name === 'type') return activityWords[value as Activity['type']].word;
-    return (name === 'assigned_to' ? assignees.find(([id]) => id === value)?.[1] : value) || 'nothing';
+  const words = {
+    ...theirs,
+    ...(theirs['type'] && { type: activityWords[theirs['type'] as Activity['type']].word }),
+    ...('assigned_to' in theirs && { assigned_to: assignees.find(([id]) => id === theirs['assigned_to'])?.[1] ?? '' }),
   };
-  const hintOf = (name: string): string => {
-    const other = theirs[name];
-    return other === undefined ? '' : `Stored now: ${wordOf(name, other)}`;
-  };
-  const named = (name: string, label: string) => ({
-    name,
-    label,
-    hint: hintOf(name),
-    faults,
-  });
-  const title = inputField(named('title', 'Title'), text(fields, 'title'));
+  const { input, area, choice } = controlsFor(fields, faults, words);
+  const day = { type: 'date', more: '' };
+  const title = input('title', 'Title');
+  const hasTitle = text(fields, 'title') !== '' || 'title' in theirs;
   return html`!${about ? hidden(Object.fromEntries(Object.entries(about).map(([name, id]) => [name, id ?? '']))) : ''}
     <fieldset class="choices">
       <legend class="unseen">What it is</legend>
       !${activityTypes.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
-      !${theirs['type'] === undefined ? '' : html`<small>${hintOf('type')}</small>`}
+      !${when(theirs['type'], html`<small>Stored now: ${words['type']}</small>`)}
     </fieldset>
-    !${text(fields, 'title') === '' && theirs['title'] === undefined ? html`<div class="of-tasks">!${title}</div>` : title}
-    !${field(named('body', 'Text'), (attributes) =>
-      textArea(
-        html`!${attributes} maxlength="10000" placeholder="What was said, or is to be done"`,
-        text(fields, 'body'),
-      ),
-    )}
+    !${hasTitle ? title : html`<div class="of-tasks">!${title}</div>`}
+    !${area('body', 'Text', '', 'maxlength="10000" placeholder="What was said, or is to be done"')}
     <div class="of-tasks grid-fields">
-      !${inputField(named('due_at', 'Due'), text(fields, 'due_at'), 'date', '')}
-      !${selectField(named('assigned_to', 'Assigned to'), assignees, text(fields, 'assigned_to'))}
+      !${input('due_at', 'Due', day)} !${choice('assigned_to', 'Assigned to', assignees)}
     </div>
-    <details class="of-others" !${text(fields, 'occurred_at') === '' ? '' : 'open'}>
+    <details class="of-others" !${when(text(fields, 'occurred_at'), 'open')}>
       <summary>On another day</summary>
-      !${inputField(named('occurred_at', 'Day'), text(fields, 'occurred_at'), 'date', '')}
+      !${input('occurred_at', 'Day', day)}
     </details>`;
 }
 
@@ -221,35 +178,31 @@ interface Workplace {
   telling: Telling;
 }
 
-export async function workplaceOf(request: FastifyRequest, reply: FastifyReply, place: Workplace): Promise<Html> {
+export async function workplaceOf(request: FastifyRequest, place: Workplace): Promise<Html> {
   const { users } = place.telling;
-  const older = text(queryOf(request), 'older');
+  const older = queryText(request, 'older');
   const [tasks, { entries, next }] = await Promise.all([
     older === '' ? openTasks(request, place.filters) : [],
     entriesOf(request, place, older),
   ]);
   const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
   const names = await subjectsOf(request, shown, place.id);
-  const composer = form(request, reply, {
-    action: '/app/activities/new',
-    attributes: 'class="card composer" id="compose" data-once data-keep',
-    body: html`!${activityControls({ assigned_to: request.caller.userId }, { users, faults: {}, about: place.about })}
+  const composer = form(
+    '/app/activities/new',
+    html`!${activityControls({ assigned_to: request.caller.userId }, users, { about: place.about })}
       <div class="buttons small"><button>Save</button></div>`,
-  });
-  return html`!${older === '' ? composer : ''}
-    !${
-      tasks.length === 0
-        ? ''
-        : html`<h2>To do</h2>
-            !${taskList(request, reply, tasks, { users, names, back: place.path })}`
-    }
+    'class="card composer" id="compose" data-once data-keep',
+  );
+  const look = { users, names, back: place.path };
+  return html`!${when(older === '', composer)}
+    !${when(
+      tasks.length > 0,
+      html`<h2>To do</h2>
+        !${taskList(tasks, look)}`,
+    )}
     <h2 id="timeline">Timeline</h2>
     <ol class="timeline">
-      !${entries.map((entry) =>
-        'created_by' in entry
-          ? activityEntry(request, reply, entry, { users, names, back: place.path })
-          : changeEntry(entry, place.telling),
-      )}
+      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, place.telling)))}
     </ol>
     !${pager(
       { newer: older === '' ? undefined : place.path, older: next && `${place.path}?older=${next}#timeline` },
@@ -257,14 +210,11 @@ export async function workplaceOf(request: FastifyRequest, reply: FastifyReply, 
     )}`;
 }
 
-const openTasks = async ({ db, caller }: FastifyRequest, filters: GivenFilters): Promise<Activity[]> =>
-  (
-    await listActivities(db, caller.customerId, {
-      filters: { ...filters, type: 'task', is_done: false },
-      order_by: { due_at: 'ASC' },
-      paginate: { limit: tasksShown },
-    })
-  ).rows;
+async function openTasks({ db, caller }: FastifyRequest, given: GivenFilters): Promise<Activity[]> {
+  const filters = { ...given, type: 'task', is_done: false };
+  const query = { filters, order_by: { due_at: 'ASC' }, paginate: { limit: tasksShown } } as const;
+  return (await listActivities(db, caller.customerId, query)).rows;
+}
 
 type Entry = Activity | Change;
 
@@ -335,17 +285,12 @@ interface Shown {
   back: string;
 }
 
-export const taskList = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  tasks: readonly Activity[],
-  shown: Shown,
-): Html =>
+export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
   html`<ul class="tasks">
     !${tasks.map(
       (task) =>
         html`<li>
-          !${doneBox(request, reply, task, shown.back)}
+          !${doneBox(task, shown.back)}
           <div>
             <span class="what">${task.title || task.body}</span>
             <span class="quiet">!${[dueText(task), ...partsOf(task, shown)].filter(Boolean).join(' · ')}</span>
@@ -355,80 +300,70 @@ export const taskList = (
     )}
   </ul>`;
 
-const today = (): string => dayOf(new Date().toISOString());
-
-const dueText = ({ due_at, done_at }: Activity): Html =>
-  due_at === null
-    ? ''
-    : html`<span class="${done_at === null && dayOf(due_at) < today() ? 'late' : ''}">due !${day(due_at)}</span>`;
+function dueText({ due_at, done_at }: Activity): Html {
+  if (due_at === null) return '';
+  const isLate = done_at === null && dayOf(due_at) < today();
+  return html`<span class="${when(isLate, 'late')}">due !${day(due_at)}</span>`;
+}
 
 function partsOf(one: Activity, { users, names }: Shown): Html[] {
   const user = users.find(({ id }) => id === one.assigned_to);
   const subjects = Object.keys(nouns).flatMap((member) => names.get(one[member as keyof typeof nouns] ?? '') ?? []);
-  return [
-    ...subjects.map(({ name, path }) => html`<a href="${path}">${name}</a>`),
-    ...(user ? [html`${user.name}`] : []),
-  ];
+  const links = subjects.map(({ name, path }) => html`<a href="${path}">${name}</a>`);
+  return user ? [...links, html`${user.name}`] : links;
 }
 
-function doneBox(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { id, title, body, done_at }: Activity,
-  back: string,
-): Html {
-  const label = `${done_at === null ? 'Complete' : 'Reopen'}: ${title || body.slice(0, 80)}`;
-  return form(request, reply, {
-    action: `/app/activities/${id}/done`,
-    attributes: 'class="done-form"',
-    body: html`!${hidden({ done: done_at === null ? '1' : '', back })}
-      <button class="box ${done_at === null ? '' : 'ticked'}" aria-label="${label}" title="${label}"></button>`,
-  });
+function doneBox({ id, title, body, done_at }: Activity, back: string): Html {
+  const isDone = done_at !== null;
+  const label = `${isDone ? 'Reopen' : 'Complete'}: ${title || body.slice(0, 80)}`;
+  return form(
+    `${path}/${id}/done`,
+    html`!${hidden({ done: isDone ? '' : '1', back })}
+      <button class="box ${when(isDone, 'ticked')}" aria-label="${label}" title="${label}"></button>`,
+    'class="done-form"',
+  );
 }
 
 const links = ({ id, title, body, type }: Activity): Html => {
   const what = title || body.slice(0, 80) || activityWords[type].word;
   return html`<span class="acts">
-    <a href="/app/activities/${id}/edit" data-dialog aria-label="Edit: ${what}">Edit</a>
-    <a href="/app/activities/${id}/delete" data-dialog aria-label="Delete: ${what}">Delete</a>
+    !${dialogLink('Edit', `${path}/${id}/edit`, `Edit: ${what}`)}
+    !${dialogLink('Delete', `${path}/${id}/delete`, `Delete: ${what}`)}
   </span>`;
 };
 
 /** Returns a time as a day if it is the start of a day, because people choose days in forms. */
-const when = (instant: string): Html =>
+const timeText = (instant: string): Html =>
   Date.parse(instant) === Date.parse(startOf(dayOf(instant))) ? day(instant) : moment(instant);
 
-function activityEntry(request: FastifyRequest, reply: FastifyReply, one: Activity, shown: Shown): Html {
+function activityEntry(one: Activity, shown: Shown): Html {
   const { word, done } = activityWords[one.type];
-  const parts = partsOf(one, { ...shown, users: one.type === 'task' ? shown.users : [] });
+  const isTask = one.type === 'task';
+  const parts = partsOf(one, { ...shown, users: isTask ? shown.users : [] });
   return html`<li class="entry" id="activity-${one.id}">
-    !${one.type === 'task' ? doneBox(request, reply, one, shown.back) : html`<span class="kind ${one.type}" aria-hidden="true">${word.charAt(0)}</span>`}
+    !${isTask ? doneBox(one, shown.back) : html`<span class="kind ${one.type}" aria-hidden="true">${word.charAt(0)}</span>`}
     <div>
       <p class="byline">
         <strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
-        !${parts.length === 0 ? '' : html`<span class="quiet">· !${parts.join(' · ')}</span>`}
-        <span class="quiet">!${when(one.done_at ?? one.occurred_at)}</span> !${links(one)}
+        !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}
+        <span class="quiet">!${timeText(one.done_at ?? one.occurred_at)}</span> !${links(one)}
       </p>
-      !${one.title === '' ? '' : html`<p class="what">${one.title}</p>`}
-      !${one.body === '' ? '' : html`<p class="text">${one.body}</p>`}
+      !${when(one.title, html`<p class="what">${one.title}</p>`)}
+      !${when(one.body, html`<p class="text">${one.body}</p>`)}
     </div>
   </li>`;
 }
 
-const changeEntry = (change: Change, telling: Telling): Html =>
-  html`<li class="entry small-entry">
+function changeEntry(change: Change, telling: Telling): Html {
+  const undo = html`<a href="/app/changes/${change.change_id}/undo?record=${change.record_id}" data-dialog>Undo</a>`;
+  return html`<li class="entry small-entry">
     <span class="kind change" aria-hidden="true"></span>
     <div>
       <p class="byline">
         <strong>!${whoOf(change.actor, telling.users)}</strong> !${changeText(change, telling)}
         <span class="quiet">!${moment(change.occurred_at)}</span>
-        !${
-          change.change_id === null
-            ? ''
-            : html`<span class="acts"
-                ><a href="/app/changes/${change.change_id}/undo?record=${change.record_id}" data-dialog>Undo</a></span
-              >`
-        }
+        !${when(change.change_id !== null, html`<span class="acts">!${undo}</span>`)}
       </p>
     </div>
   </li>`;
+}

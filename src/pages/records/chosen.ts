@@ -1,9 +1,14 @@
 import type { FastifyRequest } from 'fastify';
-import { withUndo, memberDeletes } from '../base/layout.ts';
+import { memberDeletes, withUndo } from '../base/layout.ts';
+import { doneNotice, controlsFor } from '../base/forms.ts';
+import { once, payerOf, fieldsOf, text, requireValid, isAdmin, queryOf, queryText } from '../base/requests.ts';
+import type { Fields, Faults } from '../base/requests.ts';
+import { count, counted, notice, html, type Html } from '../base/html.ts';
+import { priceOf } from '../base/words.ts';
+import type { Transaction } from '../../database/db.ts';
 import { DomainError, forbidden, validationFailed } from '../../errors.ts';
 import { estimateEmailVerification, startEmailVerification } from '../../jobs/start-verification.ts';
 import { spenderOf } from '../../access/credentials.ts';
-import { sessionOf } from '../../plugins/auth.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/crm/list-members.ts';
 import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
@@ -11,20 +16,6 @@ import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import {
-  doneNotice,
-  fieldsOf,
-  inputField,
-  once,
-  payerOf,
-  queryOf,
-  requireValid,
-  selectField,
-  text,
-} from '../base/forms.ts';
-import type { Faults, Fields } from '../base/forms.ts';
-import { count, counted, html, notice, type Html } from '../base/html.ts';
-import { priceOf } from '../base/words.ts';
 import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
 export interface Act<Row extends ShownRecord> {
@@ -48,7 +39,7 @@ export function actNamed<Row extends ShownRecord>(
   if (name === 'delete') return deletion(kind);
   if (kind.object === 'contacts' && name === 'list') return listing as unknown as Act<Row>;
   if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
-  if (sessionOf(request).role !== 'admin') throw forbidden();
+  if (!isAdmin(request)) throw forbidden();
   return verifying as unknown as Act<Row>;
 }
 
@@ -64,7 +55,7 @@ const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<R
         </p>`,
   run: async (request, rows) => {
     const { caller } = request;
-    if (rows.length > memberDeletes && sessionOf(request).role !== 'admin')
+    if (rows.length > memberDeletes && !isAdmin(request))
       throw validationFailed([{ path: '', message: `only an admin deletes more than ${memberDeletes} at once` }]);
     const items = rows.map(({ id }) => ({ id }));
     const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
@@ -116,11 +107,9 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
     ['new', 'a new list, with this name:'] as const,
   ];
   const hint = none === '' ? '' : 'To put them into a new list.';
-  return html`!${selectField({ name: 'list_id', label, faults }, choices, chosen)}
-  !${inputField({ name: 'name', label: 'Name of the new list', hint, faults }, text(fields, 'name'))}`;
+  const { input, choice } = controlsFor({ list_id: chosen, name: text(fields, 'name') }, faults);
+  return html`!${choice('list_id', label, choices)} !${input('name', 'Name of the new list', { hint })}`;
 }
-
-type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]>[0];
 
 /**
  * Returns the id of the list that a form chooses, or undefined if it names a new one.
@@ -172,7 +161,7 @@ const emailsOf = (rows: readonly ContactDetail[]) =>
     .map(({ work_email, id }) => ({ email: work_email, contact_id: id }));
 
 export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
-  const [done, number] = [text(queryOf(request), 'done'), Number(text(queryOf(request), 'n'))];
+  const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');
   if (done !== 'deleted') return doneNotice(request);
   if (!Number.isInteger(number) || number < 1) return '';

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, notFound } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
@@ -8,27 +8,26 @@ import type { SafeMerge } from '../../queries/crm/merges.ts';
 import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data.ts';
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, questionRoutes, goTo, sendPage, withUndo, form } from '../base/layout.ts';
+import { forMembers, addPage, addAction, withUndo, questionRoutes, type Answer } from '../base/layout.ts';
+import { form, numberedPager, formFaults, select, tick, hidden } from '../base/forms.ts';
 import {
+  search,
+  write,
   fieldsOf,
-  isOutdated,
-  notSent,
-  numberedPager,
-  pageNumberOf,
-  queryOf,
-  refusalOf,
-  select,
   text,
-  values,
-  formFaults,
-  hidden,
-  tick,
-} from '../base/forms.ts';
-import type { Fields, Faults } from '../base/forms.ts';
-import { count, counted, empty, html, linkButton, notice, table, buttons, moment } from '../base/html.ts';
+  idsIn,
+  notSent,
+  isOutdated,
+  refusalOf,
+  queryOf,
+  queryText,
+  pageNumberOf,
+} from '../base/requests.ts';
+import type { Fields } from '../base/requests.ts';
+import { moment, when, count, counted, notice, empty, table, linkButton, buttons, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { companyKind, contactKind } from './kinds.ts';
-import type { RecordKind, ShownRecord } from './record-kind.ts';
+import { readInOrder, type RecordKind, type ShownRecord } from './record-kind.ts';
 import { usersOf, formText } from './record-form.ts';
 import { valueOf } from './records.ts';
 
@@ -72,29 +71,29 @@ const pageSize = 25;
 const maxCompared = 21;
 
 export async function duplicates(app: FastifyInstance): Promise<void> {
-  app.get('/duplicates', forMembers, async (request, reply) => {
+  addPage(app, '/duplicates', forMembers, async (request) => {
     const [by, page] = [keyOf(queryOf(request)), pageNumberOf(request)];
     const found = await findUnlessCounting(request, by, page);
     const body = found === undefined ? counting : groupsOf(by, page, found);
-    return sendPage(request, reply, {
+    return {
       title: 'Duplicates',
       isLive: found === undefined,
       body: html`!${doneText(request)} !${choice(by)} !${body}`,
-      actions: found?.length
-        ? linkButton('Merge equal ones', `${section}/${by}/equal`, 'secondary outline', 'data-dialog')
-        : '',
-    });
+      actions: when(
+        found?.length,
+        linkButton('Merge equal ones', `${section}/${by}/equal`, 'secondary outline', 'data-dialog'),
+      ),
+    };
   });
 
-  app.get('/duplicates/compare', forMembers, async (request, reply) => compare(request, reply, queryOf(request)));
+  addPage(app, '/duplicates/compare', forMembers, async (request) => compare(request, queryOf(request)));
 
-  app.post('/duplicates/merge', forMembers, async (request, reply) => {
-    const { db, caller } = request;
+  addAction(app, '/duplicates/merge', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const [by, ids, keep] = [keyOf(fields), idsIn(fields), canonicalId(text(fields, 'keep')) ?? ''];
+    const [by, ids, keep] = [keyOf(fields), idsIn(fields, 'id', maxCompared), canonicalId(text(fields, 'keep')) ?? ''];
     const { merge, fields: names } = searches[by];
-    if (!ids.includes(keep) || ids.length < 2) return compare(request, reply, fields);
-    const rows = await readInOrder(request, searches[by], ids);
+    if (!ids.includes(keep) || ids.length < 2) return compare(request, fields);
+    const rows = await readInOrder(request, searches[by].kind, ids);
     const controls = [
       ...names.map((name) => [name, `field_${name}`] as const),
       ...openKeys(rows).map((key, i) => [`custom_fields.${key}`, ownName(i)] as const),
@@ -105,13 +104,13 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     });
     const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
     if (isOutdated(request, rows))
-      return compare(request, reply, fields, { faults: { '': changedText }, status: statuses.precondition_failed });
+      return compare(request, fields, { faults: { '': changedText }, status: statuses.precondition_failed });
     try {
-      await db.transaction((sql) => merge(sql, caller.customerId, given));
+      await write(request, merge, given);
     } catch (error) {
-      return compare(request, reply, fields, refusalOf(error));
+      return compare(request, fields, refusalOf(error));
     }
-    return goTo(reply, withUndo(request, `${section}?by=${by}&done=1`));
+    return withUndo(request, `${section}?by=${by}&done=1`);
   });
 
   questionRoutes(app, '/duplicates/:by/equal', forMembers, {
@@ -178,37 +177,32 @@ const choice = (by: DuplicateKey): Html =>
   </form>`;
 
 function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
-  const compareLink = ({ value, ids }: DuplicateGroup) =>
-    html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a>`;
-  return html`!${table(
-    searches[by].words,
+  const columns: readonly Column<DuplicateGroup>[] = [
+    ['In common', ({ value }) => html`${value}`],
+    ['Records', (group) => count(group.count), 'number'],
     [
-      ['In common', ({ value }) => html`${value}`],
-      ['Records', (group) => count(group.count), 'number'],
-      ['Side by side', compareLink],
+      'Side by side',
+      ({ value, ids }) => html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a>`,
     ],
-    groups,
-    empty('No duplicates', 'No two records have this in common. Look for something else above.', '', 'done'),
-  )}
-  !${numberedPager(page, groups.length === pageSize, (number) => `${section}?by=${by}&page=${number}`, {
-    newer: 'Back',
-    older: 'More',
-  })}`;
+  ];
+  const none = empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
+  const address = (number: number) => `${section}?by=${by}&page=${number}`;
+  return html`!${table(searches[by].words, columns, groups, none)}
+  !${numberedPager(page, groups.length === pageSize, address, { newer: 'Back', older: 'More' })}`;
 }
 
-const compareAddress = (by: DuplicateKey, ids: readonly string[]): string =>
-  `${section}/compare?by=${by}${ids
-    .slice(0, maxCompared)
-    .map((id) => `&id=${id}`)
-    .join('')}`;
+const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
+  const compared = ids.slice(0, maxCompared).map((id) => `&id=${id}`);
+  return `${section}/compare?by=${by}${compared.join('')}`;
+};
 
 const unmovable =
   'what is equal has just changed, or has more contacts or opportunities than can move at once. Compare it, and keep the largest.';
 
 function doneText(request: FastifyRequest): Html {
-  const done = text(queryOf(request), 'done');
+  const done = queryText(request, 'done');
   if (!/^\d{1,6}$/.test(done)) return '';
-  const isMore = text(queryOf(request), 'more') !== '';
+  const isMore = queryText(request, 'more') !== '';
   return done === '0'
     ? notice(`Nothing was merged: ${isMore ? unmovable : 'in every group something differs.'}`, 'warning')
     : notice(
@@ -219,40 +213,19 @@ function doneText(request: FastifyRequest): Html {
 const changedText =
   'Somebody changed one of these records while you were comparing them, and nothing is merged yet. Look again, then merge.';
 
-const idsIn = (fields: Fields): string[] => [
-  ...new Set(values(fields, 'id', maxCompared).flatMap((id) => canonicalId(id) ?? [])),
-];
-
-async function readInOrder(
-  { db, caller }: FastifyRequest,
-  { kind }: Search,
-  ids: readonly string[],
-): Promise<ShownRecord[]> {
-  const rows = ids.length === 0 ? [] : await db.search((sql) => kind.find(sql, caller.customerId, ids));
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  return ids.flatMap((id) => byId.get(id) ?? []);
-}
-
-async function compare(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  fields: Fields,
-  { faults, status } = notSent,
-): Promise<FastifyReply> {
+async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
   const by = keyOf(fields);
   const { kind, words } = searches[by];
-  const rows = await readInOrder(request, searches[by], idsIn(fields));
-  if (rows.length < 2) return goTo(reply, `${section}?by=${by}`);
-  const body = await comparison(request, reply, {
-    kind,
-    rows,
-    fields,
-    faults,
-    others: { by, etag: etagOf(rows) },
-    action: `${section}/merge`,
-    back: `${section}?by=${by}`,
-  });
-  return sendPage(request, reply, { title: words, status, body });
+  const rows = await readInOrder(request, kind, idsIn(fields, 'id', maxCompared));
+  if (rows.length < 2) return `${section}?by=${by}`;
+  const body = html`!${formFaults(faults)} !${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
+    <p>
+      One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
+      your own fields of all are kept. Where records have different values, the chosen one stays and the others are
+      deleted.
+    </p>
+    !${await comparison(request, kind, rows, fields)} !${buttons('Merge', `${section}?by=${by}`, 'Back')}`;
+  return { title: words, status, body: form(`${section}/merge`, body, 'data-once') };
 }
 
 const maxEqual = 1_000;
@@ -260,21 +233,19 @@ const maxEqual = 1_000;
 const maxMergeMs = 6_000;
 
 /** Returns groups of records with equal values in all fields. The oldest record of each group is first. */
-async function findEqual({ db, caller }: FastifyRequest, by: DuplicateKey): Promise<string[][]> {
-  const { fields } = searches[by];
-  const limits = { fields, limit: maxEqual, size: maxCompared };
-  const groups = await db.search((sql) => listEqualDuplicates(sql, caller.customerId, by, limits));
-  return groups.map(({ ids }) => ids);
+async function findEqual(request: FastifyRequest, by: DuplicateKey): Promise<string[][]> {
+  const limits = { fields: searches[by].fields, limit: maxEqual, size: maxCompared };
+  return (await search(request, listEqualDuplicates, by, limits)).map(({ ids }) => ids);
 }
 
 /** Merges records if they still exist and are equal. Returns the number of merges: 0 or 1. */
 async function mergeIfEqual(
-  { db, caller }: FastifyRequest,
+  request: FastifyRequest,
   { merge, fields }: Search,
   [id, ...merge_ids]: readonly string[],
 ): Promise<number> {
   try {
-    await db.transaction((sql) => merge(sql, caller.customerId, { id: id!, merge_ids, equal: fields }));
+    await write(request, merge, { id: id!, merge_ids, equal: fields });
     return 1;
   } catch (error) {
     if (error instanceof DomainError && (error.code === 'conflict' || error.code === 'not_found')) return 0;
@@ -282,76 +253,47 @@ async function mergeIfEqual(
   }
 }
 
-interface Comparison {
-  kind: RecordKind;
-  /** The oldest record is first. */
-  rows: readonly ShownRecord[];
-  fields: Fields;
-  faults: Faults;
-  others: Readonly<Record<string, string>>;
-  action: string;
-  back: string;
-}
-
 /** Fields for which a merge keeps the values of all records. */
 const united = new Set(['other_emails', 'phone_numbers']);
 
-export async function comparison(
+type Line = readonly [name: string, cells: readonly Html[]];
+
+/** @param rows the oldest record is first */
+async function comparison(
   request: FastifyRequest,
-  reply: FastifyReply,
-  { kind, rows, fields, faults, others, action, back }: Comparison,
+  kind: RecordKind,
+  rows: readonly ShownRecord[],
+  fields: Fields,
 ): Promise<Html> {
   const users = await usersOf(request);
+  const kept = text(fields, 'keep') || rows[0]!.id;
   const lines: Line[] = [
-    line(
-      'Stays',
-      rows.map((row) => radio('keep', row.id, text(fields, 'keep') || rows[0]!.id, html`${kind.nameOf(row)}`)),
-    ),
-    line(
-      'Created',
-      rows.map(({ created_at }) => moment(created_at)),
-    ),
+    ['Stays', rows.map((row) => radio('keep', row.id, kept, html`${kind.nameOf(row)}`))],
+    ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of kind.fields) {
     const texts = await Promise.all(rows.map((row) => formText(one, row)));
     if (texts.every((given) => given === '')) continue;
     const shown = rows.map((row, i) => valueOf(kind, one, texts[i]!, row, users));
     const options = { name: `field_${one.name}`, texts, shown };
-    lines.push(line(one.label, !united.has(one.name) && differ(texts) ? valueChoices(options, rows, fields) : shown));
+    lines.push([one.label, !united.has(one.name) && differ(texts) ? valueChoices(options, rows, fields) : shown]);
   }
   const open = openKeys(rows);
   for (const [i, key] of open.entries()) {
     const texts = rows.map((row) => ownText(row, key));
-    const shown = texts.map((one) => (one === '' ? html`<span class="quiet">–</span>` : html`${one}`));
-    lines.push(line(key, valueChoices({ name: ownName(i), texts, shown }, rows, fields)));
+    const shown = texts.map((one) => (one === '' ? nothing : html`${one}`));
+    lines.push([key, valueChoices({ name: ownName(i), texts, shown }, rows, fields)]);
   }
   const keys = ownKeys(rows).filter((key) => !open.includes(key));
-  lines.push(
-    line(
-      'Your own fields',
-      rows.map((row) => ownFields(row, keys)),
-    ),
-  );
+  lines.push(['Your own fields', rows.map((row) => ownFields(row, keys))]);
   const columns: readonly Column<Line>[] = [
-    ['Field', ({ name }) => html`${name}`, 'row'],
-    ...rows.map((_, i): Column<Line> => [i === 0 ? 'The oldest' : `Number ${i + 1}`, ({ cells }) => cells[i]!]),
+    ['Field', ([name]) => html`${name}`, 'row'],
+    ...rows.map((_, i): Column<Line> => [i === 0 ? 'The oldest' : `Number ${i + 1}`, ([, cells]) => cells[i]!]),
   ];
-  const body = html`!${formFaults(faults)} !${hidden({ ...others, id: rows.map(({ id }) => id) })}
-    <p>
-      One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
-      your own fields of all are kept. Where records have different values, the chosen one stays and the others are
-      deleted.
-    </p>
-    !${table('Records side by side', columns, lines)} !${buttons('Merge', back, 'Back')}`;
-  return form(request, reply, { action, body, attributes: 'data-once' });
+  return table('Records side by side', columns, lines);
 }
 
-interface Line {
-  name: string;
-  cells: readonly Html[];
-}
-
-const line = (name: string, cells: readonly Html[]): Line => ({ name, cells });
+const nothing = html`<span class="quiet">–</span>`;
 
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
 
@@ -372,7 +314,7 @@ const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
   Object.hasOwn(given, key) ? String(given[key]) : '';
 
 /** Returns the name of a custom field's control. It is not the key, because browsers change line breaks in names. */
-export const ownName = (index: number): string => `own_${index}`;
+const ownName = (index: number): string => `own_${index}`;
 
 const openKeys = (rows: readonly ShownRecord[]): string[] =>
   ownKeys(rows).filter((key) => differ(rows.map((row) => ownText(row, key))));
@@ -393,6 +335,5 @@ function ownFields({ custom_fields: given }: ShownRecord, keys: readonly string[
   const own = keys.filter((key) => Object.hasOwn(given, key));
   const left = own.length - maxOwn;
   return html`!${own.slice(0, maxOwn).map((key) => html`<span class="line">${key}: ${String(given[key])}</span>`)}
-  !${left > 0 ? html`<span class="quiet">and ${count(left)} more</span>` : ''}
-  !${own.length === 0 ? html`<span class="quiet">–</span>` : ''}`;
+  !${when(left > 0, html`<span class="quiet">and ${count(left)} more</span>`)} !${when(own.length === 0, nothing)}`;
 }

@@ -3,44 +3,47 @@ import type { Transaction } from '../../database/db.ts';
 import { DomainError, notFound, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
+import { etagOf } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, formRoutes, questionRoutes, withUndo, urlOf } from '../base/layout.ts';
-import type { PageAccess, FormPage } from '../base/layout.ts';
+import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
+import { doneNotice, hidden } from '../base/forms.ts';
 import {
-  conflictOf,
-  doneNotice,
-  fieldsOf,
-  hidden,
-  idOf,
-  notSent,
   once,
-  requireValid,
+  lookUp,
+  write,
   sentEarlier,
-  text,
-} from '../base/forms.ts';
-import type { Fields, Refused } from '../base/forms.ts';
-import { html, linkButton, type Html } from '../base/html.ts';
+  fieldsOf,
+  notSent,
+  conflictOf,
+  requireValid,
+  idOf,
+  sentText,
+} from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
+import { linkButton, html, type Html } from '../base/html.ts';
 
 interface Editable<Row> {
   path: string;
   noun: string;
   schemas: { create: object; patch: object };
-  require: (request: FastifyRequest) => Promise<Row>;
+  about: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
-  tagOf: (row: Row) => string;
+  /** Default: the hash of the record. */
+  tagOf?: (row: Row) => string;
   bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<{ body: object; faults?: Fault[] }>;
   controls: (request: FastifyRequest, form: EditForm<Row>) => Promise<Html>;
-  verb: 'Create' | 'Save';
+  /** Default: `Save`. */
+  verb?: 'Create';
   /** Further buttons. A button that sends `preview` as `do` only shows the form again. */
   buttons?: Html;
   /** Creates, in the same transaction, what the body refers to. Returns the completed body. */
   prepare?: (sql: Transaction, request: FastifyRequest, body: object) => Promise<object>;
-  create: (sql: Transaction, caller: FastifyRequest['caller'], body: never) => Promise<string>;
+  create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
   update: UpdateRecord<never>;
   remove?: DeleteRecord;
-  question?: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
-  /** True if the record's page shows a message about what was done (`savedNotice`). */
-  showsNotice?: true;
+  question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
+  /** False if the record's page does not show a message about what was done (`savedNotice`). */
+  showsNotice?: false;
   /** Returns the path to which a record's form leads back. Default: the record's page. */
   back?: (row: Row) => string;
   /** Returns the path of the page after a deletion. Default: the list. */
@@ -61,10 +64,10 @@ export interface EditForm<Row> {
  * form is shown again.
  */
 export function editor<Row extends { id: string }>(app: FastifyInstance, kind: Editable<Row>): void {
-  const { path, noun, remove, access = forMembers } = kind;
+  const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
-  const told = (what: string): string => (kind.showsNotice ? `?done=${what}` : '');
+  const told = (what: string): string => (kind.showsNotice === false ? '' : `?done=${what}`);
   const prepare = async (sql: Transaction, request: FastifyRequest, body: object) =>
     ((await kind.prepare?.(sql, request, body)) ?? body) as never;
   const checkNew = compile(kind.schemas.create);
@@ -77,7 +80,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       requireValid(checkNew, body, faults);
       if (isPreview(request)) return notSent;
       const id = await once(request, async (sql) =>
-        kind.create(sql, request.caller, await prepare(sql, request, body)),
+        kind.create(sql, request.caller.customerId, await prepare(sql, request, body), request.caller.userId),
       );
       if (id !== undefined) return `${path}/${id}${told('created')}`;
       return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
@@ -88,9 +91,9 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     show,
     act: async (request) => {
       const { caller } = request;
-      const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
+      const [found, etag] = [await about(request), sentText(request, 'etag')];
       const saved = `${path}/${found.id}${told('changed')}`;
-      if (etag !== kind.tagOf(found)) return (await sentEarlier(request)) === 'same' ? saved : conflictOf(noun);
+      if (etag !== tagOf(found)) return (await sentEarlier(request)) === 'same' ? saved : conflictOf(noun);
       const { body, faults } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
       if (isPreview(request)) return notSent;
@@ -108,20 +111,16 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   });
 
   if (!remove) return;
-  questionRoutes(app, `${below}/:id/delete`, access, {
-    ask: async (request) => {
-      const found = await kind.require(request);
-      return {
-        title: `Delete the ${noun}`,
-        text: (await kind.question?.(request, found)) ?? '',
-        back: backOf(found),
-        refusal: 'Keep it',
-        etag: kind.tagOf(found),
-      };
-    },
+  question(app, `${below}/:id/delete`, access, {
+    about,
+    title: `Delete the ${noun}`,
+    text: (found, request) => kind.question?.(found, request) ?? '',
+    back: backOf,
+    refusal: 'Keep it',
+    etag: tagOf,
     act: async (request) => {
-      const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
-      await request.db.transaction((sql) => remove(sql, request.caller.customerId, found.id, etag));
+      const found = await about(request);
+      await write(request, remove, found.id, sentText(request, 'etag'));
       return withUndo(request, kind.afterDeletion?.(found) ?? path);
     },
     warn: (error) =>
@@ -133,7 +132,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     const isNew = !('id' in (request.params as object));
     const stored = isNew
       ? undefined
-      : await kind.require(request).catch((error: unknown) => {
+      : await about(request).catch((error: unknown) => {
           if (sent && error instanceof DomainError && error.code === 'not_found') return undefined;
           throw error;
         });
@@ -143,10 +142,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       ...(stored && { action: urlOf(request) }),
       ...(isGone && { lead: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
-      body: html`!${stored ? hidden({ etag: kind.tagOf(stored) }) : ''}
+      body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls(request, { stored, sent, refused, isConflict })}
         <div class="buttons">
-          <button name="do" value="save">${stored ? 'Save' : kind.verb} the ${noun}</button>
+          <button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>
           !${kind.buttons ?? ''}
           !${linkButton('Cancel', stored ? backOf(stored) : path, 'secondary outline', 'data-close')}
         </div>`,
@@ -156,8 +155,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
 }
 
 export async function requireRecord<Row>(request: FastifyRequest, noun: string, find: FindRecords<Row>): Promise<Row> {
-  const id = idOf(request, noun);
-  const [found] = await request.db.lookup((sql) => find(sql, request.caller.customerId, [id]));
+  const [found] = await lookUp(request, find, [idOf(request, noun)]);
   if (!found) throw notFound(noun);
   return found;
 }
@@ -167,7 +165,7 @@ const otherSent: Refused = {
   status: statuses.conflict,
 };
 
-export const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(request), 'do') === 'preview';
+export const isPreview = (request: FastifyRequest): boolean => sentText(request, 'do') === 'preview';
 
 const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
 

@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import {
   countContactsUpTo,
   createContact,
@@ -10,14 +10,14 @@ import {
 } from '../../queries/crm/contacts.ts';
 import { deleteContact, deleteCompany } from '../../queries/crm/deletions.ts';
 import { writeContactBatch, writeCompanyBatch } from '../../queries/crm/record-batches.ts';
-import { findListsOfContact, type ListOfContact } from '../../queries/crm/list-members.ts';
+import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
-import { contactBatches, companyBatches } from '../../schemas/batches.ts';
+import { contactBatches } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable, type ContactDetail } from '../../schemas/contacts.ts';
-import { hidden, select } from '../base/forms.ts';
-import { counted, html, moment, count, day, panel, plainList, type Html } from '../base/html.ts';
-import { form } from '../base/layout.ts';
-import { countryName, mailLink, phoneLink, verification, money, fieldWord } from '../base/words.ts';
+import { form, select, hidden } from '../base/forms.ts';
+import { search } from '../base/requests.ts';
+import { moment, day, when, count, counted, quiet, panel, plainList, html, type Html } from '../base/html.ts';
+import { fieldWord, countryName, money, verification, mailLink, phoneLink } from '../base/words.ts';
 import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
 import type { RecordKind } from './record-kind.ts';
 import {
@@ -58,12 +58,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'title', label: word('job_title'), control: 'text', field: 'job_title', isPart: true },
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'list', label: 'List', control: 'list', field: 'list_id' },
-    {
-      name: 'status',
-      label: word('verification_status'),
-      control: 'status',
-      field: 'verification_status',
-    },
+    { name: 'status', label: word('verification_status'), control: 'status', field: 'verification_status' },
     { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
     { name: 'of', label: 'Company', control: 'hidden', field: 'company_id' },
@@ -104,7 +99,6 @@ export const contactKind: RecordKind<ContactDetail> = {
   // Somebody of whom only a phone number is known is a contact too, as in batches and files.
   needs: contactBatches.needsOneOf ?? [],
   schemas: { create: contactBatches.create, patch: ContactPatch, filters: ContactFilters },
-  batches: contactBatches,
   list: listContacts as RecordKind<ContactDetail>['list'],
   countUpTo: countContactsUpTo,
   find: findContacts,
@@ -126,33 +120,24 @@ export const contactKind: RecordKind<ContactDetail> = {
   },
 };
 
-async function related(request: FastifyRequest, reply: FastifyReply, { id, list_ids }: ContactDetail): Promise<Html> {
-  const { db, caller } = request;
+async function related(request: FastifyRequest, { id, list_ids }: ContactDetail): Promise<Html> {
   const [lists, all, deals] = await Promise.all([
-    findListsOfContact(db, caller.customerId, id, list_ids),
+    findListsOfContact(request.db, request.caller.customerId, id, list_ids),
     listChoices(request),
     opportunitiesOf(request, { contact: id }),
   ]);
-  const others = all.filter((list) => !list_ids.includes(list.id));
-  const choices = others.map((list) => [list.id, list.name] as const);
-  const body = html`!${select('name="list_id" aria-label="List"', choices, '')}
+  const choices = all.filter((list) => !list_ids.includes(list.id)).map((list) => [list.id, list.name] as const);
+  const change = (body: Html) => form(`${path}/${id}/lists`, body, 'class="inline-form"');
+  const add = html`!${select('name="list_id" aria-label="List"', choices, '')}
     <button class="secondary outline">Add to the list</button>`;
-  const rows = lists.map((list) => listRow(request, reply, id, list));
-  const add =
-    others.length === 0
-      ? ''
-      : form(request, reply, { action: `${path}/${id}/lists`, body, attributes: 'class="inline-form"' });
-  return html`!${panel('Lists', html`!${plainList(rows, 'In no list.')} !${add}`)} !${deals}`;
-}
-
-function listRow(request: FastifyRequest, reply: FastifyReply, id: string, list: ListOfContact): Html {
-  const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
-    <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
-  return html`<a href="/app/lists/${list.id}">${list.name}</a> !${
-      list.by_hand
-        ? form(request, reply, { action: `${path}/${id}/lists`, body: remove, attributes: 'class="inline-form"' })
-        : html`<span class="quiet">by its rules</span>`
-    }`;
+  const rows = lists.map((list) => {
+    const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
+      <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
+    const rest = list.by_hand ? change(remove) : html`<span class="quiet">by its rules</span>`;
+    return html`<a href="/app/lists/${list.id}">${list.name}</a> !${rest}`;
+  });
+  return html`!${panel('Lists', html`!${plainList(rows, 'In no list.')} !${when(choices.length > 0, change(add))}`)}
+  !${deals}`;
 }
 
 export const companyKind: RecordKind<Company> = {
@@ -186,7 +171,6 @@ export const companyKind: RecordKind<Company> = {
   blank: { type: '', company_name: '' },
   needs: [],
   schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
-  batches: companyBatches,
   list: listCompanies,
   countUpTo: countCompaniesUpTo,
   find: findCompanies,
@@ -198,7 +182,7 @@ export const companyKind: RecordKind<Company> = {
   links: () => ({}),
   head: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   workplace: ({ id }) => ({ filters: { company_or_its_contacts: id }, about: { company_id: id } }),
-  related: async (request, _reply, { id, company_name }) => {
+  related: async (request, { id, company_name }) => {
     const { db, caller } = request;
     const filters = { company_id: id };
     const [people, all, deals] = await Promise.all([
@@ -212,7 +196,7 @@ export const companyKind: RecordKind<Company> = {
         html`<a href="/app/contacts/${row.id}">${nameOfContact(row)}</a> <span class="quiet">${row.job_title}</span>`,
     );
     const body = html`!${plainList(rows, 'Nobody here works for this company.')}
-      !${rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
+      !${when(rows.length < total, html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>`)}
       <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>`;
     return html`!${panel('Contacts', body)} !${deals}`;
   },
@@ -228,18 +212,13 @@ export const companyKind: RecordKind<Company> = {
 
 const maxShown = 10;
 
-async function opportunitiesOf(
-  { db, caller }: FastifyRequest,
-  of: { contact: string } | { company: string },
-): Promise<Html> {
+async function opportunitiesOf(request: FastifyRequest, of: { contact: string } | { company: string }): Promise<Html> {
   const filters: Record<string, string> = 'contact' in of ? { contact_id: of.contact } : { company_id: of.company };
   const add = html`<p><a href="/app/opportunities/new?${new URLSearchParams(of).toString()}">New opportunity</a></p>`;
-  const { customerId } = caller;
-  const [{ rows }, [total, pipelines]] = await Promise.all([
-    listOpportunities(db, customerId, { filters, paginate: { limit: maxShown } }),
-    db.search((sql) =>
-      Promise.all([countOpportunities(sql, customerId, filters), listPipelinesWithStages(sql, customerId)]),
-    ),
+  const [{ rows }, total, pipelines] = await Promise.all([
+    listOpportunities(request.db, request.caller.customerId, { filters, paginate: { limit: maxShown } }),
+    search(request, countOpportunities, filters),
+    search(request, listPipelinesWithStages),
   ]);
   const stages = new Map(
     pipelines.flatMap(({ stages, currency }) => stages.map(({ id, name }) => [id, { name, currency }] as const)),
@@ -249,6 +228,6 @@ async function opportunitiesOf(
     return html`<a href="/app/opportunities/${id}">${name}</a>
       <span class="quiet">${stage} · ${money(price, currency)} · closes !${day(estimated_closing_date)}</span>`;
   });
-  const more = total > rows.length ? html`<p class="quiet">The newest ${rows.length} of ${count(total)}.</p>` : '';
+  const more = when(total > rows.length, quiet(`The newest ${rows.length} of ${count(total)}.`));
   return panel('Opportunities', html`!${plainList(shown, 'None.')} !${more} !${add}`);
 }

@@ -7,21 +7,10 @@ import { ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, ListPatch, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
-import {
-  areaField,
-  faultText,
-  fieldsOf,
-  inputField,
-  linesIn,
-  select,
-  text,
-  textInput,
-  unchanged,
-  values,
-} from '../base/forms.ts';
-import type { Choice, Fields } from '../base/forms.ts';
-import { html, notice, type Html, dayOf, endOf, readDay, startOf } from '../base/html.ts';
-import { countryChoices, countryName, fieldWord, operatorWords, verificationWords } from '../base/words.ts';
+import { faultText, textInput, select, controlsFor, type Choice } from '../base/forms.ts';
+import { fieldsOf, text, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
+import { dayOf, startOf, endOf, readDay, when, notice, html, type Html } from '../base/html.ts';
+import { fieldWord, verificationWords, operatorWords, countryName, countryChoices } from '../base/words.ts';
 import { isPreview, type EditForm } from './editor.ts';
 import { usersOf } from './record-form.ts';
 import { maxCounted, numberOf } from './record-list.ts';
@@ -100,12 +89,10 @@ export async function listControls(
   const users = await usersOf(request);
   const blank = { name: '', description: '', rules: [] };
   const draft = sent ? draftOf(sent) : stored ? draftOfStored(stored, users) : blank;
+  const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults);
   const isTried = isPreview(request) && status === 200;
   return html`!${isTried ? await previewOf(request, stored) : ''}
-    <div class="card">
-      !${inputField({ name: 'name', label: 'Name', faults }, draft.name)}
-      !${areaField({ name: 'description', label: 'What it is for', faults }, draft.description)}
-    </div>
+    <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
     <fieldset class="card">
       <legend>Rules</legend>
       <p class="quiet">
@@ -135,33 +122,28 @@ function ruleRow(rule: RuleGiven | undefined, number: number): Html {
   const names = field === '' || ruleFields.includes(field) ? ruleFields : [...ruleFields, field];
   const choice = (part: string, name: string, choices: readonly Choice[], chosen: string, more = '') =>
     select(html`name="${part}" aria-label="Rule ${number}: ${name}" !${more}`, choices, chosen);
-  const joins = [
-    ['AND', 'and'],
-    ['OR', 'or'],
-  ] as const;
+  const joins = Object.entries({ AND: 'and', OR: 'or' });
   const fields = names.map((name) => [name, fieldWord('contacts', name)] as const);
   const operators = ruleOperators.map((one) => [one, operatorWords[one]] as const);
   return html`<div class="rule-row">
-    !${choice('join', 'joined by', joins, logic_operator, number === 1 ? 'class="hidden-first"' : '')}
+    !${choice('join', 'joined by', joins, logic_operator, when(number === 1, 'class="hidden-first"'))}
     !${choice('field', 'field', [['', '–'], ...fields], field)}
     !${choice('operator', 'comparison', operators, operator)}
     !${textInput(html`name="value" aria-label="Rule ${number}: value" autocomplete="off"`, value)}
   </div>`;
 }
 
-const valueLists = (users: readonly User[]): Html => {
+function valueLists(users: readonly User[]): Html {
   const words = {
     assigned_to: users.filter(({ active }) => active).map(({ name }) => name),
     location_country: countryChoices.map(([, name]) => name),
     verification_status: verificationStatuses.map((one) => verificationWords[one].word),
   };
+  const options = (all: readonly string[]) => all.slice(0, maxSuggested).map((one) => html`<option>${one}</option>`);
   return html`!${Object.entries(words).map(
-    ([field, all]) =>
-      html`<datalist id="values-${field}">
-        !${all.slice(0, maxSuggested).map((one) => html`<option>${one}</option>`)}
-      </datalist>`,
+    ([field, all]) => html`<datalist id="values-${field}">!${options(all)}</datalist>`,
   )}`;
-};
+}
 
 const maxSuggested = 300;
 
@@ -285,18 +267,13 @@ function ruleText(rule: Condition, users: readonly User[]): string {
 
 /** Returns rules as sentences. Rules joined by OR are in groups, because AND binds tighter. */
 export function rulesText(rules: readonly Rule[], users: readonly User[]): Html {
-  const groups: Rule[][] = [];
-  for (const rule of rules)
-    if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([rule]);
-    else groups.at(-1)!.push(rule);
+  const groups: Html[][] = [];
+  for (const rule of rules) {
+    const text = html`<span class="rule">${ruleText(rule, users)}</span>`;
+    if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
+    else groups.at(-1)!.push(text);
+  }
   return html`<ul class="rules">
-    !${groups.map(
-      (group, i) =>
-        html`<li>
-          ${i === 0 ? '' : 'or '}!${group
-            .map((rule) => html`<span class="rule">${ruleText(rule, users)}</span>`)
-            .join(' and ')}
-        </li>`,
-    )}
+    !${groups.map((group, i) => html`<li>${i === 0 ? '' : 'or '}!${group.join(' and ')}</li>`)}
   </ul>`;
 }

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts } from '../../queries/crm/contacts.ts';
 import { listOpportunities, sumByStage, updateOpportunity } from '../../queries/crm/opportunities.ts';
@@ -7,25 +7,30 @@ import { OpportunityPatch, type Opportunity, type Pipeline } from '../../schemas
 import type { User } from '../../schemas/accounts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, formRoutes, form, sendPage, withUndo, type FormPage } from '../base/layout.ts';
-import { doneNotice, fieldsOf, filterChoice, hidden, queryOf, requireValid, select, text } from '../base/forms.ts';
+import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
+import { form, doneNotice, select, filterChoice, hidden, type Choice } from '../base/forms.ts';
+import { lookUp, search, write, fieldsOf, text, requireValid, queryText } from '../base/requests.ts';
 import {
-  badge,
-  buttons,
-  count,
+  moment,
   day,
+  when,
+  count,
+  badge,
+  notice,
   empty,
   facts,
-  html,
-  linkButton,
-  moment,
-  notice,
+  quiet,
   panel,
   plainList,
   workplace,
-  type Html,
+  pathWith,
+  linkButton,
+  dialogLink,
+  buttons,
+  html,
 } from '../base/html.ts';
-import { money, opportunityWords, plain, priorityWords } from '../base/words.ts';
+import type { Html } from '../base/html.ts';
+import { opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';
 import { viewLinks } from '../saved-views.ts';
@@ -42,61 +47,43 @@ const newest = 25;
 export async function opportunities(app: FastifyInstance): Promise<void> {
   const check = compile(OpportunityPatch);
 
-  app.get('/opportunities', forMembers, async (request, reply) => {
+  addPage(app, '/opportunities', forMembers, async (request) => {
     const { caller } = request;
     const pipelines = await pipelinesFor(request);
-    const chosen = pipelines.find(({ id }) => id === text(queryOf(request), 'pipeline')) ?? pipelines[0];
-    if (!chosen)
-      return sendPage(request, reply, {
-        title: 'Opportunities',
-        body: empty(
-          'No pipeline yet',
-          'An admin makes one, with the stages through which your opportunities pass.',
-          '',
-          'deal',
-        ),
-      });
+    const [asked, by] = [queryText(request, 'pipeline'), queryText(request, 'owner')];
+    const chosen = pipelines.find(({ id }) => id === asked) ?? pipelines[0];
+    const none = 'An admin makes one, with the stages through which your opportunities pass.';
+    if (!chosen) return { title: 'Opportunities', body: empty('No pipeline yet', none, 'deal') };
     const users = await usersOf(request);
-    const owner = users.find(({ id }) => id === text(queryOf(request), 'owner'))?.id ?? '';
+    const owner = users.find(({ id }) => id === by)?.id ?? '';
     const columns = await columnsOf(request, chosen, owner);
     const board = { pipeline: chosen, owner, users };
-    const given = canonicalId(text(queryOf(request), 'pipeline')) === chosen.id ? { pipeline: chosen.id } : {};
+    const given = canonicalId(asked) === chosen.id ? { pipeline: chosen.id } : {};
     const shown = new URLSearchParams({ ...given, ...(owner === '' ? {} : { owner }) });
+    const names = pipelines.map(({ id, name }) => [id, name] as const);
+    const owners: Choice[] = [['', 'everybody'], ...userChoices(users, owner).slice(1)];
     const mine = linkButton('Mine', boardOf(chosen.id, caller.userId), 'secondary outline');
-    return sendPage(request, reply, {
+    return {
       title: 'Opportunities',
       lead: totalsOf(chosen, columns),
       actions: linkButton('New opportunity', `${section}/new`),
       body: html`!${doneNotice(request)} !${elsewhereNotice(request, pipelines)}
         !${await viewLinks(request, 'opportunities', shown)}
         <form class="filters" method="get" action="${section}">
-          !${
-            pipelines.length > 1
-              ? filterChoice(
-                  'pipeline',
-                  'Pipeline',
-                  pipelines.map(({ id, name }) => [id, name] as const),
-                  chosen.id,
-                )
-              : ''
-          }
-          !${filterChoice('owner', 'Owner', [['', 'everybody'], ...userChoices(users, owner).slice(1)], owner)}
-          <button class="secondary" data-no-script>Show</button> !${owner === caller.userId ? '' : mine}
+          !${when(names.length > 1, filterChoice('pipeline', 'Pipeline', names, chosen.id))}
+          !${filterChoice('owner', 'Owner', owners, owner)}
+          <button class="secondary" data-no-script>Show</button> !${when(owner !== caller.userId, mine)}
         </form>
         <div class="board" role="region" aria-label="Stages" tabindex="0" data-board>
           !${columns.map((column) => columnOf(board, column))}
         </div>
-        !${form(request, reply, {
-          action: section,
-          attributes: 'data-moving hidden',
-          body: hidden({ pipeline: chosen.id, owner, from: '', stage_id: '' }),
-        })}`,
-    });
+        !${form(section, hidden({ pipeline: chosen.id, owner, from: '', stage_id: '' }), 'data-moving hidden')}`,
+    };
   });
 
   opportunityEdit(app);
 
-  app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
+  addPage(app, '/opportunities/:id', forMembers, showOne);
 
   formRoutes(app, '/opportunities/:id/move', forMembers, { show: showMove, act: move });
 
@@ -105,15 +92,14 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const { stages, id } = await pipelineOf(request, found);
     return {
       title: `Move ${found.name}`,
-      body: html`!${hidden({ pipeline: id, owner: text(queryOf(request), 'owner'), from: found.stage_id })}
+      body: html`!${hidden({ pipeline: id, owner: queryText(request, 'owner'), from: found.stage_id })}
         <label>${opportunityWords.stage_id} !${stageChoice(stages, found)}</label>
-        !${buttons('Move', boardOf(id, text(queryOf(request), 'owner')), 'Leave it there')}`,
+        !${buttons('Move', boardOf(id, queryText(request, 'owner')), 'Leave it there')}`,
       isNarrow: true,
     };
   }
 
   async function move(request: FastifyRequest): Promise<string> {
-    const { db, caller } = request;
     const found = await requireOpportunity(request);
     const fields = fieldsOf(request);
     const [given, from, pipeline] = [text(fields, 'stage_id'), text(fields, 'from'), text(fields, 'pipeline')];
@@ -123,13 +109,13 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     if (patch.stage_id === found.stage_id) return back;
     if (from !== '' && from !== found.stage_id)
       return `${back}${back.includes('?') ? '&' : '?'}elsewhere=${found.stage_id}`;
-    await db.transaction((sql) => updateOpportunity(sql, caller.customerId, found.id, patch, etagOf(found)));
+    await write(request, updateOpportunity, found.id, patch, etagOf(found));
     return withUndo(request, back);
   }
 }
 
 function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {
-  const id = text(queryOf(request), 'elsewhere');
+  const id = queryText(request, 'elsewhere');
   const stage = pipelines.flatMap(({ stages }) => stages).find((one) => one.id === id);
   return stage ? notice(`Somebody else has moved it to ${stage.name} meanwhile. It was left there.`, 'warning') : '';
 }
@@ -138,8 +124,7 @@ function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]
 const wordOf = (field: string): string =>
   opportunityWords[(field === 'company' ? 'company_id' : field) as keyof typeof opportunityWords] ?? plain(field);
 
-const boardOf = (pipeline: string, owner = ''): string =>
-  `${section}?${new URLSearchParams({ pipeline, ...(owner === '' ? {} : { owner }) }).toString()}`;
+const boardOf = (pipeline: string, owner = ''): string => pathWith(section, { pipeline, owner });
 
 /** A board shows the opportunities of one person, or of everybody if `owner` is empty. */
 interface Board {
@@ -155,15 +140,17 @@ interface Column {
   rows: Opportunity[];
 }
 
-async function columnsOf({ db, caller }: FastifyRequest, { stages }: Pipeline, owner: string): Promise<Column[]> {
-  const { customerId } = caller;
+async function columnsOf(request: FastifyRequest, { stages }: Pipeline, owner: string): Promise<Column[]> {
   const of = (stage_id: string | string[]) => ({ stage_id, ...(owner === '' ? {} : { user_id_assigned: owner }) });
-  const sums = await db.search((sql) => sumByStage(sql, customerId, of(stages.map(({ id }) => id))));
+  const sums = await search(request, sumByStage, of(stages.map(({ id }) => id)));
   return Promise.all(
     stages.map(async (stage) => {
       const { total, price } = sums.find(({ stage_id }) => stage_id === stage.id) ?? { total: 0, price: 0 };
       if (total === 0) return { stage, total, price, rows: [] };
-      const { rows } = await listOpportunities(db, customerId, { filters: of(stage.id), paginate: { limit: newest } });
+      const { rows } = await listOpportunities(request.db, request.caller.customerId, {
+        filters: of(stage.id),
+        paginate: { limit: newest },
+      });
       return { stage, total, price, rows };
     }),
   );
@@ -188,15 +175,15 @@ function columnOf(board: Board, column: Column): Html {
     <h2>${stage.name} <span class="quiet">${count(total)}</span></h2>
     <p class="quiet">
       ${whole(price, currency)}
-      !${stage.status === 'OPEN' ? html`<br />${whole(weighted(column), currency)} at ${stage.probability_percentage} %` : ''}
+      !${when(stage.status === 'OPEN', html`<br />${whole(weighted(column), currency)} at ${stage.probability_percentage} %`)}
     </p>
     !${rows.map((row) => cardOf(board, row))}
-    !${total > rows.length ? html`<p class="quiet">and ${count(total - rows.length)} older ones</p>` : ''}
+    !${when(total > rows.length, quiet(`and ${count(total - rows.length)} older ones`))}
   </section>`;
 }
 
 const priorityBadge = (priority: Opportunity['priority']): Html =>
-  priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone);
+  when(priority !== 'NONE', badge(priorityWords[priority].word, priorityWords[priority].tone));
 
 /**
  * Returns the card of an opportunity. Moving has a page of its own: a choice in each card made the board three times as
@@ -207,15 +194,10 @@ function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunit
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
   return html`<article class="deal" draggable="true" data-id="${id}">
     <h3><a href="${section}/${id}">${name}</a></h3>
-    <p>
-      <strong>${money(price, currency)}</strong>
-      !${priorityBadge(priority)}
-    </p>
+    <p><strong>${money(price, currency)}</strong> !${priorityBadge(priority)}</p>
     <p class="below">
-      <span class="quiet">!${day(estimated_closing_date)}!${person === undefined ? '' : html` · ${person}`}</span>
-      <a href="${section}/${id}/move${owner === '' ? '' : `?owner=${owner}`}" data-dialog aria-label="Move ${name}"
-        >Move</a
-      >
+      <span class="quiet">!${day(estimated_closing_date)}${person === undefined ? '' : ` · ${person}`}</span>
+      !${dialogLink('Move', pathWith(`${section}/${id}/move`, { owner }), `Move ${name}`)}
     </p>
   </article>`;
 }
@@ -227,31 +209,30 @@ const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity
     stage_id,
   );
 
-function moveForm(request: FastifyRequest, reply: FastifyReply, { stages }: Pipeline, one: Opportunity): Html {
+function moveForm({ stages }: Pipeline, one: Opportunity): Html {
   const body = html`!${hidden({ from: one.stage_id })} !${stageChoice(stages, one)}
     <button class="secondary outline" aria-label="Move ${one.name}">Move</button>`;
-  return form(request, reply, { action: `${section}/${one.id}/move`, body, attributes: 'class="inline-form move"' });
+  return form(`${section}/${one.id}/move`, body, 'class="inline-form move"');
 }
 
-async function pipelineOf({ db, caller }: FastifyRequest, { stage_id }: Opportunity): Promise<Pipeline> {
-  const pipelines = await db.search((sql) => listPipelinesWithStages(sql, caller.customerId));
+async function pipelineOf(request: FastifyRequest, { stage_id }: Opportunity): Promise<Pipeline> {
+  const pipelines = await search(request, listPipelinesWithStages);
   return pipelines.find(({ stages }) => stages.some(({ id }) => id === stage_id))!;
 }
 
-async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const { db, caller } = request;
+async function showOne(request: FastifyRequest): Promise<Page> {
   const found = await requireOpportunity(request);
   const { contacts_ids, company_id, details, description, priority } = found;
   const [pipeline, contacts, companies, users] = await Promise.all([
     pipelineOf(request, found),
-    db.search((sql) => findContacts(sql, caller.customerId, contacts_ids.slice(0, 100))),
-    company_id === null ? [] : db.lookup((sql) => findCompanies(sql, caller.customerId, [company_id])),
+    search(request, findContacts, contacts_ids.slice(0, 100)),
+    company_id === null ? [] : lookUp(request, findCompanies, [company_id]),
     usersOf(request),
   ]);
   const [company] = companies;
   const [first, ...others] = contacts_ids;
   const here = `${section}/${found.id}`;
-  const happened = await workplaceOf(request, reply, {
+  const happened = await workplaceOf(request, {
     id: found.id,
     path: here,
     filters: { opportunity_id: found.id },
@@ -264,37 +245,30 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
       html`${name} <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
         <strong>${money(total, pipeline.currency)}</strong>`,
   );
-  const optional = (name: keyof typeof opportunityWords, value: Html): (readonly [string, Html])[] =>
-    value === '' ? [] : [[opportunityWords[name], value]];
-  const owner = users.find(({ id }) => id === found.user_id_assigned)?.name ?? '';
-  return sendPage(request, reply, {
+  const lead = [
+    html`<strong>${money(found.price, pipeline.currency)}</strong>`,
+    company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',
+    html`closes !${day(found.estimated_closing_date)}`,
+    html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
+  ];
+  const about = facts([
+    [opportunityWords.stage_id, moveForm(pipeline, found)],
+    [opportunityWords.priority, priorityBadge(priority) || undefined],
+    [opportunityWords.close_date, day(found.close_date)],
+    [opportunityWords.source_id, html`${found.source_id ?? ''}` || undefined],
+    [opportunityWords.created_at, moment(found.created_at)],
+    [opportunityWords.updated_at, moment(found.updated_at)],
+  ]);
+  const beside = html`<section class="card">
+      !${when(description, html`<p class="text">${description}</p>`)} !${about}
+    </section>
+    !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
+    !${panel(opportunityWords.details, plainList(lines, 'None.'))}`;
+  return {
     title: found.name,
-    lead: [
-      html`<strong>${money(found.price, pipeline.currency)}</strong>`,
-      company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',
-      html`closes !${day(found.estimated_closing_date)}`,
-      html`${owner}`,
-    ]
-      .filter((part) => part !== '')
-      .join(' · '),
+    lead: lead.filter((part) => part !== '').join(' · '),
     actions: editLinks(here),
     body: html`!${doneNotice(request, activityNotices)} !${elsewhereNotice(request, [pipeline])}
-    !${workplace(
-      happened,
-      'About this opportunity',
-      html`<section class="card">
-          !${description === '' ? '' : html`<p class="text">${description}</p>`}
-          !${facts([
-            [opportunityWords.stage_id, moveForm(request, reply, pipeline, found)],
-            ...optional('priority', priorityBadge(priority)),
-            [opportunityWords.close_date, day(found.close_date)],
-            ...optional('source_id', html`${found.source_id ?? ''}`),
-            [opportunityWords.created_at, moment(found.created_at)],
-            [opportunityWords.updated_at, moment(found.updated_at)],
-          ])}
-        </section>
-        !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
-        !${panel(opportunityWords.details, plainList(lines, 'None.'))}`,
-    )}`,
-  });
+    !${workplace(happened, 'About this opportunity', beside)}`,
+  };
 }

@@ -14,33 +14,29 @@ import {
 } from '../../queries/crm/opportunities.ts';
 import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
 import type { Opportunity, Line, LinesPatch } from '../../schemas/opportunities.ts';
-import { etagOf, canonicalId } from '../../text/ids.ts';
-import { counted, html, count, type Html, dayOf, startOf, readNumber } from '../base/html.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { faultText, option, select, controlsFor, tick, hidden } from '../base/forms.ts';
+import {
+  lookUp,
+  search,
+  fieldsOf,
+  text,
+  linesIn,
+  asSentBack,
+  values,
+  idsIn,
+  queryOf,
+  queryText,
+  formMessage,
+} from '../base/requests.ts';
+import type { Fields } from '../base/requests.ts';
+import { dayOf, startOf, dayMs, readNumber, when, count, counted, quiet, html, type Html } from '../base/html.ts';
+import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
 import type { Fault } from '../../errors.ts';
 import { fold } from '../../text/fold.ts';
-import {
-  areaField,
-  asSentBack,
-  faultText,
-  field,
-  fieldsOf,
-  hidden,
-  inputField,
-  linesIn,
-  option,
-  queryOf,
-  select,
-  selectField,
-  text,
-  tick,
-  values,
-  formMessage,
-} from '../base/forms.ts';
-import type { Choice, Fields } from '../base/forms.ts';
-import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { nameOfContact } from './kinds.ts';
 import { usersOf, companySuggestions, userChoices } from './record-form.ts';
 import { pipelinesFor } from './pipelines.ts';
@@ -52,17 +48,16 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     path: section,
     noun: 'opportunity',
     schemas: { create: OpportunityCreate, patch: OpportunityPatch },
-    require: requireOpportunity,
+    about: requireOpportunity,
     nameOf: ({ name }) => name,
-    tagOf: etagOf,
     bodyOf: opportunityOf,
     controls: opportunityControls,
-    verb: 'Save',
+    showsNotice: false,
     prepare: withNewProduct,
-    create: (sql, { customerId }, body) => createOpportunity(sql, customerId, body),
+    create: createOpportunity,
     update: updateOpportunity,
     remove: deleteOpportunity,
-    question: (_request, { name, contacts_ids }) =>
+    question: ({ name, contacts_ids }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
         ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
   });
@@ -91,11 +86,9 @@ const shownContacts = 'shown_contacts';
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
 const dateFields = ['estimated_closing_date', 'close_date'] as const;
 
-const dayMs = 24 * 60 * 60 * 1000;
-
-async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Promise<Fields> {
+async function draftOf(request: FastifyRequest, found: Opportunity): Promise<Fields> {
   const ids = found.company_id === null ? [] : [found.company_id];
-  const [company] = await db.lookup((sql) => findCompanies(sql, caller.customerId, ids));
+  const [company] = await lookUp(request, findCompanies, ids);
   return {
     ...Object.fromEntries(plainFields.map((name) => [name, found[name]])),
     ...Object.fromEntries(dateFields.map((name) => [name, dayOf(found[name])])),
@@ -112,42 +105,38 @@ const rowFields = (lines: Opportunity['details']) => ({
 });
 
 async function blankDraft(request: FastifyRequest): Promise<Fields> {
-  const { db, caller } = request;
-  const query = queryOf(request);
-  const idIn = (name: string) => [canonicalId(text(query, name)) ?? []].flat();
+  const idIn = (name: string) => idsIn(queryOf(request), name, 1);
   const [[contact], [company], pipelines] = await Promise.all([
-    db.lookup((sql) => findContacts(sql, caller.customerId, idIn('contact'))),
-    db.lookup((sql) => findCompanies(sql, caller.customerId, idIn('company'))),
+    lookUp(request, findContacts, idIn('contact')),
+    lookUp(request, findCompanies, idIn('company')),
     pipelinesFor(request),
   ]);
-  const name = company?.company_name ?? contact?.company.company_name ?? '';
+  const inAMonth = dayOf(new Date(Date.now() + 30 * dayMs).toISOString());
   return {
     name: '',
-    company: name,
+    company: company?.company_name ?? contact?.company.company_name ?? '',
     contact: contact ? [contact.id] : [],
-    stage_id: text(query, 'stage') || pipelines[0]?.stages[0]?.id,
+    stage_id: queryText(request, 'stage') || pipelines[0]?.stages[0]?.id,
     priority: 'NONE',
-    user_id_assigned: caller.userId,
-    ...Object.fromEntries(dateFields.map((one) => [one, dayOf(new Date(Date.now() + 30 * dayMs).toISOString())])),
+    user_id_assigned: request.caller.userId,
+    ...Object.fromEntries(dateFields.map((one) => [one, inAMonth])),
   };
 }
 
 const canonicalOr = (given: string): string => canonicalId(given) ?? given;
 
-interface Row {
-  id: string;
-  price: string;
-  quantity: string;
-}
+type Row = Record<'id' | 'price' | 'quantity', string>;
 
 function rowsOf(fields: Fields): Row[] {
-  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name, maxRows));
-  const length = Math.max(ids!.length, prices!.length, quantities!.length);
-  return Array.from({ length }, (_, i) => ({
-    id: ids![i] ?? '',
-    price: (prices![i] ?? '').trim(),
-    quantity: (quantities![i] ?? '').trim(),
-  })).filter(({ id, price, quantity }) => id !== '' || price !== '' || quantity !== '');
+  const [ids = [], prices = [], quantities = []] = ['product', 'price', 'quantity'].map((name) =>
+    values(fields, name, maxRows),
+  );
+  const rows = Array.from({ length: Math.max(ids.length, prices.length, quantities.length) }, (_, i) => ({
+    id: ids[i] ?? '',
+    price: (prices[i] ?? '').trim(),
+    quantity: (quantities[i] ?? '').trim(),
+  }));
+  return rows.filter((row) => Object.values(row).some((text) => text !== ''));
 }
 
 /**
@@ -172,12 +161,8 @@ function linesOf(
       const known = before.get(id)?.price;
       const amount = price === '' ? prices.get(id) : price === String(known) ? known : readNumber(price);
       const number = wholeNumber(quantity);
-      if (amount === undefined)
-        refuse(
-          price === ''
-            ? 'give a price for each product'
-            : `the price “${price}” is not clear: write it as 1249 or 1249.50`,
-        );
+      const unclear = `the price “${price}” is not clear: write it as 1249 or 1249.50`;
+      if (amount === undefined) refuse(price === '' ? 'give a price for each product' : unclear);
       if (number === undefined) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
       if (amount !== undefined && number !== undefined) lines.push({ id, price: amount, quantity: number });
     }
@@ -186,9 +171,9 @@ function linesOf(
 }
 
 /** Returns the prices of the products that a form names without a price. */
-async function pricesOf({ db, caller }: FastifyRequest, rows: readonly Row[]): Promise<ReadonlyMap<string, number>> {
+async function pricesOf(request: FastifyRequest, rows: readonly Row[]): Promise<ReadonlyMap<string, number>> {
   const ids = rows.flatMap(({ id, price }) => (price === '' ? (canonicalId(id) ?? []) : []));
-  const found = await db.lookup((sql) => findProducts(sql, caller.customerId, ids));
+  const found = await lookUp(request, findProducts, ids);
   return new Map(found.map(({ id, price }) => [id, price]));
 }
 
@@ -260,10 +245,8 @@ const productNamed = (fields: Fields) => ({ name: text(fields, 'new_product').tr
 function newRowOf(fields: Fields, faults: Fault[]): Row[] {
   const [name, price, quantity] = newFields.map((one) => text(fields, one).trim()) as [string, string, string];
   if (name === '' && price === '' && quantity === '') return [];
-  const wrong = [...findUnstorableText(name), ...checkProduct.faultsOf(productNamed(fields), formMessage)];
-  faults.push(
-    ...wrong.map(({ message }) => ({ path: '/products', message: `the name of the new product ${message}` })),
-  );
+  for (const { message } of [...findUnstorableText(name), ...checkProduct.faultsOf(productNamed(fields), formMessage)])
+    faults.push({ path: '/products', message: `the name of the new product ${message}` });
   return [{ id: newProductId, price, quantity: quantity || '1' }];
 }
 
@@ -274,9 +257,8 @@ async function withNewProduct(sql: Transaction, request: FastifyRequest, body: o
   const { customerId } = request.caller;
   const fields = fieldsOf(request);
   const pipelines = await listPipelinesWithStages(sql, customerId);
-  const pipeline = pipelines.find(({ stages }) =>
-    stages.some(({ id }) => id === canonicalId(text(fields, 'stage_id'))),
-  );
+  const stage = canonicalId(text(fields, 'stage_id'));
+  const pipeline = pipelines.find(({ stages }) => stages.some(({ id }) => id === stage));
   const product = { ...productNamed(fields), price: readNumber(text(fields, 'new_price')) ?? 0 };
   const id = await createProduct(sql, customerId, { ...product, ...(pipeline && { currency: pipeline.currency }) });
   return JSON.parse(given.replaceAll(newProductId, id)) as object;
@@ -312,67 +294,58 @@ async function opportunityControls(
   request: FastifyRequest,
   { stored, sent, refused: { faults } }: EditForm<Opportunity>,
 ): Promise<Html> {
-  const { db, caller } = request;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
-  const ids = values(draft, 'contact', maxShown + maxAddresses).flatMap((id) => canonicalId(id) ?? []);
-  const before = text(draft, shownContacts)
-    .split(',')
-    .flatMap((id) => canonicalId(id) ?? []);
-  const shown = [...new Set([...before, ...ids])];
+  const ids = idsIn(draft, 'contact', maxShown + maxAddresses);
+  const before = text(draft, shownContacts).split(',');
+  const shown = [...new Set([...before.flatMap((id) => canonicalId(id) ?? []), ...ids])];
   const [pipelines, users, products, contacts] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
     usersOf(request),
-    listProducts(db, caller.customerId, { paginate: { limit: productChoices } }),
-    db.search((sql) => findContacts(sql, caller.customerId, ids)),
+    listProducts(request.db, request.caller.customerId, { paginate: { limit: productChoices } }),
+    search(request, findContacts, ids),
   ]);
-  const named = (name: keyof typeof opportunityWords) => ({ name, label: opportunityWords[name], faults });
-  const dates = dateFields.map((name) => inputField(named(name), text(draft, name), 'date'));
-  const choice = (name: 'priority' | 'user_id_assigned', choices: readonly Choice[]) =>
-    selectField(named(name), choices, text(draft, name));
+  const { draw, input, area, choice } = controlsFor(draft, faults);
+  const words = opportunityWords;
+  const stages = pipelines.map(({ name, stages }) => {
+    const options = stages.map((stage) => option(stage.id, stage.name, text(draft, 'stage_id')));
+    return html`<optgroup label="${name}">!${options}</optgroup>`;
+  });
   const known = new Map<string, string>([
     ...(stored?.details ?? []).map(({ product_id, name }) => [product_id, name] as const),
     ...products.rows
       .filter((one) => one.active)
       .map(({ id, name, price, currency }) => [id, `${name} (${money(price, currency)})`] as const),
   ]);
+  const levels = priorities.map((one) => [one, priorityWords[one].word] as const);
+  const owners = userChoices(users, text(draft, 'user_id_assigned')).slice(1);
   return html`<fieldset class="card">
       <legend>Opportunity</legend>
       <div class="grid-fields">
-        !${inputField(named('name'), text(draft, 'name'))}
-        !${field(
-          named('stage_id'),
+        !${input('name', words.name)}
+        !${draw(
+          'stage_id',
+          words.stage_id,
+          '',
           (attributes) =>
             html`<select !${attributes}>
-              !${pipelines.map(
-                ({ name, stages }) =>
-                  html`<optgroup label="${name}">
-                    !${stages.map((stage) => option(stage.id, stage.name, text(draft, 'stage_id')))}
-                  </optgroup>`,
-              )}
+              !${stages}
             </select>`,
         )}
-        !${choice(
-          'priority',
-          priorities.map((one) => [one, priorityWords[one].word] as const),
-        )}
-        !${choice('user_id_assigned', userChoices(users, text(draft, 'user_id_assigned')).slice(1))} !${dates}
-        !${inputField({ ...named('company_id'), name: 'company' }, text(draft, 'company'), 'text', companySuggestions)}
-        !${areaField(named('description'), text(draft, 'description'))}
+        !${choice('priority', words.priority, levels)} !${choice('user_id_assigned', words.user_id_assigned, owners)}
+        !${dateFields.map((name) => input(name, words[name], { type: 'date' }))}
+        !${input('company', words.company_id, { more: companySuggestions })} !${area('description', words.description)}
       </div>
     </fieldset>
     <fieldset class="card">
-      <legend>${opportunityWords.contacts_ids}</legend>
+      <legend>${words.contacts_ids}</legend>
       !${hidden({ [shownContacts]: shown.join() })} !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
       <div class="checks">
         !${contacts.map((one) => tick('checkbox', ['contact', one.id], html`${nameOfContact(one)}`, true))}
       </div>
-      !${field(
-        { name: 'emails', label: 'Add contacts', hint: 'Their work e-mail addresses, one on each line.', faults },
-        (attributes) => html`<textarea !${attributes} rows="2">${text(draft, 'emails')}</textarea>`,
-      )}
+      !${area('emails', 'Add contacts', 'Their work e-mail addresses, one on each line.', '')}
     </fieldset>
     <fieldset class="card">
-      <legend>${opportunityWords.details}</legend>
+      <legend>${words.details}</legend>
       <p class="quiet">Empty the quantity to take a product out.</p>
       !${moreNote(stored?.details.length ?? 0, 'products')} !${productRows(draft, known)}
       !${faultText('products', faults)}
@@ -380,14 +353,19 @@ async function opportunityControls(
 }
 
 const moreNote = (all: number, noun: string): Html =>
-  all <= maxShown
-    ? ''
-    : html`<p class="quiet">The first ${maxShown} of ${count(all)} ${noun} are shown. The others stay.</p>`;
+  when(all > maxShown, quiet(`The first ${maxShown} of ${count(all)} ${noun} are shown. The others stay.`));
 
 function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
   let open = 0;
   const typed = rowsOf(draft).filter(({ id }) => id !== '' || (open += 1) <= maxOpen);
   const rows = [...typed, ...Array.from({ length: emptyRows }, () => ({ id: '', price: '', quantity: '' }))];
+  const input = (name: string, value: string, label: string, more: Html) =>
+    html`<input name="${name}" value="${value}" aria-label="${label}" !${more} />`;
+  const newRow = {
+    new_product: 'Name of a new product',
+    new_price: 'Price of the new product',
+    new_quantity: 'Quantity of the new product',
+  };
   return html`<div class="product-row quiet" aria-hidden="true">
       <span>Product</span><span>Price</span><span>Quantity</span>
     </div>
@@ -395,36 +373,17 @@ function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
       ({ id, price, quantity }, i) =>
         html`<div class="product-row">
           !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
-          <input
-            name="price"
-            value="${price}"
-            aria-label="Price of product ${i + 1}"
-            inputmode="decimal"
-            placeholder="as listed"
-          />
-          <input name="quantity" value="${quantity}" aria-label="Quantity of product ${i + 1}" inputmode="numeric" />
+          !${input('price', price, `Price of product ${i + 1}`, 'inputmode="decimal" placeholder="as listed"')}
+          !${input('quantity', quantity, `Quantity of product ${i + 1}`, 'inputmode="numeric"')}
         </div>`,
     )}
     <div class="product-row">
-      !${newFields.map(
-        (name) =>
-          html`<input
-            name="${name}"
-            value="${text(draft, name)}"
-            aria-label="${newLabels[name]}"
-            maxlength="255"
-            autocomplete="off"
-            !${name === 'new_product' ? 'placeholder="or a new product"' : 'inputmode="decimal"'}
-          />`,
-      )}
+      !${Object.entries(newRow).map(([name, label]) => {
+        const more = name === 'new_product' ? 'placeholder="or a new product"' : 'inputmode="decimal"';
+        return input(name, text(draft, name), label, `maxlength="255" autocomplete="off" ${more}`);
+      })}
     </div>`;
 }
-
-const newLabels = {
-  new_product: 'Name of a new product',
-  new_price: 'Price of the new product',
-  new_quantity: 'Quantity of the new product',
-};
 
 const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
   select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');

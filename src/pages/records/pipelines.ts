@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Fault } from '../../errors.ts';
-import { sessionOf } from '../../plugins/auth.ts';
 import {
   createPipeline,
   findPipelines,
@@ -8,14 +7,14 @@ import {
   salesStages,
   updatePipeline,
 } from '../../queries/crm/pipelines.ts';
-import { maxStages, PipelineCreate, PipelinePatch, stageStatuses, visibilities } from '../../schemas/opportunities.ts';
+import { maxStages, PipelineCreate, PipelinePatch } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageStatus, Visibility } from '../../schemas/opportunities.ts';
-import { etagOf, canonicalId } from '../../text/ids.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
-import { forAdmins, goTo, sendPage } from '../base/layout.ts';
-import { faultText, fieldsOf, hidden, inputField, integer, select, selectField, text, values } from '../base/forms.ts';
-import type { Choice, Fields } from '../base/forms.ts';
-import { html, linkButton, table, type Html } from '../base/html.ts';
+import { forAdmins, addPage } from '../base/layout.ts';
+import { faultText, select, controlsFor, hidden } from '../base/forms.ts';
+import { search, fieldsOf, text, values, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
+import { table, quiet, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
@@ -29,65 +28,48 @@ const statusWords: Readonly<Record<StageStatus, string>> = { OPEN: 'open', WON: 
  * @param stage id of a stage whose pipeline is always included
  */
 export async function pipelinesFor(request: FastifyRequest, stage = ''): Promise<Pipeline[]> {
-  const { db, caller } = request;
-  const isAdmin = sessionOf(request).role === 'admin';
-  const all = await db.search((sql) => listPipelinesWithStages(sql, caller.customerId));
   const isShown = ({ visibility, stages }: Pipeline): boolean =>
-    isAdmin || visibility === 'PUBLIC' || stages.some(({ id }) => id === stage);
-  return all.filter(isShown);
+    isAdmin(request) || visibility === 'PUBLIC' || stages.some(({ id }) => id === stage);
+  return (await search(request, listPipelinesWithStages)).filter(isShown);
 }
 
 export async function pipelines(app: FastifyInstance): Promise<void> {
-  app.get('/pipelines', forAdmins, async (request, reply) => {
-    const rows = await pipelinesFor(request);
-    return sendPage(request, reply, {
-      title: 'Pipelines',
-      actions: linkButton('New pipeline', `${section}/new`),
-      body: html`!${savedNotice(request, 'pipeline')}
-        <p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>
-        !${table<Pipeline>(
-          'Pipelines',
-          [
-            ['Pipeline', ({ id, name }) => html`<a href="${section}/${id}/edit">${name}</a>`],
-            ['Stages', ({ stages }) => html`${stages.map(({ name }) => name).join(' → ')}`, 'long'],
-            ['Currency', ({ currency }) => html`${currency}`],
-            ['Board of', ({ visibility }) => visibilityWords[visibility]],
-          ],
-          rows,
-        )}`,
-    });
-  });
+  addPage(app, '/pipelines', forAdmins, async (request) => ({
+    title: 'Pipelines',
+    actions: linkButton('New pipeline', `${section}/new`),
+    body: html`!${savedNotice(request, 'pipeline')}
+      <p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>
+      !${table('Pipelines', columns, await pipelinesFor(request))}`,
+  }));
 
-  app.get('/pipelines/:id', forAdmins, async (request, reply) =>
-    goTo(reply, `${section}?done=${encodeURIComponent(text(request.query as Fields, 'done'))}`),
-  );
+  addPage(app, '/pipelines/:id', forAdmins, (request) => pathWith(section, { done: queryText(request, 'done') }));
 
   editor<Pipeline>(app, {
     path: section,
     noun: 'pipeline',
     access: forAdmins,
     schemas: { create: PipelineCreate, patch: PipelinePatch },
-    require: (request) => requireRecord(request, 'pipeline', findPipelines),
+    about: (request) => requireRecord(request, 'pipeline', findPipelines),
     nameOf: ({ name }) => name,
-    tagOf: etagOf,
     bodyOf: async (request, stored) => pipelineOf(fieldsOf(request), stored),
     controls,
-    verb: 'Save',
-    create: (sql, { customerId }, body: PipelineCreate) =>
+    create: (sql, customerId, body: PipelineCreate) =>
       createPipeline(sql, customerId, { ...body, name: body.name.trim(), description: '' }),
     update: updatePipeline,
-    showsNotice: true,
     back: () => section,
   });
 }
 
-interface StageRow {
-  id: string;
-  name: string;
-  percent: string;
-  status: string;
-  place: string;
-}
+const columns: readonly Column<Pipeline>[] = [
+  ['Pipeline', ({ id, name }) => html`<a href="${section}/${id}/edit">${name}</a>`],
+  ['Stages', ({ stages }) => html`${stages.map(({ name }) => name).join(' → ')}`, 'long'],
+  ['Currency', ({ currency }) => html`${currency}`],
+  ['Board of', ({ visibility }) => visibilityWords[visibility]],
+];
+
+const members = ['id', 'name', 'percent', 'status', 'place'] as const;
+
+type StageRow = Record<(typeof members)[number], string>;
 
 const emptyRows = 3;
 
@@ -95,8 +77,6 @@ const emptyRows = 3;
  * Maximum number of rows read from a form. The command line creates pipelines with more stages than a form may save.
  */
 const maxRows = 500;
-
-const members = ['id', 'name', 'percent', 'status', 'place'] as const;
 
 function rowsOf(fields: Fields): StageRow[] {
   const given = members.map((member) => values(fields, `stage_${member}`, maxRows));
@@ -110,16 +90,15 @@ function pipelineOf(fields: Fields, stored: Pipeline | undefined): { body: objec
   const rows = rowsOf(fields);
   const isPlace = ({ place }: StageRow): boolean => /^\d{0,4}$/.test(place);
   const placed = rows.toSorted((a, b) => Number(a.place || 1e4) - Number(b.place || 1e4));
+  const isTaken = ({ name }: StageRow, i: number): boolean =>
+    rows.findIndex((other) => fold(other.name) === fold(name)) < i; // references by name ignore case and accents
+  const wrong = (message: string, isWrong: (row: StageRow, i: number) => boolean) =>
+    rows.filter(isWrong).map(({ name }) => `${name}: ${message}`);
   const faults = [
     ...(rows.length === 0 ? ['a pipeline needs a stage'] : []),
-    // References by name ignore case and accents.
-    ...rows
-      .filter(({ name }, i) => rows.findIndex((other) => fold(other.name) === fold(name)) < i)
-      .map(({ name }) => `${name}: another stage has this name`),
-    ...rows.filter((row) => !isPlace(row)).map(({ name }) => `${name}: the order must be a whole number`),
-    ...rows
-      .filter(({ percent }) => !/^(\d{1,2}|100)$/.test(percent))
-      .map(({ name }) => `${name}: give 0 to 100 per cent`),
+    ...wrong('another stage has this name', isTaken),
+    ...wrong('the order must be a whole number', (row) => !isPlace(row)),
+    ...wrong('give 0 to 100 per cent', ({ percent }) => !/^(\d{1,2}|100)$/.test(percent)),
   ].map((message) => ({ path: '/stages', message }));
   const stages = placed.map(({ id, name, percent, status }) => ({
     ...(canonicalId(id) === undefined ? {} : { id: canonicalId(id) }),
@@ -162,25 +141,19 @@ async function controls(
   { stored, sent, refused: { faults } }: EditForm<Pipeline>,
 ): Promise<Html> {
   const draft: Fields = sent ?? (stored ? { name: stored.name, visibility: stored.visibility } : { currency: 'USD' });
+  const { input, choice } = controlsFor(draft, faults);
   const rows = sent ? currentRows(sent, stored) : draftOf(stored?.stages ?? salesStages);
   const blank: StageRow = { id: '', name: '', percent: '50', status: 'OPEN', place: '' };
   const blanks = Math.max(0, Math.min(emptyRows, maxStages - rows.length));
   const shown = [...rows, ...Array.from({ length: blanks }, () => blank)];
   return html`<div class="card narrow">
-      !${inputField({ name: 'name', label: 'Name', faults }, text(draft, 'name'))}
+      !${input('name', 'Name')}
       !${
         stored
-          ? html`<p class="quiet">Its prices are in ${stored.currency}.</p>`
-          : inputField(
-              { name: 'currency', label: 'Currency', hint: 'Such as EUR. It stays as it is.', faults },
-              text(draft, 'currency'),
-            )
+          ? quiet(`Its prices are in ${stored.currency}.`)
+          : input('currency', 'Currency', { hint: 'Such as EUR. It stays as it is.' })
       }
-      !${selectField(
-        { name: 'visibility', label: 'On the board of', faults },
-        visibilities.map((one) => [one, visibilityWords[one]] as const),
-        text(draft, 'visibility'),
-      )}
+      !${choice('visibility', 'On the board of', Object.entries(visibilityWords))}
     </div>
     <fieldset class="card">
       <legend>Stages</legend>
@@ -196,19 +169,18 @@ async function controls(
     </fieldset>`;
 }
 
-const statusChoices: readonly Choice[] = stageStatuses.map((one) => [one, statusWords[one]]);
-
-const stageRow = ({ id, name, percent, status, place }: StageRow, i: number): Html =>
-  html`<div class="stage-row">
-    !${hidden({ stage_id: id })}
-    <input type="text" name="stage_place" value="${place}" aria-label="Order of stage ${i + 1}" inputmode="numeric" />
-    <input type="text" name="stage_name" value="${name}" aria-label="Name of stage ${i + 1}" maxlength="255" />
-    <input
+const stageRow = ({ id, name, percent, status, place }: StageRow, i: number): Html => {
+  const input = (member: string, value: string, label: string, more: Html = 'inputmode="numeric"') =>
+    html`<input
       type="text"
-      name="stage_percent"
-      value="${percent}"
-      aria-label="Likelihood of stage ${i + 1}"
-      inputmode="numeric"
-    />
-    !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, statusChoices, status)}
+      name="stage_${member}"
+      value="${value}"
+      aria-label="${label} of stage ${i + 1}"
+      !${more}
+    />`;
+  return html`<div class="stage-row">
+    !${hidden({ stage_id: id })} !${input('place', place, 'Order')} !${input('name', name, 'Name', 'maxlength="255"')}
+    !${input('percent', percent, 'Likelihood')}
+    !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, Object.entries(statusWords), status)}
   </div>`;
+};

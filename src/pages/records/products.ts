@@ -2,67 +2,70 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Fault } from '../../errors.ts';
 import { createProduct, deleteProduct, findProducts, listProducts, updateProduct } from '../../queries/crm/products.ts';
 import { ProductCreate, ProductPatch, type Product, type ProductListItem } from '../../schemas/products.ts';
-import { etagOf } from '../../text/ids.ts';
-import { forMembers, goTo, sendPage } from '../base/layout.ts';
-import { asSentBack, fieldsOf, idOf, inputField, queryOf, selectField, text, type Fields } from '../base/forms.ts';
-import { badge, count, cursorPager, empty, html, linkButton, table, searchBox, readNumber } from '../base/html.ts';
-import type { Column, Html } from '../base/html.ts';
+import { forMembers, addPage } from '../base/layout.ts';
+import { controlsFor, differing } from '../base/forms.ts';
+import { fieldsOf, text, asSentBack, idOf, queryText } from '../base/requests.ts';
+import {
+  readNumber,
+  when,
+  count,
+  badge,
+  empty,
+  table,
+  searchBox,
+  pathWith,
+  cursorPager,
+  linkButton,
+  dialogLink,
+  html,
+} from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
 import { money } from '../base/words.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from './editor.ts';
 
 const section = '/app/products';
 
 export async function products(app: FastifyInstance): Promise<void> {
-  app.get('/products', forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const [search, cursor] = ['search', 'cursor'].map((name) => text(queryOf(request), name).trim()) as [
-      string,
-      string,
-    ];
-    const { rows, nextCursor } = await listProducts(db, caller.customerId, {
+  addPage(app, '/products', forMembers, async (request) => {
+    const [search, cursor] = ['search', 'cursor'].map((name) => queryText(request, name).trim()) as [string, string];
+    const { rows, nextCursor } = await listProducts(request.db, request.caller.customerId, {
       filters: search === '' ? {} : { name: { contains: search } },
       paginate: cursor === '' ? {} : { cursor },
     });
     const add = linkButton('New product', `${section}/new`);
     const none =
       search === '' && cursor === ''
-        ? empty('No products yet', 'What you sell, with its price. Opportunities are sums of products.', add, 'deal')
-        : empty('No product matches', 'Search for a part of its name.', linkButton('Show all', section), 'search');
-    return sendPage(request, reply, {
+        ? empty('No products yet', 'What you sell, with its price. Opportunities are sums of products.', 'deal', add)
+        : empty('No product matches', 'Search for a part of its name.', 'search', linkButton('Show all', section));
+    return {
       title: 'Products',
-      actions: rows.length > 0 ? add : '',
+      actions: when(rows.length > 0, add),
       body: html`!${savedNotice(request, 'product')}
         <search>
           <form class="filters" method="get" action="${section}">!${searchBox('products', search)}</form>
         </search>
         !${table('Products', columns, rows, none)} !${cursorPager(section, cursor, nextCursor, { search })}`,
-    });
+    };
   });
 
-  app.get('/products/:id', forMembers, async (request, reply) => {
-    const done = text(queryOf(request), 'done');
-    return goTo(
-      reply,
-      done === '' ? `${section}/${idOf(request, 'product')}/edit` : `${section}?done=${encodeURIComponent(done)}`,
-    );
+  addPage(app, '/products/:id', forMembers, (request) => {
+    const done = queryText(request, 'done');
+    return done === '' ? `${section}/${idOf(request, 'product')}/edit` : pathWith(section, { done });
   });
 
   editor<Product>(app, {
     path: section,
     noun: 'product',
     schemas: { create: ProductCreate, patch: ProductPatch },
-    require: (request) => requireRecord(request, 'product', findProducts),
+    about: (request) => requireRecord(request, 'product', findProducts),
     nameOf: ({ name }) => name,
-    tagOf: etagOf,
     bodyOf: productOf,
     controls,
-    verb: 'Save',
-    create: (sql, { customerId }, body) => createProduct(sql, customerId, body),
+    create: createProduct,
     update: updateProduct,
     remove: deleteProduct,
-    question: (_request, { name }) =>
+    question: ({ name }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Opportunities keep it with its price.`,
-    showsNotice: true,
     back: () => section,
   });
 }
@@ -73,10 +76,7 @@ const columns: readonly Column<ProductListItem>[] = [
   ['Unit', ({ unit }) => html`${unit}`],
   ['Opportunities', ({ opportunities_count }) => count(opportunities_count), 'number'],
   ['State', ({ active }) => (active ? badge('offered', 'good') : badge('not offered', 'plain'))],
-  [
-    'Actions',
-    ({ id, name }) => html`<a href="${section}/${id}/delete" data-dialog aria-label="Delete ${name}">Delete</a>`,
-  ],
+  ['Actions', ({ id, name }) => dialogLink('Delete', `${section}/${id}/delete`, `Delete ${name}`)],
 ];
 
 const draftOf = ({ name, price, currency, unit, active }: Product): Record<string, string> => ({
@@ -113,26 +113,22 @@ async function controls(
   { stored, sent, refused: { faults }, isConflict }: EditForm<Product>,
 ): Promise<Html> {
   const saved = stored ? draftOf(stored) : { unit: 'piece', active: '1' };
-  const draft: Fields = sent ?? saved;
-  const named = (name: string, label: string, hint = '') => {
-    const now = isConflict && stored ? draftOf(stored)[name] : undefined;
-    const theirs = now === undefined || now === text(draft, name) ? hint : `Stored now: ${now}`;
-    return { name, label, hint: theirs, faults };
-  };
-  const input = (name: string, label: string, hint = '', more: Html = 'maxlength="255" autocomplete="off"') =>
-    inputField(named(name, label, hint), text(draft, name), 'text', more);
+  const theirs = sent && stored && isConflict ? differing(draftOf(stored), sent) : {};
+  const { input, choice } = controlsFor(sent ?? saved, faults, theirs);
   return html`<div class="card narrow">
     !${input('name', 'Name')}
-    !${input('price', 'Price of one', 'Opportunities that have the product keep their price.', 'inputmode="decimal" maxlength="40"')}
-    !${input('currency', 'Currency', 'Such as EUR. Empty: that of your subscription.', 'maxlength="3" autocomplete="off"')}
-    !${input('unit', 'Unit', 'What is counted, such as piece or hour.')}
-    !${selectField(
-      named('active', 'Opportunities can get it'),
-      [
-        ['1', 'yes'],
-        ['0', 'no'],
-      ],
-      text(draft, 'active'),
-    )}
+    !${input('price', 'Price of one', {
+      hint: 'Opportunities that have the product keep their price.',
+      more: 'inputmode="decimal" maxlength="40"',
+    })}
+    !${input('currency', 'Currency', {
+      hint: 'Such as EUR. Empty: that of your subscription.',
+      more: 'maxlength="3" autocomplete="off"',
+    })}
+    !${input('unit', 'Unit', { hint: 'What is counted, such as piece or hour.' })}
+    !${choice('active', 'Opportunities can get it', [
+      ['1', 'yes'],
+      ['0', 'no'],
+    ])}
   </div>`;
 }

@@ -1,33 +1,31 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { countMatches, listProspects } from '../../catalog/prospects.ts';
-import { sessionOf } from '../../plugins/auth.ts';
 import { ProspectQuery, SuggestionQuery, textFields, type Prospect, type TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { DomainError, type Fault } from '../../errors.ts';
-import { forMembers, sendPage, forAdmins, goTo, sendForm } from '../base/layout.ts';
+import { forMembers, forAdmins, addPage, addAction, formPage, type Page, type Answer } from '../base/layout.ts';
+import { formFaults, select, tick, hidden } from '../base/forms.ts';
 import {
-  formMessage,
-  formFaults,
-  hidden,
-  queryOf,
-  select,
-  text,
-  tick,
-  fieldsOf,
-  integer,
-  notSent,
   once,
   payerOf,
+  fieldsOf,
+  text,
+  idsIn,
+  integer,
+  notSent,
   refusalOf,
-  values,
-} from '../base/forms.ts';
-import type { Fields, Refused } from '../base/forms.ts';
-import { count, empty, html, linkButton, pager, table, counted, type Column, type Html } from '../base/html.ts';
-import { verification, webLink, priceOf, prospectWords, verificationWords } from '../base/words.ts';
+  isAdmin,
+  queryOf,
+  queryText,
+  formMessage,
+} from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
+import { when, count, counted, empty, table, pathWith, cursorPager, linkButton, html } from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
+import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
 import {
-  prospectAddress,
   prospectFiltersOf,
   prospectViewOfRequest,
   searched,
@@ -46,7 +44,6 @@ import {
   startUnlock,
 } from '../../jobs/unlocks.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
-import { canonicalId } from '../../text/ids.ts';
 import { chosenList, listControls, namesList } from './chosen.ts';
 
 const pageRows = 25;
@@ -56,73 +53,61 @@ export async function prospects(app: FastifyInstance): Promise<void> {
   const checkSuggestion = compile(SuggestionQuery);
   const check = compile(ProspectQuery);
 
-  app.get('/prospects', forMembers, async (request, reply) => {
+  addPage(app, '/prospects', forMembers, async (request) => {
     const view = prospectViewOfRequest(request);
-    const cursor = text(queryOf(request), 'cursor');
+    const cursor = queryText(request, 'cursor');
     const filters = await prospectFiltersOf(view);
-    const query: ProspectQuery = {
-      filters,
-      all_contacts: view['all'] === '1',
-      paginate: { limit: pageRows, ...(cursor ? { cursor } : {}) },
-    };
+    const paginate = { limit: pageRows, ...(cursor ? { cursor } : {}) } as const;
+    const query: ProspectQuery = { filters, all_contacts: view['all'] === '1', paginate };
     const faults = check.faultsOf(query, formMessage);
-    if (faults.length > 0) return refuse(request, reply, view, faults);
+    if (faults.length > 0) return refuse(view, faults);
     const { customerId } = request.caller;
-    const services = servicesOf(request);
+    const services = { config: app.config, db: request.db, catalog: request.catalog };
     const [page, { all, unlocked }] = await Promise.all([
       listProspects(services, customerId, query),
       countMatches(services, customerId, filters),
     ]);
-    const isAdmin = sessionOf(request).role === 'admin';
-    return sendPage(request, reply, {
+    return {
       title: 'Prospects',
       body: html`<p class="lead">People you do not know yet. Unlock them to see their addresses and phones.</p>
         !${filterForm(view)} !${heading(all, unlocked)}
-        !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin)}
-        !${pager(
-          {
-            newer: cursor ? prospectAddress(section, view) : undefined,
-            older: page.nextCursor && prospectAddress(section, view, { cursor: page.nextCursor }),
-          },
-          { newer: 'First page', older: 'Next page' },
-        )}`,
-    });
+        !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin(request))}
+        !${cursorPager(section, cursor, page.nextCursor, view, { newer: 'First page', older: 'Next page' })}`,
+    };
   });
 
   // Suggestions for one field: a page with links, from which the script also takes the values while one types.
-  app.get('/prospects/suggest', forMembers, async (request, reply) => {
+  addPage(app, '/prospects/suggest', forMembers, async (request) => {
     const view = prospectViewOfRequest(request);
-    const source = textFields.find((one) => one === text(queryOf(request), 'source'));
+    const source = textFields.find((one) => one === queryText(request, 'source'));
     if (!source) throw new DomainError('not_found', 'There is no such page');
-    const body = { source, search: text(queryOf(request), 'q').slice(0, 100) };
+    const body = { source, search: queryText(request, 'q').slice(0, 100) };
     const isAsked = findUnstorableText(body).length === 0 && checkSuggestion.isValid(body);
     const found = isAsked ? await request.catalog.suggest(body) : [];
     const links = found.map(
       ({ value }) =>
-        html`<li><a href="${prospectAddress(section, { ...view, [source]: value })}" data-value>${value}</a></li>`,
+        html`<li><a href="${pathWith(section, { ...view, [source]: value })}" data-value>${value}</a></li>`,
     );
-    return sendPage(request, reply, {
+    return {
       title: `Suggestions: ${prospectWords[source]}`,
       body: html`<form class="filters" method="get" action="${section}/suggest">
           !${hidden({ ...view, source })}
           <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
           <div class="filter-buttons">
             <button class="secondary">Show</button>
-            <a href="${prospectAddress(section, view)}">Back</a>
+            <a href="${pathWith(section, view)}">Back</a>
           </div>
         </form>
         !${
           links.length === 0
-            ? empty('Nothing begins so', 'Try fewer letters.', '', 'search')
+            ? empty('Nothing begins so', 'Try fewer letters.')
             : html`<ul>
                 !${links}
               </ul>`
         }`,
-    });
+    };
   });
 }
-
-export const servicesOf = ({ server, db, catalog }: FastifyRequest) => ({ config: server.config, db, catalog });
 
 function filterForm(view: ProspectView): Html {
   return html`<search>
@@ -155,13 +140,9 @@ function filterForm(view: ProspectView): Html {
 const check = (name: string, label: string, view: ProspectView): Html =>
   tick('checkbox', [name, '1'], label, Boolean(view[name]));
 
-function refuse(request: FastifyRequest, reply: FastifyReply, view: ProspectView, faults: readonly Fault[]) {
+function refuse(view: ProspectView, faults: readonly Fault[]): Page {
   const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
-  return sendPage(request, reply, {
-    title: 'Prospects',
-    status: 400,
-    body: html`!${formFaults({ '': texts.join(' ') })} !${filterForm(view)}`,
-  });
+  return { title: 'Prospects', status: 400, body: html`!${formFaults({ '': texts.join(' ') })} !${filterForm(view)}` };
 }
 
 const labelOf = (name = ''): string =>
@@ -170,7 +151,7 @@ const labelOf = (name = ''): string =>
 /** Returns a text field with suggestions. They appear while typing, or behind a link without JavaScript. */
 function textControl(name: TextField, view: ProspectView): Html {
   const { [name]: value = '', ...others } = view;
-  const suggest = prospectAddress(`${section}/suggest`, others, { source: name });
+  const suggest = pathWith(`${section}/suggest`, { ...others, source: name });
   return html`<div class="suggested">
     <label
       >${prospectWords[name]}
@@ -231,15 +212,12 @@ const columns: readonly Column<Prospect>[] = [
 ];
 
 function none(view: ProspectView, all: number): Html {
-  if (all > 0)
-    return empty('All of them are unlocked', 'Show the unlocked ones too, or search for others.', '', 'done');
+  if (all > 0) return empty('All of them are unlocked', 'Show the unlocked ones too, or search for others.', 'done');
   if (Object.keys(view).length === 0)
-    return empty('The catalog is empty', 'Whoever runs this service loads people into it.', '', 'people');
+    return empty('The catalog is empty', 'Whoever runs this service loads people into it.', 'people');
   const clear = linkButton('Show all', section, 'secondary outline');
-  return empty('Nobody matches', 'Take a filter away, or use the suggestions.', clear, 'search');
+  return empty('Nobody matches', 'Take a filter away, or use the suggestions.', 'search', clear);
 }
-
-const path = `${section}/unlock`;
 
 const maxChosen = UnlockSelectedContacts.properties.ids.maxItems as number;
 
@@ -247,13 +225,13 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   const checkFirst = compile(UnlockContacts);
   const checkChosen = compile(UnlockSelectedContacts);
 
-  app.get('/prospects/unlock', forAdmins, async (request, reply) => ask(request, reply, queryOf(request)));
+  addPage(app, '/prospects/unlock', forAdmins, async (request) => ask(request, queryOf(request)));
 
-  app.post('/prospects/unlock', forAdmins, async (request, reply) => {
+  addAction(app, '/prospects/unlock', forAdmins, async (request) => {
     const { caller, catalog } = request;
     const fields = fieldsOf(request);
     const { first, chosen } = await bodiesOf(fields);
-    if (faultOf({ first, chosen })) return ask(request, reply, fields);
+    if (faultOf({ first, chosen })) return ask(request, fields);
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
     const known = chosen ? await findChosenIfUp(catalog, chosen.ids) : [];
     const payer = payerOf(request);
@@ -266,9 +244,9 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
           : await startSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
         return `${id}${list === undefined ? '' : `?list=${list}`}`;
       });
-      return await goTo(reply, job ? `/app/jobs/${job}` : '/app/jobs?done=sent');
+      return job ? `/app/jobs/${job}` : '/app/jobs?done=sent';
     } catch (error) {
-      return ask(request, reply, fields, refusalOf(error));
+      return ask(request, fields, refusalOf(error));
     }
   });
 
@@ -281,41 +259,30 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     return { faults: { '': first ? text : 'Choose some prospects first.' }, status: 400 };
   }
 
-  async function ask(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    fields: Fields,
-    refused = notSent,
-  ): Promise<FastifyReply> {
+  async function ask(request: FastifyRequest, fields: Fields, refused = notSent): Promise<Answer> {
     const view = prospectViewOf(fields);
     const { first, chosen } = await bodiesOf(fields);
     const fault = faultOf({ first, chosen });
     const price = fault ? undefined : await estimate(request, { first, chosen });
     const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
     const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
-    return sendForm(
-      request,
-      reply,
-      {
-        title: 'Unlock prospects',
-        action: path,
-        body: html`!${hidden({ ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] })}
-          !${
-            price
-              ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
-                  !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
-                  !${await listControls(request, refused.faults, 'no list')}`
-              : ''
-          }
-          <div class="buttons">
-            !${price && number > 0 && price.cost <= price.available ? html`<button>Unlock now</button>` : ''}
-            !${linkButton('Back', prospectAddress(section, view), 'secondary outline')}
-          </div>`,
-        attributes: 'data-once',
-        isNarrow: true,
-      },
-      fault ?? refused,
-    );
+    const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] };
+    const controls = async (price: Parameters<typeof priceOf>[0]) =>
+      html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+        !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
+        !${await listControls(request, refused.faults, 'no list')}`;
+    const page = {
+      title: 'Unlock prospects',
+      action: `${section}/unlock`,
+      body: html`!${hidden(kept)} !${price ? await controls(price) : ''}
+        <div class="buttons">
+          !${when(price && number > 0 && price.cost <= price.available, '<button>Unlock now</button>')}
+          !${linkButton('Back', pathWith(section, view), 'secondary outline')}
+        </div>`,
+      attributes: 'data-once',
+      isNarrow: true,
+    } as const;
+    return formPage(request, page, fault ?? refused);
   }
 
   async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {
@@ -336,14 +303,7 @@ interface Bodies {
 
 async function bodiesOf(fields: Fields): Promise<Bodies> {
   const sync_crm = text(fields, 'sync_crm') === '1';
-  if (text(fields, 'do') === 'first')
-    return {
-      first: {
-        filters: await prospectFiltersOf(prospectViewOf(fields)),
-        total_records: integer(fields, 'number'),
-        sync_crm,
-      },
-    };
-  const ids = values(fields, 'id', maxChosen).flatMap((id) => canonicalId(id) ?? []);
-  return { chosen: { ids, sync_crm } };
+  if (text(fields, 'do') !== 'first') return { chosen: { ids: idsIn(fields, 'id', maxChosen), sync_crm } };
+  const filters = await prospectFiltersOf(prospectViewOf(fields));
+  return { first: { filters, total_records: integer(fields, 'number'), sync_crm } };
 }

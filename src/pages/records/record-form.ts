@@ -3,24 +3,12 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
-import { etagOf, canonicalId } from '../../text/ids.ts';
-import {
-  fieldsOf,
-  queryOf,
-  text,
-  asSentBack,
-  customName,
-  faultText,
-  field,
-  hidden,
-  linesIn,
-  select,
-  textArea,
-  textInput,
-  unchanged,
-} from '../base/forms.ts';
-import type { Choice, Faults, Fields } from '../base/forms.ts';
-import { html, type Html, readNumber } from '../base/html.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { field, faultText, textInput, textArea, select, controlsFor, differing, hidden } from '../base/forms.ts';
+import type { Choice } from '../base/forms.ts';
+import { lookUp, fieldsOf, text, linesIn, asSentBack, unchanged, customName, queryText } from '../base/requests.ts';
+import type { Fields, Faults } from '../base/requests.ts';
+import { readNumber, when, quiet, html, type Html } from '../base/html.ts';
 import { fieldWord, countryChoices } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';
 import type { RecordKind, ShownRecord, FormField, FormContext } from './record-kind.ts';
@@ -32,8 +20,7 @@ import type { User } from '../../schemas/accounts.ts';
 export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void =>
   editor(app, {
     ...kind,
-    require: (request) => requireRecord(request, kind.noun, kind.find),
-    tagOf: etagOf,
+    about: (request) => requireRecord(request, kind.noun, kind.find),
     bodyOf: async (request, stored) => {
       const schema = (stored ? kind.schemas.patch : kind.schemas.create) as TObject;
       const declared = await declaredFor(request, kind);
@@ -44,11 +31,9 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     },
     controls: (request, form) => controlsOf(request, kind, form),
     verb: 'Create',
-    create: (sql, { customerId }, body) => kind.create(sql, customerId, body),
-    question: async ({ db, caller }, found) =>
+    question: async (found, { db, caller }) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. For 90 days this can be undone.
         ${await kind.detaches(db, caller.customerId, found)}`,
-    showsNotice: true,
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
@@ -71,11 +56,10 @@ async function controlsOf<Row extends ShownRecord>(
 ): Promise<Html> {
   // A link of the record's page opens one group of its fields.
   const { fields } = kind;
-  const inGroup = fields.filter(({ group }) => group === text(queryOf(request), 'group'));
+  const inGroup = fields.filter(({ group }) => group === queryText(request, 'group'));
   const shown = inGroup.length > 0 ? inGroup : fields;
   const saved = stored ? await textsOfRecord(shown, stored) : {};
   const texts = sent ? textsOf(shown, sent) : saved;
-  const differing = isConflict ? Object.entries(saved).filter(([name, value]) => value !== texts[name]) : [];
   const state = {
     texts,
     declared: await declaredFor(request, kind),
@@ -83,20 +67,16 @@ async function controlsOf<Row extends ShownRecord>(
     given: sent ?? {},
     faults: refused.faults,
     users: await usersOf(request),
-    theirs: Object.fromEntries(differing),
+    theirs: isConflict && sent ? differing(saved, sent) : {},
   };
-  return html`!${
-    isConflict
-      ? html`<p class="quiet">Where what is stored now differs from your form, it stands below the field.</p>`
-      : ''
-  }
+  return html`!${when(isConflict, quiet('Where what is stored now differs from your form, it stands below the field.'))}
   !${recordForm(shown, state, shown === fields)}`;
 }
 
-export const declaredFor = ({ db, caller }: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>
-  db.lookup((sql) => listDeclared(sql, caller.customerId, object));
+export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>
+  lookUp(request, listDeclared, object);
 
-export const usersOf = ({ db, caller }: FastifyRequest) => db.lookup((sql) => listUsers(sql, caller.customerId));
+export const usersOf = (request: FastifyRequest): Promise<User[]> => lookUp(request, listUsers);
 
 export async function formText({ name, control }: FormField, record: ShownRecord): Promise<string> {
   const value = (record as unknown as Record<string, unknown>)[name];
@@ -108,11 +88,10 @@ export async function formText({ name, control }: FormField, record: ShownRecord
   return (value as PhoneNumber[]).map(write).join('\n');
 }
 
-const linesOf = (given: string): string[] =>
-  given
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '');
+const linesOf = (given: string): string[] => {
+  const lines = given.split('\n').map((line) => line.trim());
+  return lines.filter((line) => line !== '');
+};
 
 /**
  * Reads phone numbers from the lines of a form.
@@ -192,7 +171,7 @@ const savedText = (one: CustomField, stored: CustomValue): string =>
   one.type === 'boolean' && isOfType(one, stored) ? (stored === true ? 'true' : '') : String(stored ?? '');
 
 /** Returns the sent text of a field. A ticked box sends its value after the empty text. */
-const sentText = (fields: Fields, name: string): string =>
+const lastText = (fields: Fields, name: string): string =>
   ([fields[name] ?? []].flat().at(-1) ?? '').replaceAll('\r\n', '\n');
 
 function customChanges(
@@ -204,7 +183,7 @@ function customChanges(
   for (const one of customFieldsOf(declared, stored)) {
     const [name, value] = [customName(one.key), storedValue(stored, one.key)];
     if (fields[name] === undefined) continue;
-    const given = sentText(fields, name);
+    const given = lastText(fields, name);
     if (given !== asSentBack(savedText(one, value))) changes[one.key] = customValue(one, given, value);
   }
   const key = text(fields, 'custom_key').trim();
@@ -281,29 +260,20 @@ function recordForm(formFields: readonly FormField[], state: FormState, isWhole:
   !${isWhole ? customForm(state) : ''}`;
 }
 
-function control(one: FormField, { faults, texts, theirs, users }: FormState): Html {
-  const value = texts[one.name] ?? '';
-  const other = theirs[one.name];
-  const hint =
-    other === undefined ? one.hint : `Stored now: ${other === '' ? 'nothing' : other.replaceAll('\n', ', ')}`;
-  return field({ name: one.name, label: one.label, hint, faults }, (attributes) =>
-    inputOf(one, value, attributes, users),
-  );
-}
-
-function inputOf({ control }: FormField, value: string, attributes: Html, users: readonly User[]): Html {
+function control({ name, label, hint, control }: FormField, { faults, texts, theirs, users }: FormState): Html {
+  const { input, area, choice } = controlsFor(texts, faults, theirs);
   switch (control) {
     case 'country':
-      return select(attributes, [['', '–'], ...countryChoices], value);
+      return choice(name, label, [['', '–'], ...countryChoices], hint);
     case 'user':
-      return select(attributes, userChoices(users, value), value);
+      return choice(name, label, userChoices(users, texts[name] ?? ''), hint);
     case 'lines':
     case 'phones':
-      return textArea(attributes, value);
+      return area(name, label, hint, '');
     default: {
       const type = control === 'email' || control === 'number' ? control : 'text';
       const more = control === 'company' ? companySuggestions : 'autocomplete="off"';
-      return textInput(html`!${attributes} maxlength="2048" !${more}`, value, type);
+      return input(name, label, { hint, type, more: html`maxlength="2048" !${more}` });
     }
   }
 }
@@ -334,7 +304,7 @@ function customForm(state: FormState): Html {
 function customControl(one: CustomField, { custom, given, faults }: FormState): Html {
   const [name, stored] = [customName(one.key), storedValue(custom, one.key)];
   const saved = savedText(one, stored);
-  const value = given[name] === undefined ? saved : sentText(given, name);
+  const value = given[name] === undefined ? saved : lastText(given, name);
   const hint = value === asSentBack(saved) ? '' : `Stored now: ${String(stored ?? 'nothing')}`;
   return field({ name, label: one.label, hint: given[name] === undefined ? '' : hint, faults }, (attributes) =>
     customInput(one, html`!${attributes} autocomplete="off"`, value, isOfType(one, stored)),

@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { Database, Transaction } from '../../database/db.ts';
 import type { ExportedRecords } from '../../files/write-records.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
@@ -10,19 +10,18 @@ import type {
   RecordPage,
 } from '../../queries/records/finders.ts';
 import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
-import type { BatchKind } from '../../schemas/batches.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { html, moment, type Html, type PictureName, readDay, startOf } from '../base/html.ts';
-import { verification, fieldWord, countryName } from '../base/words.ts';
+import { search, text, type Fields } from '../base/requests.ts';
+import { startOf, readDay, moment, pathWith, html, type Html, type PictureName } from '../base/html.ts';
+import { fieldWord, countryName, verification } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { validationFailed } from '../../errors.ts';
 import { compile } from '../../validation/validator.ts';
-import { text, type Fields } from '../base/forms.ts';
 import { textFields, type ProspectFilters, type TextField } from '../../schemas/prospects.ts';
 import { countryCodes } from '../../files/phones.ts';
 import { fold } from '../../text/fold.ts';
@@ -121,7 +120,6 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   /** A new record needs at least one field of each group. */
   needs: readonly (readonly string[])[];
   schemas: { create: object; patch: object; filters: object };
-  batches: BatchKind;
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
   find: FindRecords<Row>;
@@ -135,7 +133,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   head: readonly string[];
   /** Returns the filters for the record's activities, and the records of a new activity. */
   workplace: (row: Row) => { filters: GivenFilters; about: References };
-  related: (request: FastifyRequest, reply: FastifyReply, row: Row) => Promise<Html>;
+  related: (request: FastifyRequest, row: Row) => Promise<Html>;
   detaches: (db: Database, customerId: string, row: Row) => Promise<string>;
 }
 
@@ -145,6 +143,16 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
  */
 export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
   listNames(db, caller.customerId, 100, canonicalId(chosen));
+
+export async function readInOrder<Row extends ShownRecord>(
+  request: FastifyRequest,
+  { find }: Pick<RecordKind<Row>, 'find'>,
+  ids: readonly string[],
+): Promise<Row[]> {
+  const rows = ids.length === 0 ? [] : await search(request, find, ids);
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return ids.flatMap((id) => byId.get(id) ?? []);
+}
 
 /** State of a list of records. All of it is in the address, so a user can send a view to a colleague. */
 export interface View {
@@ -227,10 +235,8 @@ export function parametersOf({ values, sort, columns }: Selection, more: Record<
   return new URLSearchParams({ ...values, ...(sort === '' ? {} : { sort }), ...chosen, ...more });
 }
 
-export function addressOf(path: string, view: Selection, more: Record<string, string> = {}): string {
-  const parameters = parametersOf(view, more).toString();
-  return parameters === '' ? path : `${path}?${parameters}`;
-}
+export const addressOf = (path: string, view: Selection, more: Record<string, string> = {}): string =>
+  pathWith(path, Object.fromEntries(parametersOf(view, more)));
 
 export const placeOf = ({ cursor, trail, from }: Pick<View, 'cursor' | 'trail' | 'from'>): Record<string, string> =>
   cursor === ''
@@ -304,11 +310,6 @@ const nameOf = (code: string): string[] => (code === '' ? [] : [countryName(code
 
 const maxCountries = 100;
 
-export function prospectAddress(path: string, view: ProspectView, more: Record<string, string> = {}): string {
-  const parameters = new URLSearchParams({ ...view, ...more }).toString();
-  return parameters === '' ? path : `${path}?${parameters}`;
-}
-
 /** Maximum length of the names of companies in an address (characters). Servers can reject longer addresses. */
 const maxNames = 2_000;
 
@@ -326,5 +327,5 @@ export function peopleOfCompanies(names: readonly string[]): string {
   );
   let length = 0;
   const some = parts.filter((name) => (length += name.length) <= maxNames).slice(0, 100);
-  return prospectAddress(section, { job_company_name: some.join('; ') });
+  return pathWith(section, { job_company_name: some.join('; ') });
 }

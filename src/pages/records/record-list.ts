@@ -1,14 +1,14 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { sessionOf } from '../../plugins/auth.ts';
+import type { FastifyInstance } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
-import { forMembers, sendPage } from '../base/layout.ts';
-import { customName, hidden, select, tick, type Choice } from '../base/forms.ts';
-import { count, empty, html, linkButton, notice, pager, table, searchBox } from '../base/html.ts';
-import type { Column, Html } from '../base/html.ts';
-import { countryChoices, customValue, verificationWords } from '../base/words.ts';
+import { forMembers, addPage } from '../base/layout.ts';
+import { select, tick, hidden, type Choice } from '../base/forms.ts';
+import { customName, isAdmin } from '../base/requests.ts';
+import { when, count, notice, empty, table, searchBox, pager, linkButton, html } from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
+import { verificationWords, countryChoices, customValue } from '../base/words.ts';
 import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, listChoices } from './record-kind.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
 import { viewLinks } from '../saved-views.ts';
@@ -22,7 +22,7 @@ export const maxCounted = 10_000;
 
 export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtIn: RecordKind<Row>): void {
   const { path, title } = builtIn;
-  app.get(path.replace('/app', ''), forMembers, async (request, reply) => {
+  addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
     const view = viewOfRequest(kind, request);
     const { db, caller } = request;
@@ -34,18 +34,17 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtI
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
     ]);
-    const isFiltered = Object.keys(view.values).length > 0;
     const known = { lists, users, me: caller.userId };
     const { rows } = page;
-    return sendPage(request, reply, {
+    return {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       body: html`!${doneText(request, kind)} !${views} !${filterForm(kind, view, known)}
-      !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view, isFiltered)}
-      !${rows.length === 0 ? '' : chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) })}
+      !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view)}
+      !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
       !${pages(kind, view, page.nextCursor)}`,
-    });
+    };
   });
 }
 
@@ -77,43 +76,38 @@ const maxUsers = 15;
 
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
-const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
-
 function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, known: Known): Html {
   const { path, title, controls } = kind;
   const { values, sort } = view;
   const others = controls.slice(1);
   const mine = { ...view, values: { ...values, owner: known.me } };
   const hasOwner = controls.some(({ name }) => name === 'owner');
-  const orders = kind.columns.flatMap(({ sort: field, head }) =>
-    field === undefined
-      ? []
-      : ([
-          [field, `${head}, upwards`],
-          [`-${field}`, `${head}, downwards`],
-        ] as const),
-  );
+  const orders = kind.columns.flatMap(({ sort: field, head }): Choice[] => {
+    if (field === undefined) return [];
+    return [
+      [field, `${head}, upwards`],
+      [`-${field}`, `${head}, downwards`],
+    ];
+  });
+  const drop = (label: string, body: Html) =>
+    html`<details class="drop">
+      <summary role="button" class="secondary outline">${label}</summary>
+      <div class="panel">!${body}</div>
+    </details>`;
+  const columns = kind.columns
+    .slice(1)
+    .map((column) => tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view)));
   return html`<search>
       <form class="filters" method="get" action="${path}">
         !${searchBox(title.toLowerCase(), values['search'] ?? '')}
         !${hasOwner && values['owner'] !== known.me ? linkButton('Mine', addressOf(path, mine), 'secondary outline') : ''}
-        <details class="drop">
-          <summary role="button" class="secondary outline">Filter</summary>
-          <div class="panel">
-            !${others.map((control) => controlOf(control, values[control.name] ?? '', known))}
+        !${drop(
+          'Filter',
+          html`!${others.map((control) => controlOf(control, values[control.name] ?? '', known))}
             <label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>
-            <button>Apply</button>
-          </div>
-        </details>
-        <details class="drop">
-          <summary role="button" class="secondary outline">Columns</summary>
-          <div class="panel">
-            !${kind.columns
-              .slice(1)
-              .map((column) => tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view)))}
-            <button name="columns" value="name">Apply</button>
-          </div>
-        </details>
+            <button>Apply</button>`,
+        )}
+        !${drop('Columns', html`!${columns} <button name="columns" value="name">Apply</button>`)}
       </form>
     </search>
     !${chips(kind, view, known)}`;
@@ -180,47 +174,39 @@ function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, mat
   </div>`;
 }
 
+interface Found<Row> {
+  rows: readonly Row[];
+  matches: number;
+  users: readonly User[];
+  isAdmin: boolean;
+}
+
 function chooser<Row extends ShownRecord>(
   kind: RecordKind<Row>,
   view: View,
-  {
-    rows,
-    matches,
-    users,
-    isAdmin,
-  }: { rows: readonly Row[]; matches: number; users: readonly User[]; isAdmin: boolean },
+  { rows, matches, users, isAdmin }: Found<Row>,
 ): Html {
   const { path, title } = kind;
-  const columns =
-    view.columns.length > 0 ? kind.columns.filter((one) => isShown(one, view)) : filledColumns(kind, rows);
-  const all =
-    matches > rows.length
-      ? html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`
-      : '';
+  const shown = view.columns.length > 0 ? kind.columns.filter((one) => isShown(one, view)) : filledColumns(kind, rows);
+  const columns = shown.map((column, i): Column<Row> => [
+    column.head,
+    (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),
+    i === 0 ? 'chosen-first' : undefined,
+    sorting(path, view, column),
+  ]);
+  const all = html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`;
+  const act = (name: string, label: string, tone = 'secondary') =>
+    html`<button name="do" value="${name}" class="${tone} outline">${label}</button>`;
+  const isContacts = kind.object === 'contacts';
   return html`<form class="chooser rows" method="get" action="${path}/chosen" data-chooser>
-    !${hidden(Object.fromEntries(parametersOf(view)))}
-    !${table(
-      title,
-      columns.map((column, i): Column<Row> => [
-        column.head,
-        (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),
-        i === 0 ? 'chosen-first' : undefined,
-        sorting(path, view, column),
-      ]),
-      rows,
-    )}
+    !${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}
     <div class="chosen">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
-      !${all}
+      !${when(matches > rows.length, all)}
       <span data-chosen class="quiet" role="status"></span>
       <div class="buttons small">
-        !${
-          kind.object === 'contacts'
-            ? html`<button name="do" value="list" class="secondary outline">Add to a list</button>
-                !${isAdmin ? html`<button name="do" value="verify" class="secondary outline">Verify</button>` : ''}`
-            : ''
-        }
-        <button name="do" value="delete" class="danger outline">Delete</button>
+        !${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
+        !${act('delete', 'Delete', 'danger')}
       </div>
     </div>
   </form>`;
@@ -243,11 +229,9 @@ const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, ro
 export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: readonly Row[]): Html {
   const { title, path, nameOf } = kind;
   const link = (row: Row) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;
-  const columns = filledColumns(kind, rows).map(({ head, cell }, i): Column<Row> => [
-    head,
-    (row) => (i === 0 ? link(row) : cell(row, [])),
-  ]);
-  return html`<div class="rows">!${table(title, columns, rows)}</div>`;
+  const columns = filledColumns(kind, rows);
+  const shown = columns.map(({ head, cell }, i): Column<Row> => [head, i === 0 ? link : (row) => cell(row, [])]);
+  return html`<div class="rows">!${table(title, shown, rows)}</div>`;
 }
 
 function chosenFirst<Row extends ShownRecord>({ path, nameOf }: RecordKind<Row>, row: Row): Html {
@@ -259,15 +243,15 @@ function chosenFirst<Row extends ShownRecord>({ path, nameOf }: RecordKind<Row>,
     >`;
 }
 
-function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, isFiltered: boolean): Html {
+function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View): Html {
   const { path, title, noun, advice, picture } = kind;
   if (view.cursor !== '') return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
-  if (isFiltered) {
+  if (Object.keys(view.values).length > 0) {
     const clear = linkButton('Show all', path, 'secondary outline');
-    return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', clear, 'search');
+    return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', 'search', clear);
   }
   const add = linkButton('Import a file', importPath(kind));
-  return empty(`No ${title.toLowerCase()} yet`, advice, add, picture);
+  return empty(`No ${title.toLowerCase()} yet`, advice, picture, add);
 }
 
 function pages({ path }: { path: string }, view: View, next: string | undefined): Html {

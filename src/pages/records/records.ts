@@ -1,26 +1,43 @@
-import type { FastifyInstance, FastifyRequest, FastifyReply } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import { forMembers, sendPage, goTo, sendForm } from '../base/layout.ts';
-import { count, counted, facts, html, moment, panel, workplace, type Html, linkButton, notice } from '../base/html.ts';
+import { forMembers, addPage, addAction, formPage, type Answer } from '../base/layout.ts';
+import { hidden } from '../base/forms.ts';
 import {
-  queryOf,
   readForm,
-  text,
+  write,
+  sentEarlier,
   fieldsOf,
-  idOf,
-  hidden,
+  text,
+  idsIn,
   notSent,
   refusalOf,
-  sentEarlier,
-  values,
-} from '../base/forms.ts';
-import type { Fields } from '../base/forms.ts';
-import { requestOf, viewOf, viewOfRequest, addressOf, parametersOf } from './record-kind.ts';
+  idOf,
+  queryOf,
+  queryText,
+} from '../base/requests.ts';
+import type { Fields } from '../base/requests.ts';
+import {
+  moment,
+  when,
+  count,
+  counted,
+  someNames,
+  notice,
+  facts,
+  panel,
+  workplace,
+  pathWith,
+  linkButton,
+  dialogLink,
+  html,
+} from '../base/html.ts';
+import type { Html } from '../base/html.ts';
+import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
+import { requestOf, viewOf, readInOrder, viewOfRequest, addressOf, parametersOf } from './record-kind.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { pageRows, recordList } from './record-list.ts';
 import { editLinks, requireRecord, savedNotice } from './editor.ts';
 import { declaredFor, usersOf, formText, recordEdit } from './record-form.ts';
-import { countryName, customValue, mailLink, phoneLink, webLink, fieldWord } from '../base/words.ts';
 import { activityNotices, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
@@ -36,22 +53,27 @@ import { actNamed, deletedPage, type Act } from './chosen.ts';
 
 function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path, noun } = kind;
-  app.get(`${path.replace('/app', '')}/:id`, forMembers, async (request, reply) => {
+  addPage(app, `${path.replace('/app', '')}/:id`, forMembers, async (request) => {
     const found = await requireRecord(request, noun, kind.find);
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
     const [beside, values, related, happened] = await Promise.all([
       neighboursOf(request, kind, found.id),
       valuesOf(kind, found, users),
-      kind.related(request, reply, found),
-      workplaceOf(request, reply, {
+      kind.related(request, found),
+      workplaceOf(request, {
         id: found.id,
         path: here,
         ...kind.workplace(found),
         telling: { wordOf: (name) => fieldWord(kind.object, name, declared), users },
       }),
     ]);
-    return sendPage(request, reply, {
+    const about = [
+      ...kind.facts(found),
+      ['Created', moment(found.created_at)],
+      ['Last changed', moment(found.updated_at)],
+    ] as const;
+    return {
       title: kind.nameOf(found),
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
       actions: html`!${beside} !${editLinks(here)}`,
@@ -60,16 +82,9 @@ function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordK
         happened,
         `About this ${noun}`,
         html`!${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)} !${related}
-        !${panel(
-          'About this record',
-          facts([
-            ...kind.facts(found),
-            ['Created', moment(found.created_at)],
-            ['Last changed', moment(found.updated_at)],
-          ]),
-        )}`,
+        !${panel('About this record', facts(about))}`,
       )}`,
-    });
+    };
   });
 }
 
@@ -81,18 +96,18 @@ async function neighboursOf<Row extends ShownRecord>(
 ): Promise<Html> {
   const { db, caller, headers } = request;
   const from = URL.canParse(headers.referer ?? '') ? new URL(headers.referer!) : undefined;
-  const given = text(queryOf(request), 'in') || (from?.pathname === kind.path ? from.search.slice(1) || 'sort=' : '');
+  const given = queryText(request, 'in') || (from?.pathname === kind.path ? from.search.slice(1) || 'sort=' : '');
   if (given === '') return '';
   const view = viewOf(kind, readForm(given));
   const { rows } = await kind.list(db, caller.customerId, requestOf(kind, view, pageRows));
   const at = rows.findIndex((row) => row.id === id);
   if (at === -1 || rows.length === 1) return '';
   const link = (row: Row | undefined, label: string, rel: string): Html =>
-    row === undefined
-      ? ''
-      : html`<a href="${kind.path}/${row.id}?in=${encodeURIComponent(given)}" rel="${rel}" title="${kind.nameOf(row)}"
+    row
+      ? html`<a href="${pathWith(`${kind.path}/${row.id}`, { in: given })}" rel="${rel}" title="${kind.nameOf(row)}"
           >${label}</a
-        >`;
+        >`
+      : '';
   return html`<nav class="beside" aria-label="In the list">
     !${link(rows[at - 1], '‹ Previous', 'prev')} <span class="quiet">${count(view.from + at)}</span>
     !${link(rows[at + 1], 'Next ›', 'next')}
@@ -142,38 +157,27 @@ export function valueOf<Row extends ShownRecord>(
   }
 }
 
-const groupsOf = <Row extends ShownRecord>({ fields }: RecordKind<Row>, values: Values, path: string): Html => {
-  const groups = Object.entries(Object.groupBy(fields, ({ group }) => group));
-  const empty = fields.filter(({ name }) => !values.has(name));
-  return html`!${groups.map(([group, members]) => {
-    const filled = members!.flatMap(({ name, label }) =>
-      values.has(name) ? [[label, values.get(name)!] as const] : [],
-    );
-    if (filled.length === 0) return '';
+function groupsOf<Row extends ShownRecord>({ fields }: RecordKind<Row>, values: Values, path: string): Html {
+  const edit = (group: string, label: string, spoken?: string) =>
+    dialogLink(label, `${path}/edit?group=${encodeURIComponent(group)}`, spoken);
+  const groups = Object.entries(Object.groupBy(fields, ({ group }) => group)).map(([group, members]) => {
+    const filled = members!.map(({ name, label }) => [label, values.get(name)] as const);
+    if (filled.every(([, value]) => value === undefined)) return '';
     return html`<section class="card">
       <div class="heading">
         <h2>${group}</h2>
-        <a href="${path}/edit?group=${encodeURIComponent(group)}" data-dialog aria-label="Edit: ${group}">Edit</a>
+        !${edit(group, 'Edit', `Edit: ${group}`)}
       </div>
       !${facts(filled)}
     </section>`;
-  })}
-  !${
-    empty.length === 0
-      ? ''
-      : html`<details class="folded">
-          <summary>${counted(empty.length, 'empty field')}</summary>
-          <p>
-            !${empty
-              .map(
-                ({ label, group }) =>
-                  html`<a href="${path}/edit?group=${encodeURIComponent(group)}" data-dialog>${label}</a>`,
-              )
-              .join(', ')}
-          </p>
-        </details>`
-  }`;
-};
+  });
+  const empty = fields.filter(({ name }) => !values.has(name)).map(({ label, group }) => edit(group, label));
+  const folded = html`<details class="folded">
+    <summary>${counted(empty.length, 'empty field')}</summary>
+    <p>!${empty.join(', ')}</p>
+  </details>`;
+  return html`!${groups} !${when(empty.length > 0, folded)}`;
+}
 
 const ownFields = (
   { object }: Pick<RecordKind, 'object'>,
@@ -183,7 +187,7 @@ const ownFields = (
   const entries = Object.entries(custom_fields).map(
     ([key, value]) => [fieldWord(object, `custom_fields.${key}`, declared), customValue(value)] as const,
   );
-  return entries.length === 0 ? '' : panel('Your own fields', facts(entries));
+  return when(entries.length > 0, panel('Your own fields', facts(entries)));
 };
 
 export async function records(app: FastifyInstance): Promise<void> {
@@ -191,14 +195,15 @@ export async function records(app: FastifyInstance): Promise<void> {
   addPages(app, companyKind);
 
   // The lists of a contact: adds it to one by hand, or takes it out.
-  app.post('/contacts/:id/lists', forMembers, async (request, reply) => {
-    const { db, caller } = request;
+  addAction(app, '/contacts/:id/lists', forMembers, async (request) => {
     const fields = fieldsOf(request);
     const [id, list_id] = [idOf(request, 'contact'), canonicalId(text(fields, 'list_id'))];
     if (list_id === undefined) throw notFound('list');
-    const change = text(fields, 'do') === 'remove' ? removeMembers : addMembers;
-    await db.transaction<unknown>((sql) => change(sql, caller.customerId, { list_id, contact_ids: [id] }));
-    return goTo(reply, `/app/contacts/${id}?done=listed`);
+    const members = { list_id, contact_ids: [id] };
+    await (text(fields, 'do') === 'remove'
+      ? write(request, removeMembers, members)
+      : write(request, addMembers, members));
+    return `/app/contacts/${id}?done=listed`;
   });
 }
 
@@ -213,7 +218,7 @@ function addPages<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKin
 function exporting<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const config = { ...forMembers.config, isLong: true, concurrent: 'exports' } as const;
   app.get(`${kind.path.replace('/app', '')}/export`, { ...forMembers, config }, async (request, reply) => {
-    const format: ExportFormat = text(queryOf(request), 'format') === 'csv' ? 'csv' : 'xlsx';
+    const format: ExportFormat = queryText(request, 'format') === 'csv' ? 'csv' : 'xlsx';
     const { filters, order_by } = requestOf(kind, viewOfRequest(kind, request), 1);
     const asked = { ...(filters ? { filters } : {}), ...(order_by ? { order_by } : {}) };
     const found = kind.exported(request.db, request.caller.customerId, asked);
@@ -239,28 +244,27 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
   const { path } = kind;
   const route = `${path.replace('/app', '')}/chosen`;
 
-  app.get(route, forMembers, async (request, reply) => {
+  addPage(app, route, forMembers, async (request) => {
     const fields = queryOf(request);
     const act = actNamed(request, kind, text(fields, 'do'));
     const found = await findChosen(request, fields);
-    if (found.rows.length === 0) return goTo(reply, addressOf(path, viewOf(kind, fields), { done: 'none' }));
-    return ask(request, reply, act, fields, found);
+    if (found.rows.length === 0) return addressOf(path, viewOf(kind, fields), { done: 'none' });
+    return ask(request, act, fields, found);
   });
 
-  app.post(route, forMembers, async (request, reply) => {
+  addAction(app, route, forMembers, async (request) => {
     const fields = fieldsOf(request);
     const act = actNamed(request, kind, text(fields, 'do'));
     const found = await findChosen(request, fields);
-    if (found.rows.length === 0)
-      return goTo(reply, (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`);
+    if (found.rows.length === 0) return (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`;
     if (found.isTooMany || found.digest !== text(fields, 'digest')) {
       const faults = { '': changedText(found.rows.length, kind) };
-      return ask(request, reply, act, fields, found, { faults, status: statuses.conflict });
+      return ask(request, act, fields, found, { faults, status: statuses.conflict });
     }
     try {
-      return await goTo(reply, await act.run(request, found.rows));
+      return await act.run(request, found.rows);
     } catch (error) {
-      return ask(request, reply, act, fields, await findChosen(request, fields), refusalOf(error));
+      return ask(request, act, fields, await findChosen(request, fields), refusalOf(error));
     }
   });
 
@@ -271,69 +275,42 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
       const { rows } = await kind.list(db, caller.customerId, query);
       return chosenOf(rows.slice(0, maxBatchItems), rows.length > maxBatchItems);
     }
-    const ids = idsIn(fields);
-    const rows = ids.length === 0 ? [] : await db.search((sql) => kind.find(sql, caller.customerId, ids));
-    const byId = new Map(rows.map((row) => [row.id, row]));
-    return chosenOf(
-      ids.flatMap((id) => byId.get(id) ?? []),
-      false,
-    );
+    return chosenOf(await readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems)), false);
   }
 
   async function ask(
     request: FastifyRequest,
-    reply: FastifyReply,
     act: Act<Row>,
     fields: Fields,
     { rows, isTooMany, digest }: Chosen<Row>,
     refused = notSent,
-  ): Promise<FastifyReply> {
+  ): Promise<Answer> {
     const names = [kind.noun, kind.title.toLowerCase()] as const;
-    return sendForm(
-      request,
-      reply,
-      {
-        title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
-        action: `${path}/chosen`,
-        body: html`!${hidden(keptOf(kind, fields, digest))}
-          !${
-            isTooMany
-              ? tooMany(kind)
-              : html`!${await act.controls(request, rows, refused.faults)}
-                  <p class="quiet">!${someNames(rows.map((row) => kind.nameOf(row)))}</p>`
-          }
-          <div class="buttons">
-            !${isTooMany ? '' : html`<button class="${act.tone}">${act.verb}</button>`}
-            !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
-          </div>`,
-        attributes: 'data-once',
-        isNarrow: true,
-      },
-      refused,
-    );
+    const controls = async () =>
+      html`!${await act.controls(request, rows, refused.faults)}
+        <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>`;
+    const page = {
+      title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
+      action: `${path}/chosen`,
+      body: html`!${hidden(keptOf(kind, fields, digest))} !${isTooMany ? tooMany(kind) : await controls()}
+        <div class="buttons">
+          !${when(!isTooMany, html`<button class="${act.tone}">${act.verb}</button>`)}
+          !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
+        </div>`,
+      attributes: 'data-once',
+      isNarrow: true,
+    } as const;
+    return formPage(request, page, refused);
   }
 }
 
 const chosenOf = <Row extends ShownRecord>(rows: Row[], isTooMany: boolean): Chosen<Row> => ({
   rows,
   isTooMany,
-  digest: createHash('sha256')
-    .update(
-      rows
-        .map(({ id }) => id)
-        .toSorted()
-        .join(),
-    )
-    .digest('base64url'),
+  digest: createHash('sha256').update(idsOf(rows).toSorted().join()).digest('base64url'),
 });
 
-/**
- * Returns the ids in a form.
- * @throws DomainError `validation_failed` if there are too many
- */
-const idsIn = (fields: Fields): string[] => [
-  ...new Set(values(fields, 'id', maxBatchItems).flatMap((id) => canonicalId(id) ?? [])),
-];
+const idsOf = (rows: readonly { id: string }[]): string[] => rows.map(({ id }) => id);
 
 const changedText = (number: number, { noun, title }: Pick<RecordKind, 'noun' | 'title'>): string =>
   `Something has changed meanwhile, and nothing is done yet. Now it is ${counted(number, noun, title.toLowerCase())}.`;
@@ -350,10 +327,7 @@ const keptOf = (
   digest: string,
 ): Record<string, string | string[]> => ({
   ...Object.fromEntries(parametersOf(viewOf(kind, fields))),
-  ...(text(fields, 'all') === '' ? { id: idsIn(fields) } : { all: text(fields, 'all') }),
+  ...(text(fields, 'all') === '' ? { id: idsIn(fields, 'id', maxBatchItems) } : { all: text(fields, 'all') }),
   do: text(fields, 'do'),
   digest,
 });
-
-const someNames = (names: readonly string[]): Html =>
-  html`${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ` and ${count(names.length - namesShown)} more` : ''}`;
