@@ -1,14 +1,16 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
 import { findApiKey } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours } from '../schemas/accounts.ts';
 import type { Approval, ListedApproval, AuditEvent, AuditEventName } from '../schemas/accounts.ts';
-import { forAdmins, form, goTo, sendPage } from './base/layout.ts';
-import { doneNotice, fieldsOf, idOf, pageOf, refusalOf, text, numberedPager, pageNumberOf } from './base/forms.ts';
-import type { Refused } from './base/forms.ts';
-import { badge, count, counted, empty, facts, html, moment, notice, table, type Html, type Tone } from './base/html.ts';
+import { forAdmins, addPage, addAction, type Page } from './base/layout.ts';
+import { form, pageOf, numberedPager, doneNotice, hidden } from './base/forms.ts';
+import { lookUp, search, notSent, refusalOf, idOf, sentText, pageNumberOf } from './base/requests.ts';
+import { moment, when, count, counted, badge, notice, empty, table, facts, quiet, html } from './base/html.ts';
+import type { Html, Tone, Column } from './base/html.ts';
+import { prospectWords } from './base/words.ts';
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
@@ -24,7 +26,6 @@ import type { EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
 import { nameOf as nameOfRecord } from './changes.ts';
 import { titleOf } from './import-upload.ts';
-import { prospectWords } from './base/words.ts';
 
 const section = '/app/approvals';
 const pageRows = 100;
@@ -34,12 +35,11 @@ const notices: Record<string, string> = {
   refused: 'The call is refused. It will never run.',
 };
 
-const tones: Record<Approval['status'], Tone> = { pending: 'busy', approved: 'good', refused: 'bad', lapsed: 'plain' };
-const words: Record<Approval['status'], string> = {
-  pending: 'waits',
-  approved: 'approved',
-  refused: 'refused',
-  lapsed: 'too late',
+const states: Record<Approval['status'], readonly [word: string, tone: Tone]> = {
+  pending: ['waits', 'busy'],
+  approved: ['approved', 'good'],
+  refused: ['refused', 'bad'],
+  lapsed: ['too late', 'plain'],
 };
 
 const kinds: readonly (readonly [RegExp, string])[] = [
@@ -58,43 +58,25 @@ const kinds: readonly (readonly [RegExp, string])[] = [
 const nameOf = ({ url }: ListedApproval): string =>
   kinds.find(([pattern]) => pattern.test(new URL(url, 'http://localhost').pathname))?.[1] ?? url;
 
-const badgeOf = ({ status }: ListedApproval): Html => badge(words[status], tones[status]);
+const badgeOf = ({ status }: ListedApproval): Html => badge(...states[status]);
 
 export async function approvals(app: FastifyInstance): Promise<void> {
-  app.get('/approvals', forAdmins, async (request, reply) => {
-    const rows = await request.db.lookup((sql) => listApprovals(sql, request.caller.customerId));
+  addPage(app, '/approvals', forAdmins, async (request) => {
+    const rows = await lookUp(request, listApprovals);
     const { shown, links } = pageOf(request, section, { rows, size: pageRows });
-    return sendPage(request, reply, {
+    const none = 'Give a key limits for single calls. What exceeds them waits here until you approve it.';
+    return {
       title: 'Approvals',
       section: keySection,
       body: html`!${doneNotice(request, notices)}
-      !${table(
-        'Approvals',
-        [
-          ['What', (one) => html`<a href="${section}/${one.id}">${nameOf(one)}</a>`],
-          ['Records', (one) => count(one.records), 'number'],
-          ['Credits', (one) => count(one.credits), 'number'],
-          ['Sent', (one) => moment(one.created_at)],
-          ['State', badgeOf],
-        ],
-        shown,
-        empty(
-          'Nothing to approve',
-          'Give a key limits for single calls. What exceeds them waits here until you approve it.',
-          '',
-          'key',
-        ),
-      )}
-      !${links}`,
-    });
+      !${table('Approvals', columns, shown, empty('Nothing to approve', none, 'key'))} !${links}`,
+    };
   });
 
-  app.get('/approvals/:id', forAdmins, async (request, reply) =>
-    sendPage(request, reply, await pageOfOne(request, reply)),
-  );
+  addPage(app, '/approvals/:id', forAdmins, (request) => pageOfOne(request));
 
-  app.post('/approvals/:id', forAdmins, async (request, reply) => {
-    const answer = text(fieldsOf(request), 'approve');
+  addAction(app, '/approvals/:id', forAdmins, async (request) => {
+    const answer = sentText(request, 'approve');
     const isApproved = answer === 'true';
     try {
       if (!isApproved && answer !== 'false')
@@ -102,40 +84,41 @@ export async function approvals(app: FastifyInstance): Promise<void> {
       await decideCall(request, idOf(request, 'approval'), isApproved);
     } catch (error) {
       if (error instanceof DomainError && error.code === 'not_found') throw error;
-      const refused = refusalOf(error);
-      return sendPage(request, reply.code(refused.status), await pageOfOne(request, reply, refused));
+      return pageOfOne(request, refusalOf(error));
     }
-    return goTo(reply, `${section}?done=${isApproved ? 'approved' : 'refused'}`);
+    return `${section}?done=${isApproved ? 'approved' : 'refused'}`;
   });
 }
 
-async function pageOfOne(request: FastifyRequest, reply: FastifyReply, refused?: Refused) {
-  const { db, caller } = request;
-  const one = await db.lookup((sql) => requireApproval(sql, caller.customerId, idOf(request, 'approval')));
-  const key = await db.lookup((sql) => findApiKey(sql, caller.customerId, one.api_key_id));
-  const body = html`!${Object.values(refused?.faults ?? {}).map((fault) => notice(fault, 'bad'))}
+const columns: readonly Column<ListedApproval>[] = [
+  ['What', (one) => html`<a href="${section}/${one.id}">${nameOf(one)}</a>`],
+  ['Records', (one) => count(one.records), 'number'],
+  ['Credits', (one) => count(one.credits), 'number'],
+  ['Sent', (one) => moment(one.created_at)],
+  ['State', badgeOf],
+];
+
+async function pageOfOne(request: FastifyRequest, { faults, status } = notSent): Promise<Page> {
+  const one = await lookUp(request, requireApproval, idOf(request, 'approval'));
+  const key = await lookUp(request, findApiKey, one.api_key_id);
+  const body = html`!${Object.values(faults).map((fault) => notice(fault, 'bad'))}
     <div class="card">
       !${facts([
         ['Key', html`${key?.name ?? 'unknown'}`],
         ['State', badgeOf(one)],
-        ['Writes', html`${counted(one.records, 'record')}`],
-        ['Costs at most', html`${counted(one.credits, 'credit')}`],
+        ['Writes', counted(one.records, 'record')],
+        ['Costs at most', counted(one.credits, 'credit')],
         ['Sent', moment(one.created_at)],
         ...(await contentOr(request, one)),
-        ...(one.decided_at
-          ? [['Decided', html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}`] as [string, Html]]
-          : []),
+        ['Decided', one.decided_at ? html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}` : undefined],
       ])}
     </div>
-    !${
-      one.status === 'pending'
-        ? html`<p class="quiet">
-              Approved, it runs now, once. Else it lapses ${approvalHours} hours after it was sent.
-            </p>
-            <div class="buttons">!${decision(request, reply, one, true)} !${decision(request, reply, one, false)}</div>`
-        : ''
-    }`;
-  return { title: nameOf(one), section: keySection, body };
+    !${when(
+      one.status === 'pending',
+      html`!${quiet(`Approved, it runs now, once. Else it lapses ${approvalHours} hours after it was sent.`)}
+        <div class="buttons">!${decision(one, true)} !${decision(one, false)}</div>`,
+    )}`;
+  return { title: nameOf(one), section: keySection, status, body };
 }
 
 const finders: Readonly<Record<string, readonly [EventNoun, FindRecords<object>]>> = {
@@ -172,9 +155,7 @@ function notThere(error: unknown): [] {
 
 /** Returns what a waiting call would work on: records by their names, addresses, prospects, a file, a list or a change. */
 async function contentOf(request: FastifyRequest, { id, url }: Approval): Promise<(readonly [string, Html])[]> {
-  const { db, caller, catalog } = request;
-  const { customerId } = caller;
-  const { body } = await db.lookup((sql) => requirePending(sql, customerId, id));
+  const { body } = await lookUp(request, requirePending, id);
   const sent = (body.length === 0 ? {} : JSON.parse(body.toString())) as SentBody;
   const { pathname } = new URL(url, 'http://localhost');
   const [of = '', target] = [pathname.split('/')[3], /[0-9a-f-]{36}/.exec(pathname)?.[0]];
@@ -182,12 +163,12 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   const namesOf = async (given: readonly unknown[]): Promise<(id: unknown) => string | undefined> => {
     const idIn = (id: unknown): string => canonicalId(typeof id === 'string' ? id : '') ?? '';
     const ids = given.slice(0, namesShown).map(idIn).filter(Boolean);
-    const rows = (await db.lookup((sql) => find(sql, customerId, ids))) as { id: string }[];
+    const rows = (await lookUp(request, find, ids)) as { id: string }[];
     const names = new Map(rows.map((row) => [row.id, nameOfRecord(noun, row)]));
     return (id) => names.get(idIn(id));
   };
   if (of === 'imports' && target) {
-    const found = await db.lookup((sql) => requireImport(sql, customerId, target, allImports));
+    const found = await lookUp(request, requireImport, target, allImports);
     return [['File', html`<a href="/app/imports/${target}">${titleOf(found)}</a>`]];
   }
   if (of === 'changes' && target) return [['Takes back', html`<a href="/app/changes/${target}">this change</a>`]];
@@ -219,7 +200,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   }
   if (sent.emails) return [['Addresses', someNames(sent.emails, ({ email }) => email)]];
   if (of === 'service-handler' && sent.ids) {
-    const people = await findChosenIfUp(catalog, sent.ids.slice(0, namesShown));
+    const people = await findChosenIfUp(request.catalog, sent.ids.slice(0, namesShown));
     const names = people.map((one) => nameOfRecord('contact', one));
     return [['Prospects', html`${names.join(', ')}!${moreThan(sent.ids.length)}`]];
   }
@@ -243,42 +224,41 @@ const someNames = <T>(all: readonly T[], nameOfOne: (one: T) => string): Html =>
 
 const moreThan = (all: number): Html => (all > namesShown ? html` and ${count(all - namesShown)} more` : '');
 
-const decision = (request: FastifyRequest, reply: FastifyReply, { id }: Approval, isApproved: boolean): Html =>
-  form(request, reply, {
-    action: `${section}/${id}`,
-    body: html`<input type="hidden" name="approve" value="${String(isApproved)}" />
+const decision = ({ id }: Approval, isApproved: boolean): Html =>
+  form(
+    `${section}/${id}`,
+    html`!${hidden({ approve: String(isApproved) })}
       <button class="${isApproved ? '' : 'danger outline'}">${isApproved ? 'Approve and run' : 'Refuse'}</button>`,
-  });
+  );
 
 const auditSection = '/app/audit';
 const pageEvents = 100;
 const maxPages = 10;
 
 export async function audit(app: FastifyInstance): Promise<void> {
-  app.get('/audit', forAdmins, async (request, reply) => {
+  addPage(app, '/audit', forAdmins, async (request) => {
     const page = Math.min(pageNumberOf(request), maxPages);
-    const { db, caller } = request;
     const [newest, users] = await Promise.all([
-      db.search((sql) => listEvents(sql, caller.customerId, page * pageEvents)),
-      db.lookup((sql) => listUsers(sql, caller.customerId)),
+      search(request, listEvents, page * pageEvents),
+      lookUp(request, listUsers),
     ]);
     const events = newest.slice((page - 1) * pageEvents);
-    const body = html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
-      !${table(
-        'Audit log',
-        [
-          ['When', (one) => moment(one.created_at)],
-          ['What', (one) => labels[one.event]],
-          ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
-          ['By', (one) => html`${one.actor}`],
-          ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
-          ['Details', (one) => html`${detailsOf(one.details)}`],
-        ],
-        events,
-        empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock'),
-      )}
-      !${numberedPager(page, events.length === pageEvents && page < maxPages, (number) => `${auditSection}?page=${number}`)}`;
-    return sendPage(request, reply, { title: 'Audit log', body });
+    const isMore = events.length === pageEvents && page < maxPages;
+    const columns: readonly Column<AuditEvent>[] = [
+      ['When', (one) => moment(one.created_at)],
+      ['What', (one) => labels[one.event]],
+      ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
+      ['By', (one) => html`${one.actor}`],
+      ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
+      ['Details', (one) => html`${detailsOf(one.details)}`],
+    ];
+    const none = empty('Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock');
+    return {
+      title: 'Audit log',
+      body: html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
+        !${table('Audit log', columns, events, none)}
+        !${numberedPager(page, isMore, (number) => `${auditSection}?page=${number}`)}`,
+    };
   });
 }
 

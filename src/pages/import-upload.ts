@@ -1,5 +1,5 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
 import { previewImport } from '../jobs/preview-import.ts';
 import { receiveFile, beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
@@ -15,21 +15,11 @@ import {
 import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
 import { namesContacts } from './mapping.ts';
 import { compile } from '../validation/validator.ts';
-import { forMembers, goTo, sendForm } from './base/layout.ts';
-import {
-  faultText,
-  inputField,
-  notSent,
-  queryOf,
-  refusalOf,
-  requireToken,
-  requireValid,
-  selectField,
-  text,
-  tick,
-} from './base/forms.ts';
-import type { Fields, Refused } from './base/forms.ts';
-import { buttons, html, type Html } from './base/html.ts';
+import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
+import { faultText, controlsFor, tick } from './base/forms.ts';
+import { requireToken, search, text, notSent, requireValid, refusalOf, queryOf } from './base/requests.ts';
+import type { Fields, Faults, Refused } from './base/requests.ts';
+import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { fieldWord } from './base/words.ts';
 
 export const section = '/app/imports';
@@ -52,22 +42,22 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     limits: { files: 1, fields: 20, parts: 21, fieldSize: 10_000, fileSize: maxFileBytes + 1024 },
   });
 
-  app.get('/imports/new', forMembers, async (request, reply) => showForm(request, reply, queryOf(request)));
+  addPage(app, '/imports/new', forMembers, async (request) => showForm(request, queryOf(request)));
 
   // At the level `trace` the parser logs all headers, so the cookie too.
   const logLevel = app.config.LOG_LEVEL === 'trace' ? 'debug' : app.config.LOG_LEVEL;
   const config = { ...forMembers.config, isLong: true, takesFile: true } as const;
   const options = { ...forMembers, logLevel, config, onSend: discardRest };
-  app.post('/imports/new', options, async (request, reply) => {
+  addAction(app, '/imports/new', options, async (request) => {
     const fields = Object.create(null) as Fields;
     try {
       if (!request.isMultipart()) requireToken(request, {});
       for await (const part of request.parts()) {
         if (part.type === 'field') fields[part.fieldname] = typeof part.value === 'string' ? part.value : '';
-        else return await receive(request, reply, fields, part);
+        else return await receive(request, fields, part);
       }
       requireToken(request, fields);
-      return showForm(request, reply, fields, noFile);
+      return showForm(request, fields, noFile);
     } catch (error) {
       throw isFormFault(error)
         ? validationFailed([{ path: '', message: 'the form is not valid multipart/form-data' }])
@@ -79,41 +69,36 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
    * Handles an upload form when its file begins to arrive. Reads the file only if the other fields are valid. They must
    * come before the file.
    */
-  async function receive(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    fields: Fields,
-    { filename, file }: MultipartFile,
-  ): Promise<FastifyReply> {
+  async function receive(request: FastifyRequest, fields: Fields, { filename, file }: MultipartFile): Promise<Answer> {
     requireToken(request, fields);
-    if (!filename) return showForm(request, reply, fields, noFile);
+    if (!filename) return showForm(request, fields, noFile);
     const draft = draftOf(fields, filename);
     try {
       requireValid(check, draft, matchFaults(draft));
       const id = await store(request, draft, file);
       if (text(fields, 'mode') === '' && draft.mode === 'upsert') await createIfNoneMatch(request, id);
-      return await goTo(reply, `${section}/${id}`);
+      return `${section}/${id}`;
     } catch (error) {
       const isFull = error instanceof DomainError && error.code === 'conflict';
-      return showForm(request, reply, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
+      return showForm(request, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
     }
   }
 
-  async function waitingOf({ db, caller }: FastifyRequest): Promise<Html> {
-    const rows = await db.search((sql) => listImports(sql, caller.customerId, { limit: 100 }, allImports));
-    const waiting = rows.filter(({ status }) => status === 'UPLOADING' || status === 'UPLOADED');
-    return waiting.length === 0
-      ? ''
-      : html`<p>These wait for somebody who starts or discards them:</p>
-          <ul>
-            !${waiting.map(
-              (one) =>
-                html`<li>
-                  <a href="${section}/${one.id}">${titleOf(one)}</a> ·
-                  <a href="${section}/${one.id}/cancel" data-dialog aria-label="Discard ${titleOf(one)}">Discard</a>
-                </li>`,
-            )}
-          </ul>`;
+  async function waitingOf(request: FastifyRequest): Promise<Html> {
+    const rows = await search(request, listImports, { limit: 100 }, allImports);
+    const waiting = rows
+      .filter(({ status }) => status === 'UPLOADING' || status === 'UPLOADED')
+      .map((one) => {
+        const discard = dialogLink('Discard', `${section}/${one.id}/cancel`, `Discard ${titleOf(one)}`);
+        return html`<li><a href="${section}/${one.id}">${titleOf(one)}</a> · !${discard}</li>`;
+      });
+    return when(
+      waiting.length > 0,
+      html`<p>These wait for somebody who starts or discards them:</p>
+        <ul>
+          !${waiting}
+        </ul>`,
+    );
   }
 
   /**
@@ -198,85 +183,54 @@ function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
 
 const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };
 
-function showForm(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  fields: Fields,
-  refused = notSent,
-  waiting: Html = '',
-): FastifyReply {
+function showForm(request: FastifyRequest, fields: Fields, refused = notSent, waiting: Html = ''): Page {
   const { faults } = refused;
   const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
+  const { input, choice } = controlsFor(fields, faults);
   const body = html`!${waiting}
     <div class="card narrow">
-      <fieldset class="choices">
-        <legend>The file contains</legend>
-        !${choices('object', importObjects, text(fields, 'object') || 'contacts')} !${faultText('object', faults)}
-      </fieldset>
-      !${selectField(
-        {
-          name: 'mode',
-          label: 'What to do with its records',
-          hint: 'As the file shows: if a column has e-mail addresses, stored contacts are changed and the others created. Else all records are created.',
-          faults,
-        },
+      !${choices('object', 'The file contains', importObjects, text(fields, 'object') || 'contacts', faults)}
+      !${choice(
+        'mode',
+        'What to do with its records',
         [['', 'As the file shows'], ...importModes.map((mode) => [mode, modeLabels[mode]] as const)],
-        text(fields, 'mode'),
+        'As the file shows: if a column has e-mail addresses, stored contacts are changed and the others created. Else all records are created.',
       )}
-      !${selectField(
-        {
-          name: 'match',
-          label: 'Find stored records by',
-          hint: 'Only for changes that you have chosen. An e-mail address finds contacts only, a domain companies.',
-          faults,
-        },
+      !${choice(
+        'match',
+        'Find stored records by',
         [['', '–'], ...matches.map((match) => [match, fieldWord('contacts', match)] as const)],
-        text(fields, 'match'),
+        'Only for changes that you have chosen. An e-mail address finds contacts only, a domain companies.',
       )}
       <details !${isOpen ? 'open' : ''}>
         <summary>Name and format</summary>
-        !${inputField(
-          { name: 'name', label: 'Name of the import', hint: 'Optional. Else the name of the file.', faults },
-          text(fields, 'name'),
-        )}
-        <fieldset class="choices">
-          <legend>Format</legend>
-          !${choices('format', importFormats, text(fields, 'format') || 'auto')} !${faultText('format', faults)}
-        </fieldset>
+        !${input('name', 'Name of the import', { hint: 'Optional. Else the name of the file.' })}
+        !${choices('format', 'Format', importFormats, text(fields, 'format') || 'auto', faults)}
       </details>
-      !${inputField(
-        {
-          name: 'file',
-          label: 'File',
-          hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
-          faults,
-        },
-        '',
-        'file',
-        'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required',
-      )}
+      !${input('file', 'File', {
+        hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
+        type: 'file',
+        more: 'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required',
+      })}
     </div>
     !${buttons('Upload and preview', section)}`;
-  return sendForm(
-    request,
-    reply,
-    {
-      title: 'New import',
-      lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
-      action: `${section}/new`,
-      body,
-      attributes: 'enctype="multipart/form-data" data-once data-keep',
-    },
-    refused,
-  );
+  const page = {
+    title: 'New import',
+    lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
+    action: `${section}/new`,
+    body,
+    attributes: 'enctype="multipart/form-data" data-once data-keep',
+  };
+  return formPage(request, page, refused);
 }
 
-const labelOf = (value: string): string =>
-  value === 'auto'
-    ? 'as the file shows'
-    : (importFormats as readonly string[]).includes(value)
-      ? value.toUpperCase()
-      : value;
+const labelOf = (value: string): string => {
+  if (value === 'auto') return 'as the file shows';
+  return importFormats.some((format) => format === value) ? value.toUpperCase() : value;
+};
 
-const choices = (name: string, all: readonly string[], chosen: string): Html[] =>
-  all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen));
+const choices = (name: string, legend: string, all: readonly string[], chosen: string, faults: Faults): Html =>
+  html`<fieldset class="choices">
+    <legend>${legend}</legend>
+    !${all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen))} !${faultText(name, faults)}
+  </fieldset>`;

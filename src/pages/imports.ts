@@ -1,10 +1,41 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Failure } from '../files/errors-file.ts';
 import { columnNames } from '../files/header.ts';
 import type { CsvLayout } from '../files/layout.ts';
 import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
-import { html, table, counted, notice, count, cursorPager, empty, facts, linkButton, moment } from './base/html.ts';
-import type { Column, Html } from './base/html.ts';
+import { forMembers, addPage, addAction, question, type Answer } from './base/layout.ts';
+import { form, numberedPager, formFaults } from './base/forms.ts';
+import {
+  lookUp,
+  search,
+  write,
+  fieldsOf,
+  text,
+  notSent,
+  requireValid,
+  refusalOf,
+  sentence,
+  idOf,
+  queryText,
+  pageNumberOf,
+} from './base/requests.ts';
+import type { Fields } from './base/requests.ts';
+import {
+  moment,
+  when,
+  count,
+  counted,
+  notice,
+  empty,
+  table,
+  facts,
+  pathWith,
+  cursorPager,
+  linkButton,
+  html,
+} from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
+import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
 import {
   namesContacts,
   inWords,
@@ -15,7 +46,6 @@ import {
   obstaclesTo,
   sourceChangesOf,
 } from './mapping.ts';
-import { countryName, fieldWord, progressBar, statusBadge } from './base/words.ts';
 import type { Transaction } from '../database/db.ts';
 import { undoOf } from './changes.ts';
 import { validationFailed, type DomainError } from '../errors.ts';
@@ -29,20 +59,6 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
-import { forMembers, questionRoutes, form, goTo, sendPage } from './base/layout.ts';
-import {
-  fieldsOf,
-  formFaults,
-  idOf,
-  notSent,
-  numberedPager,
-  pageNumberOf,
-  queryOf,
-  refusalOf,
-  requireValid,
-  text,
-  type Fields,
-} from './base/forms.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
 
@@ -140,9 +156,12 @@ function foundChanges(
     ['Now', ({ field, old }) => html`${valueText(field, old)}`],
     ['Then', ({ field, now }) => html`${valueText(field, now)}`],
   ];
-  return html`!${repeated > 0 ? notice(twice, 'warning') : ''}
-  !${rows.length === 0 ? '' : html`<h2>What would change</h2>`}
-  !${rows.length === 0 ? '' : table('What would change', columns, rows)}`;
+  return html`!${when(repeated > 0, notice(twice, 'warning'))}
+  !${when(
+    rows.length > 0,
+    html`<h2>What would change</h2>
+      !${table('What would change', columns, rows)}`,
+  )}`;
 }
 
 const valueText = (field: string, value: unknown): string =>
@@ -156,32 +175,23 @@ export async function imports(app: FastifyInstance): Promise<void> {
   await app.register(importUpload);
   const check = compile(ImportPatch);
 
-  app.get('/imports', forMembers, async (request, reply) => {
+  addPage(app, '/imports', forMembers, async (request) => {
     const page = pageNumberOf(request);
-    const rows = await request.db.search((sql) => listImports(sql, request.caller.customerId, { page }, allImports));
+    const rows = await search(request, listImports, { page }, allImports);
     const add = linkButton('New import', `${section}/new`);
-    const body = html`!${table(
-      'Imports',
-      columns,
-      rows,
-      empty(
-        'No imports yet',
-        'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
-        add,
-        'file',
-      ),
-    )}
-    !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`;
-    return sendPage(request, reply, {
+    const none =
+      'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.';
+    return {
       title: 'Imports',
-      body,
-      actions: rows.length > 0 ? add : '',
-    });
+      body: html`!${table('Imports', columns, rows, empty('No imports yet', none, 'file', add))}
+      !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`,
+      actions: when(rows.length > 0, add),
+    };
   });
 
-  app.get('/imports/:id', forMembers, async (request, reply) => showImport(request, reply));
+  addPage(app, '/imports/:id', forMembers, (request) => showImport(request));
 
-  app.post('/imports/:id', forMembers, async (request, reply) => {
+  addAction(app, '/imports/:id', forMembers, async (request) => {
     const id = idOf(request, 'import');
     const fields = fieldsOf(request);
     // `save:2` shows the second page of columns next.
@@ -191,14 +201,12 @@ export async function imports(app: FastifyInstance): Promise<void> {
         throw refusal('say what to do: start, check, save or import');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
-      return showImport(request, reply, refusalOf(error));
+      return showImport(request, refusalOf(error));
     }
-    return goTo(reply, `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`);
+    return `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`;
   });
 
   async function change(request: FastifyRequest, id: string, action: string): Promise<void> {
-    const { db, caller } = request;
-    const ref = { id, visible: allImports };
     const fields = fieldsOf(request);
     const { found, state, preview } = await readWaiting(request, id);
     const source = sourceChangesOf(found, state, fields);
@@ -214,32 +222,33 @@ export async function imports(app: FastifyInstance): Promise<void> {
       ...(namesContactsNow(found, preview, patch) && byAddress),
       dry_run: action === 'check',
     };
-    await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
+    await write(request, changeImport, refTo(id), changes);
     if (starts && !(await startImport(request, id, changes)))
       throw refusal('the import is not started: see below why it would fail');
   }
 
-  questionRoutes(app, '/imports/:id/cancel', forMembers, {
-    ask: async (request) => {
-      const found = await findImport(request);
-      const text = html`${titleOf(found)}: what is written stays. The file is removed.`;
-      return { title: 'Cancel the import', text, back: `${section}/${found.id}`, refusal: 'Leave it' };
-    },
+  question(app, '/imports/:id/cancel', forMembers, {
+    about: findImport,
+    title: 'Cancel the import',
+    text: (found) => html`${titleOf(found)}: what is written stays. The file is removed.`,
+    back: ({ id }) => `${section}/${id}`,
+    refusal: 'Leave it',
     act: async (request) => {
-      const ref = { id: idOf(request, 'import'), visible: allImports };
-      await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, ref));
+      const ref = refTo(idOf(request, 'import'));
+      await write(request, cancelImport, ref);
       return `${section}/${ref.id}`;
     },
   });
 
   const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
   app.get('/imports/:id/errors.csv', download, async (request, reply) => {
-    const ref = { id: idOf(request, 'import'), visible: allImports };
-    const file = await openErrorsFile(request.db, request.requester, ref);
+    const file = await openErrorsFile(request.db, request.requester, refTo(idOf(request, 'import')));
     void reply.header('cache-control', 'no-store');
     return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
 }
+
+const refTo = (id: string) => ({ id, visible: allImports });
 
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
@@ -272,17 +281,12 @@ async function listsOf(
  */
 function nextView(fields: Fields, page: string): string {
   const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
-  const query = new URLSearchParams({
-    ...(isNewList ? { list_id: 'new', name: text(fields, 'name') } : {}),
-    ...(page === '1' ? {} : { page }),
-  }).toString();
-  return query === '' ? '' : `?${query}`;
+  const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
+  return pathWith('', { ...list, page: page === '1' ? '' : page });
 }
 
-const findImport = (request: FastifyRequest): Promise<Import> => {
-  const id = idOf(request, 'import');
-  return request.db.lookup((sql) => requireImport(sql, request.caller.customerId, id, allImports));
-};
+const findImport = (request: FastifyRequest): Promise<Import> =>
+  lookUp(request, requireImport, idOf(request, 'import'), allImports);
 
 const columns: readonly Column<Import>[] = [
   [
@@ -301,28 +305,21 @@ const columns: readonly Column<Import>[] = [
 const namesContactsNow = ({ object, mode }: Import, { mapping }: ImportPreview, patch: ImportPatch): boolean =>
   object === 'contacts' && mode === 'create' && !namesContacts(mapping ?? {}) && namesContacts(patch.mapping ?? {});
 
-async function readWaiting(
-  request: FastifyRequest,
-  id: string,
-  isTried = false,
-): Promise<{ found: Import; state: ImportState; preview: DetailedPreview }> {
-  const { db, caller } = request;
-  const preview = await previewImport(db, request.requester, { id, visible: allImports, isTried });
-  const state = await db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
-  return { found: await findImport(request), state, preview };
+async function readWaiting(request: FastifyRequest, id: string, isTried = false) {
+  const preview: DetailedPreview = await previewImport(request.db, request.requester, { ...refTo(id), isTried });
+  return { found: await findImport(request), state: await stateOf(request, id), preview };
 }
 
 /** Changes an import's settings and starts it. Does nothing and returns false if it is certain to fail. */
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
-  const { db, caller } = request;
-  const ref = { id, visible: allImports };
+  const { customerId } = request.caller;
   const { found, state, preview } = await readWaiting(request, id);
   if (obstaclesTo(found, preview).length > 0) return false;
-  await db.transaction(async (sql) => {
+  await request.db.transaction(async (sql) => {
     const lists = changes.dry_run ? {} : await listsOf(request, state, sql);
     // Again, because somebody else can have changed the settings, `dry_run` too.
-    await changeImport(sql, caller.customerId, ref, { ...changes, ...lists });
-    await startUploaded(sql, caller.customerId, ref);
+    await changeImport(sql, customerId, refTo(id), { ...changes, ...lists });
+    await startUploaded(sql, customerId, refTo(id));
   });
   return true;
 }
@@ -332,36 +329,32 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
   const state = await stateOf(request, id);
   await db.transaction(async (sql) => {
     const lists = await listsOf(request, state, sql);
-    await startUploaded(sql, caller.customerId, { id, visible: allImports }, { dry_run: false, ...lists });
+    await startUploaded(sql, caller.customerId, refTo(id), { dry_run: false, ...lists });
   });
 }
 
-async function showImport(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { faults, status } = notSent,
-): Promise<FastifyReply> {
+async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
   const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const isWaiting = found.status === 'UPLOADED';
   const isRunning = !isFinal && !isWaiting;
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
-  return sendPage(request, reply, {
+  return {
     title: titleOf(found),
     status,
     isLive: isRunning,
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, reply, found, state) : ''}
+        !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, found, state) : ''}
         <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
-      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found, state)}
+      !${isWaiting ? await settings(request, found) : await failuresOf(request, found, state)}
       !${found.changes ? foundChanges(found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
-  });
+  };
 }
 
-async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
+async function settings(request: FastifyRequest, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id, true);
   const body = mappingForm(found, preview, {
     state,
@@ -369,8 +362,7 @@ async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Im
     page: pageNumberOf(request),
     sent: request.method === 'POST' ? fieldsOf(request) : {},
   });
-  return html`!${form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' })}
-  !${foundChanges(found, preview)}`;
+  return html`!${form(`${section}/${id}`, body, 'data-keep')} !${foundChanges(found, preview)}`;
 }
 
 const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>
@@ -380,12 +372,7 @@ const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Ht
  * Returns the button that imports what a check has read, or the reason why this is impossible. Returns an empty string
  * for an import that is not a finished check.
  */
-async function importButton(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  found: Import,
-  state: ImportState,
-): Promise<Html> {
+async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
   const { id, dry_run: isCheck, status, created, updated } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
   if (!state.is_kept) return html`<p class="quiet">The file is no longer kept. To import it, upload it again.</p>`;
@@ -395,11 +382,11 @@ async function importButton(
       <button name="do" value="import">Import these ${count(created + updated)} now</button>
       !${linkButton('Upload another file', `${section}/new`, 'secondary outline')}
     </div>`;
-  return html`<div class="card narrow">!${form(request, reply, { action: `${section}/${id}`, body })}</div>`;
+  return html`<div class="card narrow">!${form(`${section}/${id}`, body)}</div>`;
 }
 
-const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportState> =>
-  db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
+const stateOf = (request: FastifyRequest, id: string): Promise<ImportState> =>
+  lookUp(request, requireImportState, id, allImports);
 
 const failuresAtOnce = 25;
 
@@ -409,33 +396,31 @@ async function failuresOf(
   state: ImportState,
 ): Promise<Html> {
   if (total === null) return '';
-  const { db } = request;
   if (state.is_expired)
-    return failed + warnings > 0 ? html`<p class="quiet">The records were kept for 30 days.</p>` : '';
-  const cursor = text(queryOf(request), 'cursor');
-  const ref = { id, visible: allImports };
+    return when(failed + warnings > 0, html`<p class="quiet">The records were kept for 30 days.</p>`);
+  const cursor = queryText(request, 'cursor');
   const page = { limit: failuresAtOnce, cursor: cursor || undefined };
-  const { failures, nextCursor } = await readFailures(db, request.requester, ref, page);
-  const ofColumns =
-    cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
-  return html`!${ofColumns ? notice(`${ofColumns.warning![0]!.toUpperCase()}${ofColumns.warning!.slice(1)}.`, 'busy') : ''}
-  !${
-    failures.length === 0
-      ? ''
-      : html`<h2>Records to look at</h2>
-          !${failureTable(object, state.layout as CsvLayout | null, failures)}`
-  }
+  const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
+  const hasColumns = cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined;
+  const ofColumns = hasColumns ? failures.shift()!.warning! : '';
+  return html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))}
+  !${when(
+    failures.length > 0,
+    html`<h2>Records to look at</h2>
+      !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
+  )}
   !${cursorPager(`${section}/${id}`, cursor, nextCursor)}`;
 }
 
 function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
-  const errors =
-    failed + warnings > 0
-      ? html`<p>
-          !${linkButton('Download these records to correct them', `${section}/${id}/errors.csv`, 'secondary outline', 'download')}
-        </p>`
-      : '';
+  const download = linkButton(
+    'Download these records to correct them',
+    `${section}/${id}/errors.csv`,
+    'secondary outline',
+    'download',
+  );
+  const errors = when(failed + warnings > 0, html`<p>!${download}</p>`);
   if (status === 'FAILED')
     return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}.`, 'bad')}!${errors}`;
   if (status !== 'COMPLETED') return errors;
@@ -450,30 +435,20 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
  * updated, not created again.
  */
 function nextSteps({ object, match, failed, warnings }: Import, list: string | undefined): Html {
-  const again = new URLSearchParams({
-    object,
-    mode: 'upsert',
-    match: match ?? (object === 'contacts' ? 'work_email' : 'external_id'),
-  });
+  const again = { object, mode: 'upsert', match: match ?? (object === 'contacts' ? 'work_email' : 'external_id') };
+  const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;
   return html`<p>
     Next: <a href="/app/${object}">see the ${object}</a> ·
-    !${list === undefined ? '' : html`<a href="/app/lists/${list}">see their list</a> ·`}
-    <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a>!${
-      failed + warnings > 0
-        ? html` · <a href="${`${section}/new?${again.toString()}`}">upload the corrected records</a>`
-        : ''
-    }
+    !${when(list, html`<a href="/app/lists/${list}">see their list</a> ·`)}
+    <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a
+    >!${when(failed + warnings > 0, upload)}
   </p>`;
 }
 
 function checkText(found: Import): string {
   const { created, updated, unchanged } = found;
-  const parts = [
-    `${count(created)} would be created`,
-    `${count(updated)} changed`,
-    `${count(unchanged)} left unchanged`,
-  ];
-  return `Checked. Nothing was written. ${parts.join(', ')}.${failureText(found)}`;
+  const parts = `${count(created)} would be created, ${count(updated)} changed, ${count(unchanged)} left unchanged`;
+  return `Checked. Nothing was written. ${parts}.${failureText(found)}`;
 }
 
 function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {
