@@ -257,8 +257,8 @@ export const linkButton = (label: string, path: string, style = '', more: Html =
   html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;
 
 /** Returns a link whose page opens in a dialog. */
-export const dialogLink = (label: string, path: string, spoken = label): Html =>
-  html`<a href="${path}" data-dialog aria-label="${spoken}">${label}</a>`;
+export const dialogLink = (label: string, path: string, spoken = ''): Html =>
+  html`<a href="${path}" data-dialog !${when(spoken, html`aria-label="${spoken}"`)}>${label}</a>`;
 
 export const buttons = (label: string, back: string, refusal = 'Cancel'): Html =>
   html`<div class="buttons">

@@ -12,7 +12,7 @@ import type { Pipeline, StageStatus, Visibility } from '../../schemas/opportunit
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage } from '../base/layout.ts';
-import { faultText, select, controlsFor, hidden } from '../base/forms.ts';
+import { faultText, textInput, select, controlsFor, hidden } from '../base/forms.ts';
 import { search, fieldsOf, text, values, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
 import { table, quiet, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from './editor.ts';
@@ -171,13 +171,7 @@ async function controls(
 
 const stageRow = ({ id, name, percent, status, place }: StageRow, i: number): Html => {
   const input = (member: string, value: string, label: string, more: Html = 'inputmode="numeric"') =>
-    html`<input
-      type="text"
-      name="stage_${member}"
-      value="${value}"
-      aria-label="${label} of stage ${i + 1}"
-      !${more}
-    />`;
+    textInput(html`aria-label="${label} of stage ${i + 1}" !${more} name="stage_${member}"`, value);
   return html`<div class="stage-row">
     !${hidden({ stage_id: id })} !${input('place', place, 'Order')} !${input('name', name, 'Name', 'maxlength="255"')}
     !${input('percent', percent, 'Likelihood')}
