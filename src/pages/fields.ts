@@ -8,19 +8,8 @@ import { Declaration, declaredTypes, KeyParams, type DeclaredField, type Declare
 import { compile } from '../validation/validator.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, doneNotice, controlsFor } from './base/forms.ts';
-import {
-  lookUp,
-  search,
-  write,
-  fieldsOf,
-  text,
-  linesIn,
-  isOutdated,
-  conflictOf,
-  requireValid,
-  queryText,
-} from './base/requests.ts';
-import type { Refused } from './base/requests.ts';
+import { lookUp, search, write, fieldsOf, text, linesIn, queryText } from './base/requests.ts';
+import { isOutdated, conflictOf, requireValid, type Refused } from './base/refusals.ts';
 import { when, empty, table, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
 import { typeWords } from './base/words.ts';
 

@@ -17,8 +17,8 @@ import { namesContacts } from './mapping.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
 import { faultText, controlsFor, tick } from './base/forms.ts';
-import { requireToken, search, text, notSent, requireValid, refusalOf, queryOf } from './base/requests.ts';
-import type { Fields, Faults, Refused } from './base/requests.ts';
+import { requireToken, search, text, queryOf, type Fields } from './base/requests.ts';
+import { notSent, requireValid, refusalOf, type Faults, type Refused } from './base/refusals.ts';
 import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { fieldWord } from './base/words.ts';
 

@@ -5,21 +5,8 @@ import type { CsvLayout } from '../files/layout.ts';
 import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
 import { forMembers, addPage, addAction, question, type Answer } from './base/layout.ts';
 import { form, numberedPager, formFaults } from './base/forms.ts';
-import {
-  lookUp,
-  search,
-  write,
-  fieldsOf,
-  text,
-  notSent,
-  requireValid,
-  refusalOf,
-  sentence,
-  idOf,
-  queryText,
-  pageNumberOf,
-} from './base/requests.ts';
-import type { Fields } from './base/requests.ts';
+import { lookUp, search, write, fieldsOf, text, idOf, queryText, pageNumberOf, type Fields } from './base/requests.ts';
+import { notSent, requireValid, refusalOf, sentence } from './base/refusals.ts';
 import {
   moment,
   when,

@@ -5,22 +5,9 @@ import { scopes, usualScopes, type Scope, isUsual } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, questionRoutes, secretPage, issuedBefore } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
 import { versionField, pageOf, doneNotice, faultText, select, controlsFor, tick } from './base/forms.ts';
-import {
-  once,
-  lookUp,
-  write,
-  fieldsOf,
-  text,
-  values,
-  integer,
-  isOutdated,
-  conflictOf,
-  requireValid,
-  idOf,
-  isAdmin,
-  queryText,
-} from './base/requests.ts';
-import type { Fields, Faults, Refused } from './base/requests.ts';
+import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
+import type { Fields } from './base/requests.ts';
+import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
 import {
   dayMs,
   moment,

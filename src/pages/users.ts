@@ -31,19 +31,8 @@ import {
 } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
 import { pageOf, doneNotice, controlsFor, hidden } from './base/forms.ts';
-import {
-  once,
-  lookUp,
-  fieldsOf,
-  text,
-  notSent,
-  requireValid,
-  refusalOf,
-  idOf,
-  queryOf,
-  sentText,
-} from './base/requests.ts';
-import type { Fields, Faults, Refused } from './base/requests.ts';
+import { once, lookUp, fieldsOf, text, idOf, queryOf, sentText, type Fields } from './base/requests.ts';
+import { notSent, requireValid, refusalOf, type Faults, type Refused } from './base/refusals.ts';
 import { moment, badge, notice, table, linkButton, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { roleWords } from './base/words.ts';
 import { LoginAttempts } from '../access/rate-limits.ts';

@@ -21,15 +21,12 @@ import {
   text,
   linesIn,
   values,
-  isOutdated,
-  conflictOf,
-  requireValid,
   idOf,
   queryText,
   sentText,
   pageNumberOf,
 } from './base/requests.ts';
-import type { Faults, Refused } from './base/requests.ts';
+import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
 import { moment, count, badge, notice, empty, table, facts, linkButton, buttons, html } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { plain } from './base/words.ts';

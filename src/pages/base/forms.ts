@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { etagOf } from '../../text/ids.ts';
-import { tokenMark, tokenField, text, linesIn, asSentBack, queryText, pageNumberOf } from './requests.ts';
-import type { Fields, Faults } from './requests.ts';
+import { tokenMark, tokenField, text, linesIn, asSentBack, queryText, pageNumberOf, type Fields } from './requests.ts';
+import type { Faults } from './refusals.ts';
 import { notice, pager, html, type Html, type PagerNames } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */

@@ -2,19 +2,16 @@ import { randomUUID } from 'node:crypto';
 import { parse } from 'node:querystring';
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Database, Sql, Transaction } from '../../database/db.ts';
 import { spenderOf, type Spender } from '../../access/credentials.ts';
-import { DomainError, fromDatabase, notFound, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
-import { statuses } from '../../plugins/error-handler.ts';
+import { DomainError, notFound, validationFailed } from '../../errors.ts';
 import { sessionCookies, sessionOf } from '../../plugins/auth.ts';
 import { findSent, markSent } from '../../queries/records/idempotency.ts';
-import { etagOf, canonicalId } from '../../text/ids.ts';
-import { tokensOf, findUnstorableText } from '../../text/json.ts';
-import type { Validator, MessageFor } from '../../validation/validator.ts';
-import { counted, type Html } from './html.ts';
-import type { Format } from '../../schemas/formats.ts';
+import { canonicalId } from '../../text/ids.ts';
+import type { Html } from './html.ts';
 
-/* How pages read what was sent and asked for, and refuse it. */
+/* How pages read what was sent and asked for. */
+
 /** Stands in a page for the token of each form until the page is sent. */
 export const tokenMark = randomUUID();
 
@@ -81,24 +78,17 @@ export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Prom
 
 type Query<Connection, Rest extends unknown[], T> = (sql: Connection, customerId: string, ...rest: Rest) => Promise<T>;
 
-/** Runs a query for the customer of a request, as `lookup` of the database does. */
-export const lookUp = <Rest extends unknown[], T>(
-  { db, caller }: FastifyRequest,
-  query: Query<Sql, Rest, T>,
-  ...rest: Rest
-): Promise<T> => db.lookup((sql) => query(sql, caller.customerId, ...rest));
+type Run<Connection> = <T>(work: (sql: Connection) => Promise<T>) => Promise<T>;
 
-export const search = <Rest extends unknown[], T>(
-  { db, caller }: FastifyRequest,
-  query: Query<Sql, Rest, T>,
-  ...rest: Rest
-): Promise<T> => db.search((sql) => query(sql, caller.customerId, ...rest));
+const forCustomer =
+  <Connection>(runOf: (db: Database) => Run<Connection>) =>
+  <Rest extends unknown[], T>({ db, caller }: FastifyRequest, query: Query<Connection, Rest, T>, ...rest: Rest) =>
+    runOf(db)((sql) => query(sql, caller.customerId, ...rest));
 
-export const write = <Rest extends unknown[], T>(
-  { db, caller }: FastifyRequest,
-  query: Query<Transaction, Rest, T>,
-  ...rest: Rest
-): Promise<T> => db.transaction((sql) => query(sql, caller.customerId, ...rest));
+/** Run a query for the customer of a request, as the methods of the database do. */
+export const lookUp = forCustomer<Sql>((db) => db.lookup);
+export const search = forCustomer<Sql>((db) => db.search);
+export const write = forCustomer<Transaction>((db) => db.transaction);
 
 /** Says whether this form took effect before: with the same values, or with others after a step back in the browser. */
 export const sentEarlier = (request: FastifyRequest): Promise<'same' | 'other' | undefined> =>
@@ -161,65 +151,8 @@ export const idsIn = (fields: Fields, name: string, most: number): string[] => [
 export const integer = (fields: Fields, name: string): number =>
   /^\d{1,10}$/.test(text(fields, name)) ? Number(text(fields, name)) : (text(fields, name) as never);
 
-/** Error messages by field name. The message of the whole form has an empty string as its key. */
-export type Faults = Record<string, string>;
-
-export interface Refused {
-  faults: Faults;
-  status: number;
-}
-
-export const notSent: Refused = { faults: {}, status: 200 };
-
-/** Returns true if the record was changed since the form was opened. Compares with `versionField`. */
-export const isOutdated = (request: FastifyRequest, stored: object): boolean =>
-  sentText(request, 'etag') !== etagOf(stored);
-
-export const conflictOf = (noun: string): Refused => ({
-  faults: {
-    '':
-      `Somebody changed this ${noun} while you were editing it, and nothing of yours is saved yet. Save to keep what ` +
-      'the form shows.',
-  },
-  status: statuses.precondition_failed,
-});
-
-/**
- * Validates a form's values against the schema of the corresponding API request.
- * @param others faults that the schema does not see
- * @throws DomainError `validation_failed`
- */
-export function requireValid(validator: Validator, value: unknown, others: readonly Fault[] = []): void {
-  const faults = [...others, ...findUnstorableText(value), ...validator.faultsOf(value, formMessage)];
-  if (faults.length > 0) throw validationFailed(faults);
-}
-
-export function byField(faults: readonly Fault[]): Faults {
-  const named = faults.map(({ path, message }) => [controlAt(path), sentence(message)] as const);
-  return Object.fromEntries(named.toReversed());
-}
-
-function controlAt(path: string): string {
-  const [name = '', key] = tokensOf(path);
-  return name === 'custom_fields' && key !== undefined ? customName(key) : name;
-}
-
 /** Returns the name of the control of a custom field. Encodes the key, because browsers change line breaks in names. */
 export const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
-
-/** Converts an error that the form's values caused to a refusal. Throws every other error. */
-export function refusalOf(thrown: unknown): Refused {
-  const error = fromDatabase(thrown) ?? thrown;
-  if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
-  if (!(error instanceof DomainError)) throw error;
-  if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;
-  const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
-  return { faults, status: statuses[error.code] };
-}
-
-export const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
-
-export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 
 /**
  * Returns the id in a request's path.
@@ -251,52 +184,3 @@ export function pageNumberOf(request: FastifyRequest): number {
     throw validationFailed([{ path: '', message: 'there is no such page' }]);
   return page;
 }
-
-export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
-  const limit = Number(params['limit']);
-  switch (keyword) {
-    case 'required':
-    case 'dependentRequired':
-      return 'is missing';
-    case 'minLength':
-      return limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`;
-    case 'maxLength':
-      return `can have at most ${counted(limit, 'character')}`;
-    case 'minItems':
-      return limit === 1 ? 'choose at least one' : `choose at least ${limit}`;
-    case 'maxItems':
-      return `can have at most ${counted(limit, 'value')}`;
-    case 'maxProperties':
-      return `can have at most ${counted(limit, 'field')}`;
-    case 'minimum':
-      return `must be at least ${limit}`;
-    case 'maximum':
-      return `must be at most ${limit}`;
-    case 'type':
-      return types[String(params['type']).split(',')[0] as keyof typeof types] ?? 'is not valid';
-    case 'enum':
-      return 'choose one of the choices';
-    case 'format':
-      return formats[params['format'] as Format];
-    default:
-      return message;
-  }
-};
-
-const types = {
-  number: 'must be a number, such as 1249.50',
-  integer: 'must be a whole number',
-  string: 'must be a text',
-};
-
-const formats: Record<Format, string> = {
-  uuid: 'choose one of the choices',
-  email: 'must be an e-mail address',
-  'date-time': 'choose a date',
-  'feed-start': 'choose a date and a time',
-  domain: 'must be a domain, such as example.com, or a web address',
-  name: 'must have 1 to 255 characters',
-  'key-name': 'must have 1 to 120 characters',
-  country: 'choose a country',
-  currency: 'must be the code of a currency, such as EUR',
-};

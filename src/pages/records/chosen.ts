@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import { memberDeletes, withUndo } from '../base/layout.ts';
 import { doneNotice, controlsFor } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, text, requireValid, isAdmin, queryOf, queryText } from '../base/requests.ts';
-import type { Fields, Faults } from '../base/requests.ts';
+import { once, payerOf, fieldsOf, text, isAdmin, queryOf, queryText, type Fields } from '../base/requests.ts';
+import { requireValid, type Faults } from '../base/refusals.ts';
 import { count, counted, notice, html, type Html } from '../base/html.ts';
 import { priceOf } from '../base/words.ts';
 import type { Transaction } from '../../database/db.ts';

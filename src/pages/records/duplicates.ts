@@ -10,20 +10,9 @@ import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, questionRoutes, type Answer } from '../base/layout.ts';
 import { form, numberedPager, formFaults, select, tick, hidden } from '../base/forms.ts';
-import {
-  search,
-  write,
-  fieldsOf,
-  text,
-  idsIn,
-  notSent,
-  isOutdated,
-  refusalOf,
-  queryOf,
-  queryText,
-  pageNumberOf,
-} from '../base/requests.ts';
+import { search, write, fieldsOf, text, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
+import { notSent, isOutdated, refusalOf } from '../base/refusals.ts';
 import { moment, when, count, counted, notice, empty, table, linkButton, buttons, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { companyKind, contactKind } from './kinds.ts';

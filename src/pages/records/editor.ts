@@ -7,19 +7,8 @@ import { etagOf } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { doneNotice, hidden } from '../base/forms.ts';
-import {
-  once,
-  lookUp,
-  write,
-  sentEarlier,
-  fieldsOf,
-  notSent,
-  conflictOf,
-  requireValid,
-  idOf,
-  sentText,
-} from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
+import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, type Fields } from '../base/requests.ts';
+import { notSent, conflictOf, requireValid, type Refused } from '../base/refusals.ts';
 import { linkButton, html, type Html } from '../base/html.ts';
 
 interface Editable<Row> {

@@ -8,19 +8,8 @@ import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, type Answer, type FormPage } from '../base/layout.ts';
 import { doneNotice, controlsFor, tick } from '../base/forms.ts';
-import {
-  once,
-  payerOf,
-  fieldsOf,
-  text,
-  integer,
-  requireValid,
-  dearerText,
-  idOf,
-  isAdmin,
-  queryText,
-} from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
+import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, queryText, type Fields } from '../base/requests.ts';
+import { requireValid, dearerText, type Refused } from '../base/refusals.ts';
 import {
   moment,
   when,

@@ -9,7 +9,8 @@ import { etagOf, canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
 import { form, doneNotice, select, filterChoice, hidden, type Choice } from '../base/forms.ts';
-import { lookUp, search, write, fieldsOf, text, requireValid, queryText } from '../base/requests.ts';
+import { lookUp, search, write, fieldsOf, text, queryText } from '../base/requests.ts';
+import { requireValid } from '../base/refusals.ts';
 import {
   moment,
   day,

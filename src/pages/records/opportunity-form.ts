@@ -27,9 +27,9 @@ import {
   idsIn,
   queryOf,
   queryText,
-  formMessage,
 } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
+import { formMessage } from '../base/refusals.ts';
 import { dayOf, startOf, dayMs, readNumber, when, count, counted, quiet, html, type Html } from '../base/html.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';

@@ -7,21 +7,9 @@ import { compile } from '../../validation/validator.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { forMembers, forAdmins, addPage, addAction, formPage, type Page, type Answer } from '../base/layout.ts';
 import { formFaults, select, tick, hidden } from '../base/forms.ts';
-import {
-  once,
-  payerOf,
-  fieldsOf,
-  text,
-  idsIn,
-  integer,
-  notSent,
-  refusalOf,
-  isAdmin,
-  queryOf,
-  queryText,
-  formMessage,
-} from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
+import { once, payerOf, fieldsOf, text, idsIn, integer, isAdmin, queryOf, queryText } from '../base/requests.ts';
+import type { Fields } from '../base/requests.ts';
+import { notSent, refusalOf, formMessage, type Refused } from '../base/refusals.ts';
 import { when, count, counted, empty, table, pathWith, cursorPager, linkButton, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';

@@ -2,20 +2,9 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
 import { forMembers, addPage, addAction, formPage, type Answer } from '../base/layout.ts';
 import { hidden } from '../base/forms.ts';
-import {
-  readForm,
-  write,
-  sentEarlier,
-  fieldsOf,
-  text,
-  idsIn,
-  notSent,
-  refusalOf,
-  idOf,
-  queryOf,
-  queryText,
-} from '../base/requests.ts';
+import { readForm, write, sentEarlier, fieldsOf, text, idsIn, idOf, queryOf, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
+import { notSent, refusalOf } from '../base/refusals.ts';
 import {
   moment,
   when,

@@ -1,0 +1,117 @@
+import type { FastifyRequest } from 'fastify';
+import { DomainError, fromDatabase, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
+import { statuses } from '../../plugins/error-handler.ts';
+import { etagOf } from '../../text/ids.ts';
+import { tokensOf, findUnstorableText } from '../../text/json.ts';
+import type { Validator, MessageFor } from '../../validation/validator.ts';
+import { customName, sentText } from './requests.ts';
+import { counted } from './html.ts';
+import type { Format } from '../../schemas/formats.ts';
+
+/* What is wrong with a form, in words for the person who sent it. */
+
+/** Error messages by field name. The message of the whole form has an empty string as its key. */
+export type Faults = Record<string, string>;
+
+export interface Refused {
+  faults: Faults;
+  status: number;
+}
+
+export const notSent: Refused = { faults: {}, status: 200 };
+
+/** Returns true if the record was changed since the form was opened. Compares with `versionField`. */
+export const isOutdated = (request: FastifyRequest, stored: object): boolean =>
+  sentText(request, 'etag') !== etagOf(stored);
+
+export const conflictOf = (noun: string): Refused => ({
+  faults: {
+    '':
+      `Somebody changed this ${noun} while you were editing it, and nothing of yours is saved yet. Save to keep what ` +
+      'the form shows.',
+  },
+  status: statuses.precondition_failed,
+});
+
+/**
+ * Validates a form's values against the schema of the corresponding API request.
+ * @param others faults that the schema does not see
+ * @throws DomainError `validation_failed`
+ */
+export function requireValid(validator: Validator, value: unknown, others: readonly Fault[] = []): void {
+  const faults = [...others, ...findUnstorableText(value), ...validator.faultsOf(value, formMessage)];
+  if (faults.length > 0) throw validationFailed(faults);
+}
+
+export function byField(faults: readonly Fault[]): Faults {
+  const named = faults.map(({ path, message }) => [controlAt(path), sentence(message)] as const);
+  return Object.fromEntries(named.toReversed());
+}
+
+function controlAt(path: string): string {
+  const [name = '', key] = tokensOf(path);
+  return name === 'custom_fields' && key !== undefined ? customName(key) : name;
+}
+
+/** Converts an error that the form's values caused to a refusal. Throws every other error. */
+export function refusalOf(thrown: unknown): Refused {
+  const error = fromDatabase(thrown) ?? thrown;
+  if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
+  if (!(error instanceof DomainError)) throw error;
+  if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;
+  const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
+  return { faults, status: statuses[error.code] };
+}
+
+export const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
+
+export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+
+export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
+  const limit = Number(params['limit']);
+  switch (keyword) {
+    case 'required':
+    case 'dependentRequired':
+      return 'is missing';
+    case 'minLength':
+      return limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`;
+    case 'maxLength':
+      return `can have at most ${counted(limit, 'character')}`;
+    case 'minItems':
+      return limit === 1 ? 'choose at least one' : `choose at least ${limit}`;
+    case 'maxItems':
+      return `can have at most ${counted(limit, 'value')}`;
+    case 'maxProperties':
+      return `can have at most ${counted(limit, 'field')}`;
+    case 'minimum':
+      return `must be at least ${limit}`;
+    case 'maximum':
+      return `must be at most ${limit}`;
+    case 'type':
+      return types[String(params['type']).split(',')[0] as keyof typeof types] ?? 'is not valid';
+    case 'enum':
+      return 'choose one of the choices';
+    case 'format':
+      return formats[params['format'] as Format];
+    default:
+      return message;
+  }
+};
+
+const types = {
+  number: 'must be a number, such as 1249.50',
+  integer: 'must be a whole number',
+  string: 'must be a text',
+};
+
+const formats: Record<Format, string> = {
+  uuid: 'choose one of the choices',
+  email: 'must be an e-mail address',
+  'date-time': 'choose a date',
+  'feed-start': 'choose a date and a time',
+  domain: 'must be a domain, such as example.com, or a web address',
+  name: 'must have 1 to 255 characters',
+  'key-name': 'must have 1 to 120 characters',
+  country: 'choose a country',
+  currency: 'must be the code of a currency, such as EUR',
+};
