@@ -12,8 +12,8 @@ import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, questionRoutes, type Question } from './base/layout.ts';
 import { filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
-import { dayMs, moment, day, when, counted, empty, table, facts, cursorPager, linkButton, html } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { when, empty, table, facts, cursorPager, linkButton, html, type Html, type Column } from './base/html.ts';
+import { dayMs, moment, day, counted } from './base/values.ts';
 
 const section = '/app/deleted';
 

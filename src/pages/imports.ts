@@ -7,21 +7,9 @@ import { forMembers, addPage, addAction, question, type Answer } from './base/la
 import { form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, queryText, pageNumberOf, type Fields } from './base/requests.ts';
 import { notSent, requireValid, refusalOf, sentence } from './base/refusals.ts';
-import {
-  moment,
-  when,
-  count,
-  counted,
-  notice,
-  empty,
-  table,
-  facts,
-  pathWith,
-  cursorPager,
-  linkButton,
-  html,
-} from './base/html.ts';
+import { when, notice, empty, table, facts, pathWith, cursorPager, linkButton, html } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
+import { moment, count, counted } from './base/values.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
 import {
   namesContacts,

@@ -8,20 +8,9 @@ import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, question, type Page } from './base/layout.ts';
 import { numberedPager, doneNotice, filterChoice } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
-import {
-  moment,
-  when,
-  count,
-  badge,
-  empty,
-  table,
-  facts,
-  pathWith,
-  cursorPager,
-  linkButton,
-  html,
-} from './base/html.ts';
+import { when, badge, empty, table, facts, pathWith, cursorPager, linkButton, html } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
+import { moment, count } from './base/values.ts';
 import {
   fieldWord,
   verificationWords,

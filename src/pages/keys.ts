@@ -8,21 +8,8 @@ import { versionField, pageOf, doneNotice, faultText, select, controlsFor, tick 
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import type { Fields } from './base/requests.ts';
 import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
-import {
-  dayMs,
-  moment,
-  date,
-  count,
-  counted,
-  badge,
-  empty,
-  table,
-  linkButton,
-  dialogLink,
-  buttons,
-  html,
-} from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { badge, empty, table, linkButton, dialogLink, buttons, html, type Html, type Column } from './base/html.ts';
+import { dayMs, moment, date, count, counted } from './base/values.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../process/config.ts';

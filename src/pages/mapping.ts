@@ -16,7 +16,8 @@ import type {
 } from '../schemas/imports.ts';
 import { select, controlsFor, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
-import { when, count, table, html, type Html, type Column } from './base/html.ts';
+import { when, table, html, type Html, type Column } from './base/html.ts';
+import { count } from './base/values.ts';
 import { fieldWord } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';

@@ -19,24 +19,8 @@ import { activityNotices, subjectsOf, taskList } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
-import {
-  dayOf,
-  endOf,
-  dayMs,
-  today,
-  moment,
-  date,
-  day,
-  when,
-  count,
-  counted,
-  quiet,
-  workplace,
-  linkButton,
-  picture,
-  html,
-} from './base/html.ts';
-import type { Html, PictureName } from './base/html.ts';
+import { when, quiet, workplace, linkButton, picture, html, type Html, type PictureName } from './base/html.ts';
+import { dayOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { usersOf } from './records/record-form.ts';
 import { nameOf, oldNameOf, plurals, recordPaths, whoOf } from './changes.ts';

@@ -27,8 +27,8 @@ import {
   pageNumberOf,
 } from './base/requests.ts';
 import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
-import { moment, count, badge, notice, empty, table, facts, linkButton, buttons, html } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { badge, notice, empty, table, facts, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
+import { moment, count } from './base/values.ts';
 import { plain } from './base/words.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
 import {

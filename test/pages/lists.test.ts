@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { readNumber } from '../../src/pages/base/html.ts';
+import { readNumber } from '../../src/pages/base/values.ts';
 import { startApp } from '../setup/app.ts';
 import { stagesOf, opportunityBody, productBody, make, type TestCustomer } from '../setup/factories.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';

@@ -5,7 +5,7 @@ import { etagOf } from '../../text/ids.ts';
 import { tokensOf, findUnstorableText } from '../../text/json.ts';
 import type { Validator, MessageFor } from '../../validation/validator.ts';
 import { customName, sentText } from './requests.ts';
-import { counted } from './html.ts';
+import { counted } from './values.ts';
 import type { Format } from '../../schemas/formats.ts';
 
 /* What is wrong with a form, in words for the person who sent it. */

@@ -13,7 +13,8 @@ import type { Role } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import { hidden } from './forms.ts';
 import { priceField } from './requests.ts';
-import { count, counted, badge, html, type Html, type Tone } from './html.ts';
+import { badge, html, type Html, type Tone } from './html.ts';
+import { count, counted } from './values.ts';
 import { countries } from '../../schemas/formats.ts';
 
 /*

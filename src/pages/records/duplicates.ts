@@ -13,8 +13,8 @@ import { form, numberedPager, formFaults, select, tick, hidden } from '../base/f
 import { search, write, fieldsOf, text, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, isOutdated, refusalOf } from '../base/refusals.ts';
-import { moment, when, count, counted, notice, empty, table, linkButton, buttons, html } from '../base/html.ts';
-import type { Html, Column } from '../base/html.ts';
+import { when, notice, empty, table, linkButton, buttons, html, type Html, type Column } from '../base/html.ts';
+import { moment, count, counted } from '../base/values.ts';
 import { companyKind, contactKind } from './kinds.ts';
 import { readInOrder, type RecordKind, type ShownRecord } from './record-kind.ts';
 import { usersOf, formText } from './record-form.ts';

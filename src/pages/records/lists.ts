@@ -10,20 +10,9 @@ import { forMembers, forAdmins, addPage, formRoutes, question, type Answer, type
 import { doneNotice, controlsFor, tick } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, queryText, type Fields } from '../base/requests.ts';
 import { requireValid, dearerText, type Refused } from '../base/refusals.ts';
-import {
-  moment,
-  when,
-  count,
-  counted,
-  empty,
-  table,
-  facts,
-  cursorPager,
-  linkButton,
-  buttons,
-  html,
-} from '../base/html.ts';
+import { when, empty, table, facts, cursorPager, linkButton, buttons, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
+import { moment, count, counted } from '../base/values.ts';
 import { priceOf } from '../base/words.ts';
 import { contactKind } from './kinds.ts';
 import { peopleOfCompanies } from './record-kind.ts';

@@ -12,10 +12,7 @@ import { form, doneNotice, select, filterChoice, hidden, type Choice } from '../
 import { lookUp, search, write, fieldsOf, text, queryText } from '../base/requests.ts';
 import { requireValid } from '../base/refusals.ts';
 import {
-  moment,
-  day,
   when,
-  count,
   badge,
   notice,
   empty,
@@ -31,6 +28,7 @@ import {
   html,
 } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
+import { moment, day, count } from '../base/values.ts';
 import { opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';

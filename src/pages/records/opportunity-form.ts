@@ -30,7 +30,8 @@ import {
 } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { formMessage } from '../base/refusals.ts';
-import { dayOf, startOf, dayMs, readNumber, when, count, counted, quiet, html, type Html } from '../base/html.ts';
+import { when, quiet, html, type Html } from '../base/html.ts';
+import { dayOf, startOf, dayMs, readNumber, count, counted } from '../base/values.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';

@@ -6,9 +6,7 @@ import { forMembers, addPage } from '../base/layout.ts';
 import { controlsFor, differing } from '../base/forms.ts';
 import { fieldsOf, text, asSentBack, idOf, queryText } from '../base/requests.ts';
 import {
-  readNumber,
   when,
-  count,
   badge,
   empty,
   table,
@@ -20,6 +18,7 @@ import {
   html,
 } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
+import { readNumber, count } from '../base/values.ts';
 import { money } from '../base/words.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from './editor.ts';
 

@@ -10,8 +10,8 @@ import { formFaults, select, tick, hidden } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, idsIn, integer, isAdmin, queryOf, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, refusalOf, formMessage, type Refused } from '../base/refusals.ts';
-import { when, count, counted, empty, table, pathWith, cursorPager, linkButton, html } from '../base/html.ts';
-import type { Html, Column } from '../base/html.ts';
+import { when, empty, table, pathWith, cursorPager, linkButton, html, type Html, type Column } from '../base/html.ts';
+import { count, counted } from '../base/values.ts';
 import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
 import {
   prospectFiltersOf,

@@ -5,22 +5,9 @@ import { hidden } from '../base/forms.ts';
 import { readForm, write, sentEarlier, fieldsOf, text, idsIn, idOf, queryOf, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, refusalOf } from '../base/refusals.ts';
-import {
-  moment,
-  when,
-  count,
-  counted,
-  someNames,
-  notice,
-  facts,
-  panel,
-  workplace,
-  pathWith,
-  linkButton,
-  dialogLink,
-  html,
-} from '../base/html.ts';
+import { when, notice, facts, panel, workplace, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
+import { moment, count, counted, someNames } from '../base/values.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, viewOfRequest, addressOf, parametersOf } from './record-kind.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
