@@ -76,8 +76,9 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     try {
       requireValid(check, draft, matchFaults(draft));
       const id = await store(request, draft, file);
-      if (text(fields, 'mode') === '' && draft.mode === 'upsert') await createIfNoneMatch(request, id);
-      return `${section}/${id}`;
+      const isByFile = text(fields, 'mode') === '' && draft.mode === 'upsert';
+      if (isByFile) await decideByFile(request, id);
+      return `${section}/${id}${isByFile ? '?mode=file' : ''}`;
     } catch (error) {
       const isFull = error instanceof DomainError && error.code === 'conflict';
       return showForm(request, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
@@ -123,12 +124,16 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 }
 
-/** Lets an import create all records if no column has what would name the stored ones. */
-async function createIfNoneMatch({ db, requester }: FastifyRequest, id: string): Promise<void> {
+export const byAddress = { mode: 'upsert', match: 'work_email' } as const;
+export const allNew = { mode: 'create', match: null } as const;
+
+/** Lets an import change stored contacts if a column has their addresses, and else create all records. */
+export async function decideByFile({ db, requester }: FastifyRequest, id: string): Promise<void> {
   const ref = { id, visible: allImports };
   const { mapping } = await previewImport(db, requester, ref);
-  if (!mapping || namesContacts(mapping)) return;
-  await db.transaction((sql) => changeImport(sql, requester.customerId, ref, { mode: 'create', match: null }));
+  if (!mapping) return;
+  const changes = namesContacts(mapping) ? byAddress : allNew;
+  await db.transaction((sql) => changeImport(sql, requester.customerId, ref, changes));
 }
 
 /**

@@ -11,19 +11,10 @@ import { when, notice, empty, table, facts, pathWith, cursorPager, linkButton, h
 import type { Html, Column } from './base/html.ts';
 import { moment, count, counted } from './base/values.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
-import {
-  namesContacts,
-  inWords,
-  fieldLabel,
-  shownValue,
-  mappingForm,
-  changesOf,
-  obstaclesTo,
-  sourceChangesOf,
-} from './mapping.ts';
+import { inWords, fieldLabel, shownValue, mappingForm, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
 import { undoOf } from './changes.ts';
-import { validationFailed, type DomainError } from '../errors.ts';
+import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
@@ -34,7 +25,7 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
-import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
+import { allNew, byAddress, decideByFile, importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
 
 const maxShown = 30;
@@ -176,7 +167,8 @@ export async function imports(app: FastifyInstance): Promise<void> {
         throw refusal('say what to do: start, check, save or import');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
-      return showImport(request, refusalOf(error));
+      const isStarted = error instanceof DomainError && error.code === 'conflict' && (await hasStarted(request));
+      return showImport(request, refusalOf(isStarted ? conflict('It has been started already') : error));
     }
     return `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`;
   });
@@ -190,14 +182,16 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const starts = action !== 'save' && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
     requireValid(check, patch);
-    const byAddress = { mode: 'upsert', match: 'work_email' } as const;
+    const mode = text(fields, 'mode');
     const changes = {
       ...patch,
       ...(await listsOf(request, state)),
-      ...(namesContactsNow(found, preview, patch) && byAddress),
+      ...(mode === 'upsert' && byAddress),
+      ...(mode === 'create' && allNew),
       dry_run: action === 'check',
     };
     await write(request, changeImport, refTo(id), changes);
+    if (mode === 'file') await decideByFile(request, id);
     if (starts && !(await startImport(request, id, changes)))
       throw refusal('the import is not started: see below why it would fail');
   }
@@ -257,7 +251,14 @@ async function listsOf(
 function nextView(fields: Fields, page: string): string {
   const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
   const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
-  return pathWith('', { ...list, page: page === '1' ? '' : page });
+  const mode = text(fields, 'mode') === 'file' ? 'file' : '';
+  return pathWith('', { ...list, mode, page: page === '1' ? '' : page });
+}
+
+/** Returns false while an import waits, and for a check that has ended. */
+async function hasStarted(request: FastifyRequest): Promise<boolean> {
+  const { status, dry_run: isCheck } = await findImport(request);
+  return status !== 'UPLOADED' && !(isCheck && status === 'COMPLETED');
 }
 
 const findImport = (request: FastifyRequest): Promise<Import> =>
@@ -275,10 +276,6 @@ const columns: readonly Column<Import>[] = [
   ['Failed', ({ failed }) => count(failed), 'number'],
   ['Created', ({ created_at }) => moment(created_at)],
 ];
-
-/** Returns true if a mapping adds the addresses by which stored contacts are found: else these would be doubled. */
-const namesContactsNow = ({ object, mode }: Import, { mapping }: ImportPreview, patch: ImportPatch): boolean =>
-  object === 'contacts' && mode === 'create' && !namesContacts(mapping ?? {}) && namesContacts(patch.mapping ?? {});
 
 async function readWaiting(request: FastifyRequest, id: string, isTried = false) {
   const preview: DetailedPreview = await previewImport(request.db, request.requester, { ...refTo(id), isTried });
@@ -311,8 +308,8 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
 async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
   const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
-  const isWaiting = found.status === 'UPLOADED';
-  const isRunning = !isFinal && !isWaiting;
+  const waits = found.status === 'UPLOADED';
+  const isRunning = !isFinal && !waits;
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
@@ -321,10 +318,10 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, found, state) : ''}
-        <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
+        !${waits ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, found, state) : ''}
+        <div class="card">!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
-      !${isWaiting ? await settings(request, found) : await failuresOf(request, found, state)}
+      !${waits ? await settings(request, found) : await failuresOf(request, found, state)}
       !${found.changes ? foundChanges(found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
   };
 }
@@ -335,7 +332,7 @@ async function settings(request: FastifyRequest, { id }: Import): Promise<Html> 
     state,
     lists: await listsFor(request, state),
     page: pageNumberOf(request),
-    sent: request.method === 'POST' ? fieldsOf(request) : {},
+    sent: request.method === 'POST' ? fieldsOf(request) : { mode: queryText(request, 'mode') },
   });
   return html`!${form(`${section}/${id}`, body, 'data-keep')} !${foundChanges(found, preview)}`;
 }

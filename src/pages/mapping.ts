@@ -35,7 +35,7 @@ export const mappingForm = (
   { state, lists, page, sent }: { state: SourceState; lists: Html; page: number; sent: Fields },
 ): Html =>
   html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, { page, sent }) : ''}
-    !${settings(found, preview, state, lists)}
+    !${settings(found, preview, { state, lists, sent })}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
     <div class="buttons">
@@ -215,10 +215,10 @@ const commonEncodings = [
 function settings(
   found: Import,
   { sheets, encoding, separator }: DetailedPreview,
-  { sheet, has_header: hasHeader }: SourceState,
-  lists: Html,
+  { state: { sheet, has_header: hasHeader }, lists, sent }: { state: SourceState; lists: Html; sent: Fields },
 ): Html {
   const values = {
+    mode: text(sent, 'mode') || storedMode(found),
     invalid_values: found.invalid_values,
     sheet: sheet ?? sheets?.[0],
     encoding: encoding ?? '',
@@ -232,12 +232,26 @@ function settings(
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
-      !${lists} !${choice('invalid_values', 'Values that cannot be read', invalid)}
+      !${when(found.object === 'contacts', choice('mode', 'What to do with the records', modesFor(found)))} !${lists}
+      !${choice('invalid_values', 'Values that cannot be read', invalid)}
       !${when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same)))}
       !${when(found.format === 'csv' && encoding, choice('encoding', `Encoding${separated}`, encodings))}
       !${when(hasLines, choice('header', 'The first line', firstLines))}
     </div>`;
 }
+
+const contactModes: readonly Choice[] = [
+  ['file', 'As the file shows'],
+  ['upsert', 'Change who has the same e-mail address, create the others'],
+  ['create', 'Create all anew'],
+];
+
+/** Returns '' for settings that only the upload form and programs can make. */
+const storedMode = ({ mode, match }: Import): string =>
+  mode === 'create' || (mode === 'upsert' && match === 'work_email') ? mode : '';
+
+const modesFor = (found: Import): readonly Choice[] =>
+  storedMode(found) === '' ? [['', 'As you have chosen'], ...contactModes] : contactModes;
 
 const firstLines: readonly Choice[] = [
   ['names', 'has the names of the columns'],

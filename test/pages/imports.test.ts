@@ -84,14 +84,35 @@ describe('an import with the pages', () => {
   });
 
   test.each([
-    ['changes whom it finds by the address', 'E-Mail', 'Created 1 Changed 1 Unchanged 0'],
-    ['creates all, if no column has addresses', 'Adresse elektronisch', 'Created 2 Changed 0'],
-  ])('as the file shows %s', async (_what, header, outcome) => {
+    ['as the file shows changes whom it finds by the address', '', 'E-Mail', {}, 'Created 1 Changed 1 Unchanged 0'],
+    [
+      'as the file shows creates all, if no column has addresses',
+      '',
+      'Adresse elektronisch',
+      {},
+      'Created 2 Changed 0',
+    ],
+    [
+      'as the file shows goes by the columns as they are at the start',
+      '',
+      'Adresse elektronisch',
+      { 'column-0': 'work_email' },
+      'Created 1 Changed 1',
+    ],
+    [
+      'creates all when that was chosen',
+      'create',
+      'Adresse elektronisch',
+      { 'column-0': 'work_email' },
+      'Created 2 Changed 0',
+    ],
+    ['creates all when that is chosen at last', '', 'E-Mail', { mode: 'create' }, 'Created 2 Changed 0'],
+  ])('%s', async (_what, mode, header, fields, outcome) => {
     const { customer, visitor } = await start();
     await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
     const file = `${header};Vorname;Telefon\nada@example.com;Ada;+44 20 79460002\ngrace@example.com;Grace;+44 20 79460001\n`;
-    const page = (await upload(visitor, { mode: '', match: '' }, file)).location!;
-    await visitor.submit(page, { do: 'start' });
+    const page = (await upload(visitor, { mode, match: '' }, file)).location!;
+    await visitor.submit(page, { ...fields, do: 'start' });
     await workAtAll(app, customer);
     expect(textOf(await visitor.get(page))).toContain(outcome);
   });
