@@ -137,6 +137,8 @@ interface SentBody {
   merge_ids?: string[];
   ids?: string[];
   contact_ids?: string[];
+  purge?: boolean;
+  overwrite?: boolean;
   match?: string;
   items?: unknown[];
   emails?: { email: string }[];
@@ -185,7 +187,10 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   }
   if (sent.contact_ids) {
     const nameOfId = await namesOf(sent.contact_ids);
-    return [['Contacts', someNames(sent.contact_ids, (one) => nameOfId(one) ?? gone)]];
+    return [
+      ['Contacts', someNames(sent.contact_ids, (one) => nameOfId(one) ?? gone)],
+      ...(sent.overwrite ? [['Replaces', html`values that are there, too`] as const] : []),
+    ];
   }
   if (sent.items) {
     const { match = 'id' } = sent;
@@ -196,9 +201,12 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
       const texts = Object.entries(item).filter(([, value]) => typeof value === 'string');
       if (pathname.endsWith('/create')) return nameOfRecord(noun, Object.fromEntries(texts));
       // Not by the names that were sent: those are the ones that it would have afterwards.
-      return nameOfId(valueIn(item)) ?? `${match.replaceAll('_', ' ')} ${JSON.stringify(valueIn(item))}`;
+      return nameOfId(valueIn(item)) ?? `${match.replaceAll('_', ' ')} ${JSON.stringify(valueIn(item)) ?? 'missing'}`;
     };
-    return [['Records', someNames(sent.items, nameOfItem)]];
+    return [
+      ['Records', someNames(sent.items, nameOfItem)],
+      ...(sent.purge ? [['For good', html`their values leave the history: nobody can take this back`] as const] : []),
+    ];
   }
   if (sent.emails) return [['Addresses', someNames(sent.emails, ({ email }) => email)]];
   if (of === 'service-handler' && sent.ids) {

@@ -202,9 +202,9 @@ describe('a call that is larger than its key may send', () => {
     expect(await shown('update', { items: [{ id: ada.toUpperCase(), ...lie }, null, { id: ['x'] }] })).toContain(
       'Records Ada Lovelace, not a record, id ["x"]',
     );
-    expect(await shown('delete', { match: 'external_id', items: [{ external_id: 'a' }, 1] })).toContain(
-      'Records external id "a", not a record',
-    );
+    expect(
+      await shown('delete', { match: 'external_id', purge: true, items: [{ external_id: 'a' }, 1, {}] }),
+    ).toContain('Records external id "a", not a record, external id missing For good their values leave the history');
   });
 
   test('never runs when it is refused', async () => {
