@@ -125,7 +125,14 @@ const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): Fas
     .header('cache-control', 'no-store')
     .send(withTokens(request, reply, documentOf(request, page)));
 
-const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
+/** Proxies and clients refuse answers with longer headers. */
+const maxLocation = 8_000;
+
+/** Redirects to a page; without its query if that is too long. */
+const goTo = (reply: FastifyReply, path: string): FastifyReply => {
+  const short = path.length > maxLocation ? path.split('?')[0]! : path;
+  return reply.redirect(short.length > maxLocation ? '/app' : short, 303);
+};
 
 /** A page, or the path to which the request is redirected. */
 export type Answer = Page | string;
