@@ -9,9 +9,9 @@ import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob } from './start-job.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
 import { isLocked } from '../queries/records/journal.ts';
-import { bulkWriters, lockBulk, withDeferredWrites } from '../queries/records/deferred-writes.ts';
+import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
-import { undoOther } from '../queries/history/undo-others.ts';
+import { undoOthers } from '../queries/history/undo-others.ts';
 import { undoCompanies, undoContacts } from '../queries/history/undo-people.ts';
 import { settle, type JobBatch } from './turns.ts';
 
@@ -80,7 +80,7 @@ export async function startUndo(sql: Transaction, by: Undoer, changeId: string, 
   });
 }
 
-/** Maximum number of records of a change whose undo is tried, in about a second. Others are undone one by one. */
+/** Maximum number of records of a change whose undo is tried, in about a second. */
 const maxTried = { people: 1_000, others: 200 };
 
 /**
@@ -126,8 +126,6 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
 
 const maxBatchSize = 500;
 
-const maxOthers = 50;
-
 interface Progress {
   /** Records that were first written at this position or later are done. */
   before?: number;
@@ -156,27 +154,12 @@ async function undoNext(
   { undo_of, only, until }: Pick<Undo, 'undo_of' | 'only' | 'until'>,
   before: number,
 ): Promise<{ effects: Effect[]; outcomes: Map<string, Outcome> }> {
-  const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
-  const effects = isOfPeople(found) ? found : found.slice(0, maxOthers);
-  return { effects, outcomes: await undoAll(sql, customerId, undo_of, effects) };
-}
-
-const isOfPeople = ([first]: readonly Effect[]): boolean => first?.noun === 'contact' || first?.noun === 'company';
-
-async function undoAll(
-  sql: Transaction,
-  customerId: string,
-  changeId: string,
-  effects: readonly Effect[],
-): Promise<Map<string, Outcome>> {
-  if (isOfPeople(effects)) {
-    const undo = effects[0]!.noun === 'contact' ? undoContacts : undoCompanies;
-    return withDeferredWrites(sql, customerId, (deferred) => undo({ sql, customerId, changeId, effects, deferred }));
-  }
-  await lockBulk(sql, customerId);
-  const outcomes = new Map<string, Outcome>();
-  for (const effect of effects) outcomes.set(effect.id, await undoOther(sql, customerId, changeId, effect));
-  return outcomes;
+  const effects = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
+  const [first] = effects;
+  if (!first) return { effects, outcomes: new Map() };
+  const undo = { contact: undoContacts, company: undoCompanies }[first.noun as string] ?? undoOthers;
+  const undoing = { sql, customerId, changeId: undo_of, effects };
+  return { effects, outcomes: await withDeferredWrites(sql, customerId, (deferred) => undo({ ...undoing, deferred })) };
 }
 
 type Writers = ReadonlyMap<string, Awaited<ReturnType<typeof findWriters>>[number]>;

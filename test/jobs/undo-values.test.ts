@@ -258,3 +258,56 @@ test('an undo says that it leaves out lines whose products are gone', async () =
   ]);
   expect(await read(`/opportunities/${id}`)).toMatchObject({ price: 8, details: [{ product_id: present }] });
 });
+
+describe('an undo gives external ids back that the change has moved', () => {
+  const externalIds = (path: string, ids: string[]) =>
+    Promise.all(ids.map(async (id) => (await read(`${path}/${id}`)).external_id));
+
+  test.each([
+    ['of two products', 'products', (external_id: string) => productBody({ external_id }), ['A,\\N', 'B,X', 'A,Y']],
+    ['to another product', 'products', (external_id: string) => productBody({ external_id }), ['B,Z', 'A,\\N', 'B,X']],
+    ['of two opportunities', 'opportunities', dealBody, ['A,\\N', 'B,X', 'A,Y']],
+    ['to another opportunity', 'opportunities', dealBody, ['B,Z', 'A,\\N', 'B,X']],
+  ])('%s', async (_name, object, body, lines) => {
+    const path = `/${object}`;
+    const [a, b] = [await make(customer, path, await body('X')), await make(customer, path, await body('Y'))];
+    const csv = `id,external_id\n${lines.join('\n').replaceAll('A,', `${a},`).replaceAll('B,', `${b},`)}\n`;
+    const { id: change } = await importFile(app, customer, { object, mode: 'update', match: 'id', format: 'csv' }, csv);
+    const moved = await externalIds(path, [a, b]);
+    expect(moved[1]).toBe('X');
+    const { id, results } = await undo(change);
+    expect(results).toMatchObject([{ status: 'succeeded' }, { status: 'succeeded' }]);
+    expect(await externalIds(path, [a, b])).toEqual(['X', 'Y']);
+    expect((await newestOf(b)).fields).toMatchObject({ external_id: ['X', 'Y'] });
+    await undo(id);
+    expect(await externalIds(path, [a, b])).toEqual(moved);
+  });
+
+  test('by a record whose other fields are kept, but not one that a third record has by now', async () => {
+    const company = (company_name: string) => make(customer, '/company', { type: 'customer', company_name });
+    const [old, present] = [await company('Old'), await company('Present')];
+    const a = await make(customer, '/opportunities', await dealBody('X'));
+    const b = await make(customer, '/opportunities', await dealBody('Y', { company_id: old }));
+    const items = [
+      { id: a, external_id: 'Z' },
+      { id: b, external_id: 'X', company_id: present },
+    ];
+    const change = await changeOf(customer.post('/opportunities/batch/update', { items }));
+    await customer.delete(`/company/${old}`);
+    const other = await make(customer, '/opportunities', await dealBody('Y'));
+    expect((await undo(change)).results).toMatchObject([
+      { item: b, status: 'skipped', result: { kept: [{ field: 'company' }, { field: 'external_id' }] } },
+      { item: a, status: 'skipped', reason: 'taken' },
+    ]);
+    await customer.delete(`/opportunities/${other}`);
+    expect((await undo(change)).results).toMatchObject([
+      { item: b, status: 'succeeded', reason: 'gone', result: { restored: ['external_id'] } },
+      { item: a, status: 'succeeded', reason: null },
+    ]);
+    expect(await externalIds('/opportunities', [a, b])).toEqual(['X', 'Y']);
+  });
+
+  function dealBody(external_id: string, more: object = {}) {
+    return opportunityBody(customer, { external_id, ...more });
+  }
+});

@@ -6,17 +6,11 @@ import { activityFields, type Activity, type ActivityCreate, type ActivityPatch 
 import type { EventActor } from '../../schemas/events.ts';
 import { activityFileFields } from '../../schemas/files.ts';
 import { recordReads } from './record-pages.ts';
-import {
-  assignExternalIds,
-  isExternalIdTaken,
-  lockReferences,
-  lockReferencesOf,
-  withReferredIds,
-  type Reference,
-} from '../records/references.ts';
+import { assignExternalIds, lockReferencesOf, withReferredIds, type Reference } from '../records/references.ts';
 import {
   activityTable,
   canonicalOf,
+  insertRows,
   lockMatching,
   readBatch,
   addEvents,
@@ -151,7 +145,7 @@ const nouns = {
   assigned_to: 'user',
 } as const;
 
-function referencesOf(body: Readonly<Record<string, unknown>>): Reference[] {
+export function referencesOf(body: Readonly<Record<string, unknown>>): Reference[] {
   return Object.entries(nouns).flatMap(([member, noun]) =>
     typeof body[member] === 'string' ? [{ noun, id: body[member], path: `/${member}` }] : [],
   );
@@ -260,44 +254,32 @@ async function remove(
     deferred.deleted('activity', { id, external_id: values.external_id }, values);
 }
 
-/** Locks an activity, after the records to which `before` refers. Returns undefined if there is no such activity. */
-export async function lockActivity(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  before: Readonly<Record<string, unknown>>,
-): Promise<Activity | undefined> {
-  await lockReferences(sql, customerId, referencesOf(before));
-  await sql`select id from activities where customer_id = ${customerId} and id = ${id} for update`;
-  const [activity] = await findActivities(sql, customerId, [id]);
-  return activity;
-}
-
 /**
- * Restores a deleted activity. References to records that are still deleted stay empty until those are restored too.
- * @param values columns of the activity that are not empty
- * @returns `gone` if no record to which it referred exists; `taken` if it was restored without its external id, which
- *   another activity has
+ * Restores deleted activities. References to records that are still deleted stay empty until those are restored too.
+ * Leaves out activities if no record to which they referred exists.
+ * @param deleted the columns that are not empty
+ * @param missing ids of the records that do not exist
+ * @returns the ids of the restored activities
  */
-export async function restoreActivity(
+export async function restoreActivities(
   sql: Transaction,
   customerId: string,
-  id: string,
-  { created_by, ...values }: Partial<ActivityColumns> & { created_by?: EventActor },
-): Promise<'gone' | 'taken' | undefined> {
-  const missing = await lockReferences(sql, customerId, referencesOf(values));
-  const columns = { ...blank, ...values };
-  const left: Record<string, string> = {};
-  for (const { path, id: gone } of missing) {
-    const name = path.slice(1) as (typeof holders)[number];
-    columns[name] = null;
-    if (holders.includes(name)) left[`deleted_${name}`] = gone;
-  }
-  if (holders.every((name) => columns[name] === null)) return 'gone';
-  const isTaken = await isExternalIdTaken(sql, customerId, activityTable, columns.external_id);
-  if (isTaken) columns.external_id = null;
-  const folded = sql.json(foldRecord(activitySource, columns));
-  const row = { customer_id: customerId, id, ...columns, ...left, created_by: sql.json(created_by as never), folded };
-  await sql`insert into activities ${sql(row)}`;
-  return isTaken ? 'taken' : undefined;
+  deleted: readonly (Partial<ActivityColumns> & { id: string; created_by?: EventActor })[],
+  missing: ReadonlySet<string>,
+): Promise<Set<string>> {
+  const rows = deleted.map(({ id, created_by = null, ...values }) => {
+    const kept = Object.fromEntries(activityFields.map((name) => [name, values[name] ?? blank[name]]));
+    const columns = kept as unknown as ActivityColumns;
+    const left = { deleted_contact_id: null, deleted_company_id: null, deleted_opportunity_id: null };
+    for (const name of [...holders, 'assigned_to'] as const) {
+      if (columns[name] === null || !missing.has(columns[name])) continue;
+      if (name !== 'assigned_to') Object.assign(left, { [`deleted_${name}`]: columns[name] });
+      columns[name] = null;
+    }
+    return { id, ...columns, ...left, created_by, folded: foldRecord(activitySource, columns) };
+  });
+  const restored = rows.filter((row) => holders.some((name) => row[name] !== null));
+  const left = holders.map((name) => `deleted_${name}` as const);
+  const table = { ...written, columns: ['id', ...written.columns, ...left] } as WrittenTable<(typeof rows)[number]>;
+  return new Set<string>(await insertRows(sql, customerId, table, restored, (row) => ({ ...row })));
 }

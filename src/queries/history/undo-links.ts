@@ -1,8 +1,12 @@
-import { isSame } from '../records/journal.ts';
-import type { Effect, Values } from './effects.ts';
+import { isSame, lockDeletedValues } from '../records/journal.ts';
+import { findWrittenSince, type Effect, type Values } from './effects.ts';
 import type { Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 import { findMergesInto } from '../crm/record-merges.ts';
+import type { RecordTable } from '../records/batch-rows.ts';
+import type { DeferredWrites } from '../records/deferred-writes.ts';
+import { findMergedSince } from '../records/merged-records.ts';
+import { findTaken } from '../records/references.ts';
 import type { Moved } from '../crm/merges.ts';
 import type { PlaceInOpportunity } from '../crm/links.ts';
 
@@ -81,19 +85,57 @@ interface Links {
   opportunities?: PlaceInOpportunity[];
 }
 
+export interface Undoing {
+  sql: Transaction;
+  customerId: string;
+  changeId: string;
+  /** Effects on records of one kind. */
+  effects: readonly Effect[];
+  deferred: DeferredWrites;
+}
+
+/**
+ * Deletes the records that the change created. Keeps those that others have written or used since.
+ * @param current values of the records that exist, as the journal names them
+ * @param findInUse returns the ids of records to which others belong
+ */
+export async function undoCreated(
+  undoing: Undoing,
+  current: ReadonlyMap<string, Values>,
+  findInUse: (ids: string[]) => Promise<ReadonlySet<string>>,
+  remove: (ids: string[]) => Promise<void>,
+): Promise<Map<string, Outcome>> {
+  const { sql, customerId, effects } = undoing;
+  const created = effects.filter(({ id, kind }) => kind === 'created' && current.has(id));
+  const merged = await findMergedSince(sql, customerId, created);
+  const written = (await findWrittenSince(sql, customerId, created, current)).union(new Set(merged));
+  const untouched = created.filter(({ id }) => !written.has(id));
+  const ids = untouched.map(({ id }) => id);
+  const inUse = (await findInUse(ids)).union(await findNoted(undoing, untouched));
+  await remove(ids.filter((id) => !inUse.has(id)));
+  const outcomeOfCreated = (id: string): Outcome => {
+    if (written.has(id)) return { status: 'skipped', reason: 'changed_since' };
+    return inUse.has(id) ? { status: 'skipped', reason: 'in_use' } : { status: 'succeeded' };
+  };
+  return new Map(created.map(({ id }) => [id, outcomeOfCreated(id)]));
+}
+
+const holders: ReadonlySet<string> = new Set(['contact', 'company', 'opportunity'] as const);
+
 /** Returns the ids of created records with an activity that another change has written since. */
-export async function findNoted(
-  sql: Transaction,
-  customerId: string,
-  changeId: string,
-  noun: 'contact' | 'company' | 'opportunity',
-  created: readonly Pick<Effect, 'id' | 'first'>[],
-): Promise<Set<string>> {
-  const ids = created.map(({ id }) => id);
+async function findNoted(
+  { sql, customerId, changeId }: Undoing,
+  created: readonly Effect[],
+): Promise<ReadonlySet<string>> {
+  const { noun } = created[0] ?? {};
+  if (noun === undefined || !holders.has(noun)) return new Set();
   const column = constant(sql, `${noun}_id`);
   const rows = await sql<{ id: string }[]>`
     select distinct given.id
-    from unnest(${ids}::uuid[], ${created.map(({ first }) => first)}::bigint[]) as given (id, first)
+    from unnest(
+      ${created.map(({ id }) => id)}::uuid[],
+      ${created.map(({ first }) => first)}::bigint[]
+    ) as given (id, first)
     join activities a on a.customer_id = ${customerId}::uuid and a.${column} = given.id
     join journal j on j.customer_id = ${customerId}::uuid and j.record_id = a.id
     where j.position > given.first
@@ -101,6 +143,56 @@ export async function findNoted(
       and (j.type = 'activity.created' or j.after ->> ${`${noun}_id`} = given.id::text)`;
   return new Set(rows.map(({ id }) => id));
 }
+
+export type Deleted = Values & { id: string; external_id: string | null };
+
+/**
+ * Restores the records that the change deleted, each without an external id that another record has by now. Adds the
+ * outcomes of all records that have none.
+ * @param records table of the records, if they have external ids
+ * @param restore returns the outcomes of records that it did not restore, or not with all their values
+ * @returns the deletions that were undone
+ */
+export async function undoDeleted(
+  { sql, customerId, effects, deferred }: Undoing,
+  current: ReadonlyMap<string, Values>,
+  outcomes: Map<string, Outcome>,
+  records: RecordTable | undefined,
+  restore: (deleted: Deleted[]) => Promise<ReadonlyMap<string, Outcome>>,
+): Promise<Effect[]> {
+  const gone = effects.filter(({ id, kind }) => kind === 'deleted' && !current.has(id) && !outcomes.has(id));
+  const positions = gone.map(({ last }) => last);
+  const restorable = await lockDeletedValues(sql, customerId, positions);
+  const deleted = gone.filter(({ id }) => restorable.has(id));
+  const externalIdOf = ({ before }: Effect) => (before['external_id'] as string | undefined) ?? null;
+  const wanted = deleted.flatMap((effect) => externalIdOf(effect) ?? []);
+  const taken = records ? await findTaken(sql, customerId, records, wanted) : new Set<string | null>();
+  const rows = deleted.map((effect) => {
+    const external_id = externalIdOf(effect);
+    const isTaken = external_id !== null && taken.size === taken.add(external_id).size;
+    return { ...effect.before, id: effect.id, external_id: isTaken ? null : external_id };
+  });
+  const partial = rows.length === 0 ? new Map<string, Outcome>() : await restore(rows);
+  for (const [i, { id, external_id }] of rows.entries()) {
+    const outcome: Outcome = partial.get(id) ?? { status: 'succeeded' };
+    const isTaken = outcome.status === 'succeeded' && external_id !== externalIdOf(deleted[i]!);
+    const kept = [...(outcome.kept ?? []), 'external_id'];
+    outcomes.set(id, isTaken ? { reason: 'taken', ...outcome, kept } : outcome);
+    const subject = records ? { id, external_id } : { id };
+    if (outcome.status === 'succeeded') deferred.created(effects[0]!.noun, subject, { restored: true });
+  }
+  for (const { id, kind } of effects) {
+    if (outcomes.has(id)) continue;
+    const isLost = kind === 'updated' || kind === 'deleted';
+    const lost: Outcome = { status: isLost ? 'failed' : 'skipped', reason: 'gone' };
+    outcomes.set(id, current.has(id) ? { status: 'skipped' } : lost);
+  }
+  return deleted.filter(({ id }) => outcomes.get(id)!.status === 'succeeded');
+}
+
+/** Returns the outcomes of those deleted records that were not restored. */
+export const lostOf = (deleted: readonly Deleted[], restored: ReadonlySet<string>): Map<string, Outcome> =>
+  new Map(deleted.flatMap(({ id }) => (restored.has(id) ? [] : [[id, { status: 'failed', reason: 'gone' }]])));
 
 export const movedOf = ({ before }: Effect): Moved => (before['moved'] as Moved | undefined) ?? {};
 

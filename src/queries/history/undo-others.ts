@@ -1,236 +1,263 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
-import { liveLists } from '../../filters/sql.ts';
-import type { EventActor } from '../../schemas/events.ts';
+import { constant, liveLists } from '../../filters/sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
-import { opportunityFields, type Line, type OpportunityPatch } from '../../schemas/opportunities.ts';
+import { opportunityFields, type Line } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
-import { deleteActivity, lockActivity, restoreActivity, updateActivity } from '../crm/activities.ts';
+import {
+  findActivities,
+  referencesOf as referencesOfActivity,
+  restoreActivities,
+  writeActivityBatch,
+} from '../crm/activities.ts';
 import { deleteList, hasRoomForRules, updateList } from '../crm/lists.ts';
-import { lockDeletedValues } from '../records/journal.ts';
-import { withDeferredWrites } from '../records/deferred-writes.ts';
-import { isExternalIdTaken, lockReferences } from '../records/references.ts';
-import { opportunityTable, productTable, type RecordTable } from '../records/batch-rows.ts';
+import type { WriteBatch } from '../records/batches.ts';
+import { lockBulk } from '../records/deferred-writes.ts';
+import type { FindRecords } from '../records/finders.ts';
+import { lockReferences, type Reference } from '../records/references.ts';
+import { activityTable, insertRows, opportunityTable, productTable, type RecordTable } from '../records/batch-rows.ts';
 import { reattachActivities } from '../crm/links.ts';
 import {
   setParts,
   sumOf,
-  deleteOpportunity,
   findOpportunities,
   referencesOf,
-  updateOpportunity,
+  writeOpportunityBatch,
+  type Parts,
 } from '../crm/opportunities.ts';
-import { deleteProduct, findProducts, updateProduct } from '../crm/products.ts';
-import { comparable, findWrittenSince, type Effect, type Values } from './effects.ts';
+import { findProducts, writeProductBatch } from '../crm/products.ts';
+import { comparable, type Values } from './effects.ts';
 import { pickSettable } from './history.ts';
-import { findNoted, keep, outcomeOf, revert, type KeptReason, type Outcome } from './undo-links.ts';
+import { keep, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
+import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 
-/** Functions to undo changes of one kind of record of which a customer has few. Records are undone one by one. */
+/** Functions to undo changes of one kind of record. */
 interface Others {
+  /** Table of the records, if they have external ids. */
+  records?: RecordTable;
+  referencesOf?: (values: Values) => Reference[];
+  /** Locks records, and returns their values as the journal names them. */
+  lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<{ id: string }[]>;
+  write: WriteBatch;
+  /** Returns the body that gives a record its earlier columns. */
+  bodyOf?: (columns: Values, missing: ReadonlySet<string>) => Values;
   /**
-   * Locks a record, and returns its values as the journal names them. Undefined: there is no such record.
-   * @param before values that the record may get back. The records to which they refer are locked first
+   * Restores deleted records.
+   * @param deleted all values that the journal keeps
+   * @param missing ids of referenced records that do not exist
+   * @returns the outcomes of records that were not restored, or not with all their values
    */
-  find: (sql: Transaction, customerId: string, id: string, before: Values) => Promise<object | undefined>;
-  remove: (sql: Transaction, customerId: string, id: string) => Promise<void>;
-  /**
-   * @throws DomainError `not_found` with the paths of columns that refer to a deleted record; `conflict` with the paths
-   *   of columns that exceed a limit of the customer
-   */
-  update: (sql: Transaction, customerId: string, id: string, columns: Values) => Promise<void>;
-  /**
-   * Restores a deleted record. Status `failed`: nothing was written.
-   * @param values values that people set
-   * @param kept all values that the journal keeps
-   */
-  restore: (sql: Transaction, customerId: string, id: string, values: Values, kept: Values) => Promise<Outcome>;
+  restore: (
+    sql: Transaction,
+    customerId: string,
+    deleted: readonly Deleted[],
+    missing: ReadonlySet<string>,
+  ) => Promise<Map<string, Outcome>>;
 }
 
-export async function undoOther(
-  sql: Transaction,
-  customerId: string,
-  changeId: string,
-  effect: Effect,
-): Promise<Outcome> {
-  const { id, kind, noun } = effect;
-  const others = kinds[noun as keyof typeof kinds];
-  const own = (values: object): Values => mapValues(pickSettable(noun, values as Values), comparable);
-  const [before, after] = [own(effect.before), own(effect.after)];
-  const found = await others.find(sql, customerId, id, before);
-  const current = found && own(found);
-  if (kind === 'deleted') {
-    if (current) return { status: 'skipped' };
-    const isLast = (await lockDeletedValues(sql, customerId, [effect.last])).has(id);
-    if (!isLast) return { status: 'failed', reason: 'gone' };
-    const outcome = await others.restore(sql, customerId, id, before, effect.before);
-    const isLeftOut = outcome.kept?.includes('external_id');
-    const external_id = isLeftOut ? null : ((before['external_id'] as string | undefined) ?? null);
-    const subject = noun === 'list' ? { id } : { id, external_id };
-    if (outcome.status === 'succeeded')
-      await withDeferredWrites(sql, customerId, async (deferred) =>
-        deferred.created(noun, subject, { restored: true }),
-      );
-    return outcome;
+/** Undoes changes of products, opportunities, activities or lists, in the order of `undoPeople`. */
+export async function undoOthers(undoing: Undoing): Promise<Map<string, Outcome>> {
+  const { sql, customerId, effects, deferred } = undoing;
+  const { noun } = effects[0]!;
+  const { records, referencesOf: refer, bodyOf, ...others } = kinds[noun as keyof typeof kinds];
+  const own = (values: object): Values => comparableOf(pickSettable(noun, values as Values));
+  const write = async (operation: 'update' | 'delete', items: readonly { id: string }[]) => {
+    const batch = { operation, match: 'id', isAtomic: false, mayExchange: true, items } as const;
+    return items.length === 0 ? [] : others.write(sql, customerId, batch, deferred);
+  };
+  await lockBulk(sql, customerId);
+  const references = refer ? effects.flatMap(({ before }) => refer(comparableOf(before))) : [];
+  const missing = new Set((await lockReferences(sql, customerId, references)).map(({ id }) => id));
+  const found = await others.lock(
+    sql,
+    customerId,
+    effects.map(({ id }) => id),
+  );
+  const current = new Map(found.map((record) => [record.id, own(record)]));
+  const outcomes = await undoCreated(
+    undoing,
+    current,
+    async () => new Set(),
+    async (ids) => {
+      const items = ids.map((id) => ({ id }));
+      for (const outcome of await write('delete', items)) if (outcome.status === 'failed') throw outcome.error;
+    },
+  );
+
+  const updated = effects.flatMap((effect) => {
+    const now = effect.kind === 'updated' ? current.get(effect.id) : undefined;
+    const change = { ...effect, before: own(effect.before), after: own(effect.after) };
+    return now ? [{ id: effect.id, reverted: revert(now, change) }] : [];
+  });
+  const isOpen = ({ reverted }: (typeof updated)[number]): boolean => reverted.restored.length > 0;
+  for (let open = updated.filter(isOpen); open.length > 0;) {
+    const written = await write(
+      'update',
+      open.map(({ id, reverted: { columns } }) => ({ ...(bodyOf?.(columns, missing) ?? columns), id })),
+    );
+    const refused = open.flatMap((one, i) => {
+      const outcome = written[i]!;
+      return outcome.status === 'failed' ? [{ ...one, ...refusalOf(outcome.error) }] : [];
+    });
+    // A record that is refused for another reason may still give up an external id.
+    const first = refused.filter(({ reason }) => reason !== 'taken');
+    for (const { reverted, fields, reason } of first.length > 0 ? first : refused)
+      for (const field of fields) keep(reverted, field, reason);
+    open = refused.filter(isOpen);
   }
-  if (!current) return { status: kind === 'updated' ? 'failed' : 'skipped', reason: 'gone' };
-  if (kind === 'created') {
-    const written = await findWrittenSince(sql, customerId, [effect], new Map([[id, current]]));
-    if (written.size > 0) return { status: 'skipped', reason: 'changed_since' };
-    if (noun === 'opportunity' && (await findNoted(sql, customerId, changeId, noun, [effect])).size > 0)
-      return { status: 'skipped', reason: 'in_use' };
-    await others.remove(sql, customerId, id);
-    return { status: 'succeeded' };
-  }
-  const reverted = revert(current, { ...effect, before, after });
-  while (reverted.restored.length > 0) {
-    const fault = await others.update(sql, customerId, id, reverted.columns).catch(refusalOf);
-    if (!fault) break;
-    for (const field of fault.fields) keep(reverted, field, fault.reason);
-  }
-  return outcomeOf(reverted);
+  for (const { id, reverted } of updated) outcomes.set(id, outcomeOf(reverted));
+
+  await undoDeleted(undoing, current, outcomes, records, (deleted) =>
+    others.restore(sql, customerId, deleted.map(comparableOf), missing),
+  );
+  return outcomes;
 }
 
-function refusalOf(error: unknown): { fields: string[]; reason: KeptReason } {
+function refusalOf(error: DomainError): { fields: string[]; reason: KeptReason } {
   const reasons: Partial<Record<string, KeptReason>> = {
     not_found: 'gone',
     conflict: 'taken',
     // It contradicts what was written since.
     validation_failed: 'changed_since',
   };
-  const [reason, faults] = error instanceof DomainError ? [reasons[error.code], error.faults] : [];
-  if (!reason || !faults?.length) throw error;
-  const names = new Set(faults.map(({ path }) => path.split('/')[1]!));
+  const reason = reasons[error.code];
+  if (!reason || error.faults.length === 0) throw error;
+  const names = new Set(error.faults.map(({ path }) => path.split('/')[1]!));
   return { reason, fields: Array.from(names, (name) => (name === 'products' ? 'details' : name)) };
 }
 
-const mapValues = (values: Values, change: (name: string, value: unknown) => unknown): Values =>
-  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(name, value)]));
+const comparableOf = <T extends Values>(values: T): T =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, comparable(name, value)])) as T;
 
 const lists: Others = {
-  find: async (sql, customerId, id) => {
-    const [list] = await sql<Values[]>`
-      select l.name, l.description, l.rules
-      from ${liveLists(sql, customerId)}
-        and l.id = ${id}
-      for no key update`;
-    return list;
+  lock: (sql, customerId, ids) => sql<{ id: string }[]>`
+    select l.id, l.name, l.description, l.rules
+    from ${liveLists(sql, customerId)}
+      and l.id = any(${ids as string[]}::uuid[])
+    order by l.id
+    for no key update`,
+  write: async (sql, customerId, { operation, items }) => {
+    const outcomes: Awaited<ReturnType<WriteBatch>> = [];
+    for (const { id, ...columns } of items as (Values & { id: LockedId })[])
+      try {
+        if (operation === 'delete') await deleteList(sql, customerId, id);
+        else await updateList(sql, customerId, id, columns);
+        outcomes.push({ status: 'updated', id });
+      } catch (error) {
+        if (!(error instanceof DomainError)) throw error;
+        outcomes.push({ status: 'failed', error });
+      }
+    return outcomes;
   },
-  remove: deleteList,
-  update: (sql, customerId, id, columns) => updateList(sql, customerId, id, columns),
-  restore: async (sql, customerId, id, { rules = [] }) => {
-    if ((rules as Rule[]).length > 0 && !(await hasRoomForRules(sql, customerId)))
-      return { status: 'failed', reason: 'taken' };
-    const { count } = await sql`
-      update lists
-      set deleted_at = null, counted_at = null, updated_at = (select clock_timestamp())
-      where customer_id = ${customerId}
-        and id = ${id}`;
-    return count > 0 ? { status: 'succeeded' } : { status: 'failed', reason: 'gone' };
+  restore: async (sql, customerId, deleted) => {
+    const failures = new Map<string, Outcome>();
+    for (const { id, rules = [] } of deleted) {
+      if ((rules as Rule[]).length > 0 && !(await hasRoomForRules(sql, customerId))) {
+        failures.set(id, { status: 'failed', reason: 'taken' });
+        continue;
+      }
+      const { count } = await sql`
+        update lists
+        set deleted_at = null, counted_at = null, updated_at = (select clock_timestamp())
+        where customer_id = ${customerId}
+          and id = ${id}`;
+      if (count === 0) failures.set(id, { status: 'failed', reason: 'gone' });
+    }
+    return failures;
   },
 };
 
-const products: Others = {
-  find: async (sql, customerId, id) => {
-    await sql`select id from products where customer_id = ${customerId} and id = ${id} for update`;
-    const [product] = await findProducts(sql, customerId, [id]);
-    return product;
-  },
-  remove: deleteProduct,
-  update: (sql, customerId, id, columns) => updateProduct(sql, customerId, id, columns),
-  // Its row is still there if opportunities use it.
-  restore: async (sql, customerId, id, values) => {
-    const columns = pick(values, productFields);
-    const taken = await leaveOutTaken(sql, customerId, productTable, columns);
+/** Locks records in the order of their ids, and reads them. */
+const lockThen =
+  ({ table }: RecordTable, find: FindRecords<{ id: string }>): Others['lock'] =>
+  async (sql, customerId, ids) => {
     await sql`
-      insert into products ${sql({ customer_id: customerId, id, external_id: null, ...columns } as never)}
+      select id
+      from ${constant(sql, table)}
+      where customer_id = ${customerId}
+        and id = any(${ids as string[]}::uuid[])
+      order by id
+      for update`;
+    return find(sql, customerId, ids);
+  };
+
+const products: Others = {
+  records: productTable,
+  lock: lockThen(productTable, findProducts),
+  write: writeProductBatch,
+  // The row of a product is still there if opportunities use it.
+  restore: async (sql, customerId, deleted) => {
+    const columns = constant(sql, ['id', ...productFields].join(', '));
+    await sql`
+      insert into products (customer_id, ${columns})
+      select ${customerId}, ${columns}
+      from jsonb_populate_recordset(null::products, ${sql.json(deleted as never)})
       on conflict (customer_id, id) do update
       set deleted_at = null, external_id = excluded.external_id, updated_at = excluded.updated_at`;
-    return { status: 'succeeded', ...taken };
+    return new Map();
   },
 };
 
 const opportunities: Others = {
-  find: async (sql, customerId, id, before) => {
-    await lockReferred(sql, customerId, before);
-    await sql`select id from opportunities where customer_id = ${customerId} and id = ${id} for update`;
-    const [opportunity] = await findOpportunities(sql, customerId, [id]);
-    return opportunity;
-  },
-  remove: deleteOpportunity,
-  update: async (sql, customerId, id, { details, contacts_ids, ...columns }) => {
-    const patch: OpportunityPatch = columns;
-    if (contacts_ids) {
-      const missing = await lockReferred(sql, customerId, { contacts_ids });
-      patch.contacts_ids = (contacts_ids as string[]).filter((contact) => !missing.has(contact));
-    }
-    if (details) patch.products = details as Line[];
-    await updateOpportunity(sql, customerId, id, patch);
-  },
-  restore: async (sql, customerId, id, values) => {
-    const { contacts_ids = [], details = [] } = values as { contacts_ids?: string[]; details?: Line[] };
-    const columns = {
-      description: '',
-      company_id: null,
-      source_id: null,
-      ...pick(values, opportunityFields),
-    } as Values;
-    const { stage_id, user_id_assigned, company_id } = columns as Record<string, string>;
-    const missing = await lockReferred(sql, customerId, values);
-    if (missing.has(stage_id!) || missing.has(user_id_assigned!)) return { status: 'failed', reason: 'gone' };
-    if (company_id && missing.has(company_id)) columns['company_id'] = null;
+  records: opportunityTable,
+  referencesOf: ({ details = [], ...values }) => referencesOf({ ...values, products: details as Line[] }),
+  lock: lockThen(opportunityTable, findOpportunities),
+  write: writeOpportunityBatch,
+  bodyOf: ({ details, contacts_ids, ...columns }, missing) => ({
+    ...columns,
+    ...(contacts_ids !== undefined && { contacts_ids: without(missing, contacts_ids) }),
+    ...(details !== undefined && { products: details }),
+  }),
+  restore: async (sql, customerId, deleted, missing) => {
+    const linesOf = ({ details = [] }: Values) => details as Line[];
     // Rows of deleted products stay while an opportunity uses them.
     const present = await sql<{ id: string }[]>`
       select id
       from products
       where customer_id = ${customerId}
-        and id = any(${details.map((line) => line.id)}::uuid[])
+        and id = any(${deleted.flatMap(linesOf).map(({ id }) => id)}::uuid[])
       order by id
       for key share`;
-    const known = new Set(present.map((product) => product.id));
-    const lines = details
-      .filter((line) => known.has(line.id))
-      .map(({ id: product_id, price, quantity }) => ({ product_id, price, quantity }));
-    const taken = await leaveOutTaken(sql, customerId, opportunityTable, columns);
-    const [made] = await sql<[{ id: LockedId }]>`
-      insert into opportunities ${sql({ customer_id: customerId, id, ...columns, price: sumOf(lines) } as never)}
-      returning id`;
-    const contacts = contacts_ids.filter((contact) => !missing.has(contact));
-    await setParts(sql, customerId, [{ id: made.id, stage_id: stage_id!, contacts_ids: contacts, details: lines }]);
-    await reattachActivities(sql, customerId, 'opportunity', [id]);
-    const lost: Outcome = { status: 'succeeded', reason: 'gone', kept: ['details', ...(taken.kept ?? [])] };
-    return lines.length < details.length ? lost : { status: 'succeeded', ...taken };
+    const known = new Set(present.map(({ id }) => id));
+    const outcomes = new Map<string, Outcome>();
+    const parts = new Map<string, Omit<Parts, 'id'>>();
+    for (const { id, stage_id, user_id_assigned, contacts_ids = [], ...values } of deleted)
+      if ([stage_id, user_id_assigned].some((one) => missing.has(one as string)))
+        outcomes.set(id, { status: 'failed', reason: 'gone' });
+      else {
+        const lines = linesOf(values);
+        const details = lines.filter((line) => known.has(line.id)).map((line) => ({ ...line, product_id: line.id }));
+        parts.set(id, { stage_id: stage_id as string, contacts_ids: without(missing, contacts_ids), details });
+        if (details.length < lines.length) outcomes.set(id, { status: 'succeeded', reason: 'gone', kept: ['details'] });
+      }
+    const rows = deleted.filter(({ id }) => parts.has(id));
+    const table = { name: 'opportunities', columns: ['id', ...opportunityFields, 'price'] } as const;
+    const ids = await insertRows<Deleted, Values>(sql, customerId, table, rows, ({ id, ...values }) => ({
+      id,
+      ...Object.fromEntries(opportunityFields.map((name) => [name, values[name] ?? null])),
+      ...(missing.has(values['company_id'] as string) && { company_id: null }),
+      price: sumOf(parts.get(id)!.details),
+    }));
+    await setParts(
+      sql,
+      customerId,
+      ids.map((id) => ({ ...parts.get(id)!, id })),
+    );
+    await reattachActivities(sql, customerId, 'opportunity', ids);
+    return outcomes;
   },
 };
 
-async function leaveOutTaken(
-  sql: Transaction,
-  customerId: string,
-  records: RecordTable,
-  columns: Values,
-): Promise<Pick<Outcome, 'reason' | 'kept'>> {
-  const { external_id = null } = columns as { external_id?: string | null };
-  if (!(await isExternalIdTaken(sql, customerId, records, external_id))) return {};
-  columns['external_id'] = null;
-  return { reason: 'taken', kept: ['external_id'] };
-}
+const without = (missing: ReadonlySet<string>, ids: unknown): string[] =>
+  (ids as string[]).filter((id) => !missing.has(id));
 
 const activities: Others = {
-  find: lockActivity,
-  remove: deleteActivity,
-  update: (sql, customerId, id, columns) => updateActivity(sql, customerId, id, columns),
-  restore: async (sql, customerId, id, values, { created_by }) => {
-    const reason = await restoreActivity(sql, customerId, id, { ...values, created_by: created_by as EventActor });
-    if (reason === 'gone') return { status: 'failed', reason };
-    return { status: 'succeeded', ...(reason && { reason, kept: ['external_id'] }) };
-  },
+  records: activityTable,
+  referencesOf: referencesOfActivity,
+  lock: lockThen(activityTable, findActivities),
+  write: writeActivityBatch,
+  restore: async (sql, customerId, deleted, missing) =>
+    lostOf(deleted, await restoreActivities(sql, customerId, deleted, missing)),
 };
 
 const kinds = { list: lists, product: products, opportunity: opportunities, activity: activities };
-
-const pick = (values: Values, names: readonly string[]): Values =>
-  Object.fromEntries(names.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]]])));
-
-async function lockReferred(sql: Transaction, customerId: string, values: Values): Promise<Set<string>> {
-  const references = referencesOf({ ...values, products: values['details'] ?? [] });
-  return new Set((await lockReferences(sql, customerId, references)).map(({ id }) => id));
-}

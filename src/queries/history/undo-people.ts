@@ -21,16 +21,17 @@ import {
   serviceColumns as contactServiceColumns,
   type ContactColumns,
 } from '../crm/contacts.ts';
-import { isSame, lockDeletedValues } from '../records/journal.ts';
-import { insertRows, updateRows } from '../records/batch-rows.ts';
-import { type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
-import { findMergedSince, forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
+import { isSame } from '../records/journal.ts';
+import { companyTable, contactTable, insertRows, updateRows, type RecordTable } from '../records/batch-rows.ts';
+import { lockBulk } from '../records/deferred-writes.ts';
+import { forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
+import { findRefused, findTaken } from '../records/references.ts';
 import { reattachActivities } from '../crm/links.ts';
-import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
+import { isOfChange, type Effect, type Values } from './effects.ts';
 import { findLaterMerge, readLater } from './history.ts';
 import {
-  findNoted,
   keep,
+  lostOf,
   outcomeOf,
   restore,
   revert,
@@ -38,21 +39,15 @@ import {
   movedOf,
   restoreLinks,
   takeBackRecords,
+  undoCreated,
+  undoDeleted,
 } from './undo-links.ts';
-import type { Outcome, Reverted } from './undo-links.ts';
-
-interface Undoing {
-  sql: Transaction;
-  customerId: string;
-  changeId: string;
-  effects: readonly Effect[];
-  deferred: DeferredWrites;
-}
+import type { Deleted, Outcome, Reverted, Undoing } from './undo-links.ts';
 
 interface People {
   noun: 'contact' | 'company';
+  records: RecordTable;
   table: 'contacts' | 'companies';
-  live: string;
   columns: readonly string[];
   serviceColumns: readonly string[];
   blank: Values;
@@ -73,7 +68,6 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const { sql, customerId, changeId, effects, deferred } = undoing;
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
-  const externalIds = valuesOf('external_id');
   await lockBulk(sql, customerId);
   const companyIds = new Set(await lockPresent(sql, customerId, 'companies', valuesOf('company_id')));
   const liveIds = await findLiveCompanies(sql, customerId, [...companyIds]);
@@ -87,28 +81,13 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const current = new Map(
     services.map((row) => [row.id, { ...row, ...locked.get(row.id) } as Values & { id: LockedId }]),
   );
-  const outcomes = new Map<string, Outcome>();
-
-  const created = effects.filter(({ id, kind }) => kind === 'created' && current.has(id));
-  const merged = await findMergedSince(sql, customerId, created);
-  const written = (await findWrittenSince(sql, customerId, created, current)).union(new Set(merged));
-  const untouched = created.filter(({ id }) => !written.has(id)).map(({ id }) => current.get(id)!.id);
-  const noted = await findNoted(
-    sql,
-    customerId,
-    changeId,
-    people.noun,
-    created.filter(({ id }) => !written.has(id)),
-  );
-  const inUse = (await people.findInUse(undoing, untouched)).union(noted);
-  await people.remove(
+  const lockedIds = (given: readonly string[]): LockedId[] => given.map((id) => current.get(id)!.id);
+  const outcomes = await undoCreated(
     undoing,
-    untouched.filter((id) => !inUse.has(id)),
+    current,
+    (created) => people.findInUse(undoing, lockedIds(created)),
+    (removed) => people.remove(undoing, lockedIds(removed)),
   );
-  for (const { id } of created)
-    if (written.has(id)) outcomes.set(id, { status: 'skipped', reason: 'changed_since' });
-    else outcomes.set(id, inUse.has(id) ? { status: 'skipped', reason: 'in_use' } : { status: 'succeeded' });
-
   const updated = effects.flatMap((effect) => {
     const row = effect.kind === 'updated' ? current.get(effect.id) : undefined;
     if (!row) return [];
@@ -118,16 +97,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     return [{ effect, row, reverted }];
   });
   await revertVerifications(sql, customerId, updated);
-  const gone = effects.filter(({ id, kind }) => kind === 'deleted' && !current.has(id));
-  const kept = await lockDeletedValues(
-    sql,
-    customerId,
-    gone.map((effect) => effect.last),
-  );
-  const isMergedSince = (await findLaterMerge(sql, customerId, changeId)) !== undefined;
-  if (isMergedSince) for (const { id } of gone) outcomes.set(id, { status: 'skipped', reason: 'changed_since' });
-  const deleted = isMergedSince ? [] : gone.filter(({ id }) => kept.has(id));
-  const taken = await keepTaken(undoing, people, externalIds, updated);
+  await keepTaken(undoing, people, updated);
   for (const { effect, reverted } of updated) outcomes.set(effect.id, outcomeOf(reverted));
   // In one statement, two records could not exchange their external ids.
   const freed = updated.filter(({ reverted }) => 'external_id' in reverted.columns).map(({ row }) => row.id);
@@ -146,31 +116,20 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     deferred.updated(people.noun, { id: row.id, external_id: columns['external_id'] as string | null }, row, columns);
   }
 
-  const rows = deleted.map(({ id, before }) => {
-    const isTaken = taken.has(before['external_id']);
-    if (isTaken) outcomes.set(id, { status: 'succeeded', reason: 'taken', kept: ['external_id'] });
-    const company_id = companyIds.has(before['company_id'] as string) ? before['company_id'] : null;
-    return { ...people.blank, ...before, company_id, ...(isTaken && { external_id: null }), id };
-  });
-  const restored = await people.restore(undoing, rows);
-  for (const { id, external_id } of rows) {
-    if (!restored.has(id)) outcomes.set(id, { status: 'failed', reason: 'gone' });
-    else {
-      if (!outcomes.has(id)) outcomes.set(id, { status: 'succeeded' });
-      deferred.created(people.noun, { id, external_id: external_id as string | null }, { restored: true });
-    }
-  }
-  deferred.count(people.table, restored.size);
-  await forgetMerged(sql, customerId, [...restored, ...changes.flatMap(regainedOf)]);
-  for (const effect of deleted)
-    if (restored.has(effect.id) && effect.merged_into !== null)
-      await takeBackMerged(sql, customerId, effect.id, { ...movedOf(effect), from: effect.merged_into });
+  const isMergedSince = (await findLaterMerge(sql, customerId, changeId)) !== undefined;
   for (const { id, kind } of effects)
-    if (!outcomes.has(id) && current.has(id)) outcomes.set(id, { status: 'skipped' });
-    else if (!outcomes.has(id)) {
-      const isLost = kind === 'updated' || kind === 'deleted';
-      outcomes.set(id, { status: isLost ? 'failed' : 'skipped', reason: 'gone' });
-    }
+    if (isMergedSince && kind === 'deleted' && !current.has(id))
+      outcomes.set(id, { status: 'skipped', reason: 'changed_since' });
+  const restored = await undoDeleted(undoing, current, outcomes, people.records, async (deleted) => {
+    const companyOf = ({ company_id }: Deleted) => (companyIds.has(company_id as string) ? company_id : null);
+    const rows = deleted.map((row) => ({ ...people.blank, ...row, company_id: companyOf(row) }));
+    return lostOf(deleted, await people.restore(undoing, rows));
+  });
+  deferred.count(people.table, restored.length);
+  await forgetMerged(sql, customerId, [...restored.map(({ id }) => id), ...changes.flatMap(regainedOf)]);
+  for (const effect of restored)
+    if (effect.merged_into !== null)
+      await takeBackMerged(sql, customerId, effect.id, { ...movedOf(effect), from: effect.merged_into });
   return outcomes;
 }
 
@@ -206,35 +165,26 @@ async function revertVerifications(
 
 const verification = ['verification_status', 'last_verified'];
 
-/**
- * Excludes external ids from the undo that another record has by now. The current id of such a record stays, and no
- * other record gets it.
- * @returns the external ids that cannot be given back
- */
+/** Excludes external ids from the undo that another record has by now, or gets back. */
 async function keepTaken(
   { sql, customerId }: Undoing,
-  { table, live }: People,
-  externalIds: readonly string[],
-  updated: readonly { row: Values & { id: LockedId }; reverted: Reverted }[],
-): Promise<Set<unknown>> {
-  const rows = await sql<{ id: string; external_id: string }[]>`
-    select id, external_id
-    from ${constant(sql, table)}
-    where customer_id = ${customerId}
-      and external_id = any(${externalIds as string[]}::text[])
-      and ${constant(sql, live)}`;
-  const taken = new Set<unknown>();
-  for (let more = true; more;) {
-    const giving = new Set<string>(
-      updated.flatMap(({ row, reverted }) => ('external_id' in reverted.columns ? row.id : [])),
-    );
-    for (const { id, external_id } of rows) if (!giving.has(id)) taken.add(external_id);
-    const refused = updated.filter(({ reverted }) => taken.has(reverted.columns['external_id']));
-    for (const { reverted } of refused) keep(reverted, 'external_id', 'taken');
-    // Those who keep theirs give it to nobody.
-    more = refused.length > 0;
-  }
-  return taken;
+  { records }: People,
+  updated: readonly { row: Values; reverted: Reverted }[],
+): Promise<void> {
+  const changing = updated
+    .filter(({ reverted }) => 'external_id' in reverted.columns)
+    .map(({ row, reverted }) => ({
+      reverted,
+      has: row['external_id'] as string | null,
+      wants: reverted.columns['external_id'] as string | null,
+    }));
+  const taken = await findTaken(
+    sql,
+    customerId,
+    records,
+    changing.flatMap(({ wants }) => wants ?? []),
+  );
+  for (const { reverted } of findRefused(taken, changing)) keep(reverted, 'external_id', 'taken');
 }
 
 /** Returns the id under which `rememberMerge` stored an external id that the record gets back. */
@@ -248,8 +198,8 @@ const pick = (row: Values, names: readonly string[]): Values =>
 
 const contacts: People = {
   noun: 'contact',
+  records: contactTable,
   table: 'contacts',
-  live: 'true',
   columns: [...contactFields, 'company_id'],
   serviceColumns: contactServiceColumns,
   blank: { ...blank, score: 0, verification_status: 'unverified' },
@@ -286,8 +236,8 @@ const contacts: People = {
 
 const companies: People = {
   noun: 'company',
+  records: companyTable,
   table: 'companies',
-  live: 'deleted_at is null',
   columns: companyFields,
   serviceColumns: companyServiceColumns,
   blank: { ...blankCompany, score: 0, verification_status: 'unverified' },

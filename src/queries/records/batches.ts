@@ -31,6 +31,8 @@ export interface Batch {
    * other.
    */
   isTrial?: boolean;
+  /** True if an item can also take an external id that a later item gives up. */
+  mayExchange?: boolean;
   /** Returns the body to apply to a stored record. Default: the item itself. */
   fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
   items: readonly (object | DomainError)[];

@@ -231,17 +231,27 @@ interface Row {
 }
 
 /**
- * Fails each item whose external id another record has. An item can take an external id that an earlier item gives up,
- * unless the batch is a trial. Clears such an id in the earlier record first, because external ids are unique.
+ * Fails each item whose external id another record has. An item can take an external id that an earlier item gives up
+ * (or any item, see `mayExchange`), unless the batch is a trial. Clears such an id in the other record first, because
+ * external ids are unique.
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,
   customerId: string,
   records: RecordTable,
-  { isTrial = false }: Pick<Batch, 'isTrial'>,
+  { isTrial = false, mayExchange = false }: Pick<Batch, 'isTrial' | 'mayExchange'>,
   items: readonly Item<T>[],
 ): Promise<void> {
   const taken = await findTaken(sql, customerId, records, pendingItems(items).flatMap(newExternalId));
+  if (mayExchange) {
+    const changing = pendingItems(items)
+      .map((item) => ({ item, has: item.stored?.external_id ?? null, wants: item.columns!.external_id }))
+      .filter(({ has, wants }) => has !== wants);
+    const refused = findRefused(taken, changing);
+    for (const { item } of refused) fail(item, duplicateExternalId(records.kind.noun));
+    const free = changing.flatMap((one) => (refused.has(one) || !one.item.stored ? [] : one.item.stored.id));
+    return clear(sql, customerId, records, free);
+  }
   const givenUp = new Map<string, string>();
   const passedOn: string[] = [];
   for (const item of pendingItems(items)) {
@@ -268,14 +278,32 @@ const newExternalId = ({ stored, columns }: Item<Row>): string[] => {
   return wanted === null || wanted === stored?.external_id ? [] : [wanted];
 };
 
-export const isExternalIdTaken = async (
-  sql: Transaction,
-  customerId: string,
-  records: RecordTable,
-  externalId: string | null,
-): Promise<boolean> => externalId !== null && (await findTaken(sql, customerId, records, [externalId])).size > 0;
+/**
+ * Returns the records that cannot get a new external id. Another record gets it too, or has it and keeps it.
+ * @param taken external ids that records have
+ * @param changing the external ids of records before (`has`) and after (`wants`)
+ */
+export function findRefused<T extends { has: string | null; wants: string | null }>(
+  taken: ReadonlySet<string>,
+  changing: readonly T[],
+): Set<T> {
+  const refused = new Set<T>();
+  for (let known = -1; known < refused.size;) {
+    known = refused.size;
+    // Those who are refused keep theirs, and give it to nobody.
+    const open = changing.filter((one) => !refused.has(one));
+    const free = new Set(open.map(({ has }) => has));
+    const given = new Set<string>();
+    for (const one of open) {
+      if (one.wants === null) continue;
+      if ((taken.has(one.wants) && !free.has(one.wants)) || given.has(one.wants)) refused.add(one);
+      given.add(one.wants);
+    }
+  }
+  return refused;
+}
 
-async function findTaken(
+export async function findTaken(
   sql: Transaction,
   customerId: string,
   { table, visible }: RecordTable,
