@@ -259,6 +259,39 @@ test('an undo says that it leaves out lines whose products are gone', async () =
   expect(await read(`/opportunities/${id}`)).toMatchObject({ price: 8, details: [{ product_id: present }] });
 });
 
+describe('an undo keeps a record with an activity that others have changed since', () => {
+  test.each([
+    ['contacts', 'work_email,note\nada@example.com,Met', '/contacts'],
+    ['companies', 'company_name,note\nEngines,Met', '/company'],
+  ])('of an import: %s', async (object, csv, path) => {
+    const { id: change } = await importFile(app, customer, { object, mode: 'create', format: 'csv' }, csv);
+    const [note] = (await customer.post('/activities/list', {})).body;
+    await customer.patch(`/activities/${note.id}`, { body: 'Met again' });
+    const [record] = (await customer.post(`${path}/list`, {})).body;
+    expect((await undo(change)).results).toMatchObject([
+      { item: note.id, status: 'skipped', reason: 'changed_since' },
+      { item: record.id, status: 'skipped', reason: 'in_use' },
+    ]);
+    await read(`${path}/${record.id}`);
+    expect(await read(`/activities/${note.id}`)).toMatchObject({ body: 'Met again' });
+  });
+
+  test.each([
+    ['/contacts', 'contact_id', async () => contactBody()],
+    ['/company', 'company_id', async () => ({ type: 'customer', company_name: 'Acme' })],
+    ['/opportunities', 'opportunity_id', () => opportunityBody(customer)],
+  ])('of an undo, until that change is undone: %s', async (path, member, body) => {
+    const id = await make(customer, path, await body());
+    const task = await make(customer, '/activities', { type: 'task', title: 'Call', [member]: id });
+    const { id: restoring } = await undo(await changeOf(customer.delete(`${path}/${id}`)));
+    const update = await changeOf(customer.patch(`/activities/${task}`, { title: 'Write' }));
+    expect((await undo(restoring)).results).toMatchObject([{ item: id, status: 'skipped', reason: 'in_use' }]);
+    expect(await read(`/activities/${task}`)).toMatchObject({ title: 'Write', [member]: id });
+    await undo(update);
+    expect((await undo(restoring)).results).toMatchObject([{ item: id, status: 'succeeded' }]);
+  });
+});
+
 describe('an undo gives external ids back that the change has moved', () => {
   const externalIds = (path: string, ids: string[]) =>
     Promise.all(ids.map(async (id) => (await read(`${path}/${id}`)).external_id));

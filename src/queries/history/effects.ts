@@ -159,7 +159,7 @@ export async function measureChange(
 export async function findWrittenSince(
   sql: Queryable,
   customerId: string,
-  effects: readonly Effect[],
+  effects: readonly Pick<Effect, 'id' | 'noun' | 'kind' | 'last'>[],
   current: ReadonlyMap<string, Values>,
 ): Promise<Set<string>> {
   const created = effects.filter(({ id, kind }) => kind === 'created' && current.has(id));
@@ -170,7 +170,7 @@ export async function findWrittenSince(
     created.map(({ id, last }) => ({ record_id: id, position: last })),
   );
   const found = Map.groupBy(later, ({ position }) => position);
-  const isWritten = ({ id, noun, last }: Effect): boolean => {
+  const isWritten = ({ id, noun, last }: (typeof created)[number]): boolean => {
     const now = shown(current.get(id)!);
     const rows = found.get(last) ?? [];
     // Its deletion has kept all values that were not empty: others must be empty again.

@@ -1,7 +1,8 @@
 import { isSame, lockDeletedValues } from '../records/journal.ts';
-import { findWrittenSince, type Effect, type Values } from './effects.ts';
+import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
 import type { Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
+import { findActivities } from '../crm/activities.ts';
 import { findMergesInto } from '../crm/record-merges.ts';
 import type { RecordTable } from '../records/batch-rows.ts';
 import type { DeferredWrites } from '../records/deferred-writes.ts';
@@ -122,26 +123,41 @@ export async function undoCreated(
 
 const holders: ReadonlySet<string> = new Set(['contact', 'company', 'opportunity'] as const);
 
-/** Returns the ids of created records with an activity that another change has written since. */
+/** Returns the ids of created records with an activity that another change has made or written since. */
 async function findNoted(
   { sql, customerId, changeId }: Undoing,
   created: readonly Effect[],
 ): Promise<ReadonlySet<string>> {
   const { noun } = created[0] ?? {};
   if (noun === undefined || !holders.has(noun)) return new Set();
-  const column = constant(sql, `${noun}_id`);
-  const rows = await sql<{ id: string }[]>`
-    select distinct given.id
+  const rows = await sql<{ holder: string; id: string; last: number; is_new: boolean }[]>`
+    select
+      given.id as holder,
+      a.id,
+      coalesce(max(j.position) filter (where j.${isOfChange(sql, changeId)}), given.first) as last,
+      bool_or(
+        j.type = 'activity.created'
+        and j.data ->> 'restored' is null
+        and j.change_id is distinct from ${changeId}::uuid
+      ) as is_new
     from unnest(
       ${created.map(({ id }) => id)}::uuid[],
       ${created.map(({ first }) => first)}::bigint[]
     ) as given (id, first)
-    join activities a on a.customer_id = ${customerId}::uuid and a.${column} = given.id
+    join activities a on a.customer_id = ${customerId}::uuid and a.${constant(sql, `${noun}_id`)} = given.id
     join journal j on j.customer_id = ${customerId}::uuid and j.record_id = a.id
     where j.position > given.first
-      and j.change_id is distinct from ${changeId}::uuid
-      and (j.type = 'activity.created' or j.after ->> ${`${noun}_id`} = given.id::text)`;
-  return new Set(rows.map(({ id }) => id));
+    group by given.id, given.first, a.id
+    having bool_or(j.change_id is distinct from ${changeId}::uuid)`;
+  const found = await findActivities(
+    sql,
+    customerId,
+    rows.map(({ id }) => id),
+  );
+  const current = new Map(found.map(({ id, ...values }) => [id, values]));
+  const activities = rows.map(({ id, last }) => ({ id, last, noun: 'activity', kind: 'created' }) as const);
+  const written = await findWrittenSince(sql, customerId, activities, current);
+  return new Set(rows.flatMap(({ holder, id, is_new }) => (is_new || written.has(id) ? [holder] : [])));
 }
 
 export type Deleted = Values & { id: string; external_id: string | null };
