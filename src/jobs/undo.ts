@@ -58,7 +58,7 @@ export async function prepareUndo(sql: Queryable, { customerId, scopes }: Undoer
   const lacking = scopes ? needs.filter((scope) => !scopes.includes(scope)) : [];
   if (lacking.length > 0) throw forbidden(lacking);
   if (refusal !== undefined) throw conflict(refusal);
-  return { ...change, records, types, needs };
+  return { ...change, records, needs };
 }
 
 /**
@@ -81,7 +81,7 @@ export async function startUndo(sql: Transaction, by: Undoer, changeId: string, 
 }
 
 /** Maximum number of records of a change whose undo is tried, in about a second. */
-const maxTried = { people: 1_000, others: 200 };
+const maxTried = 1_000;
 
 /**
  * Milliseconds that a trial waits for a lock. It holds locks in another order than single writes, so it gives way before
@@ -96,10 +96,9 @@ const trialLockMs = 500;
  */
 export async function countUndo(db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> {
   const { customerId } = by;
-  const { records, types, until } = await db.search((sql) => prepareUndo(sql, by, changeId));
-  const kind = types.every((type) => /^(contact|company)\./.test(type)) ? 'people' : 'others';
+  const { records, until } = await db.search((sql) => prepareUndo(sql, by, changeId));
   const estimate = () => db.search((sql) => estimateUndo(sql, customerId, changeId));
-  if (records > maxTried[kind]) return estimate();
+  if (records > maxTried) return estimate();
   const trial = rolledBack(
     (work) => bulkWriters.run({ customerId }, () => db.transaction(work)),
     async (sql) => {

@@ -329,9 +329,8 @@ export const UndoEstimate = Type.Object(
   {
     title: 'UndoEstimate',
     description:
-      'What the undo would do now. For a change of more than 1,000 records (200, if there are others than contacts and ' +
-      'companies among them), the numbers are estimates: a record that was updated since counts as kept, and one that ' +
-      'was not written since as restored.',
+      'What the undo would do now. For a change of more than 1,000 records, the numbers are estimates: a record that ' +
+      'was updated since counts as kept, and one that was not written since as restored.',
   },
 );
 export type UndoEstimate = Static<typeof UndoEstimate>;
