@@ -19,7 +19,7 @@ import { forMembers, addPage, addAction, formPage, type Page, type Answer } from
 import { faultText, controlsFor, tick } from './base/forms.ts';
 import { requireToken, search, text, queryOf, type Fields } from './base/requests.ts';
 import { notSent, requireValid, refusalOf, type Faults, type Refused } from './base/refusals.ts';
-import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
+import { when, pathWith, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { fieldWord } from './base/words.ts';
 
 export const section = '/app/imports';
@@ -77,8 +77,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       requireValid(check, draft, matchFaults(draft));
       const id = await store(request, draft, file);
       const isByFile = text(fields, 'mode') === '' && draft.mode === 'upsert';
+      const isCreated = draft.object === 'contacts' && draft.mode === 'create';
       if (isByFile) await decideByFile(request, id);
-      return `${section}/${id}${isByFile ? '?mode=file' : ''}`;
+      // Said again, because a file without addresses shows the same: the form then stays with what was chosen.
+      return pathWith(`${section}/${id}`, { mode: isCreated ? 'create' : '' });
     } catch (error) {
       const isFull = error instanceof DomainError && error.code === 'conflict';
       return showForm(request, fields, refusalOf(error), isFull ? await waitingOf(request) : '');

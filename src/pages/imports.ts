@@ -182,7 +182,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const starts = action !== 'save' && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
     requireValid(check, patch);
-    const mode = text(fields, 'mode');
+    const mode = found.object === 'contacts' ? text(fields, 'mode') : '';
     const changes = {
       ...patch,
       ...(await listsOf(request, state)),
@@ -251,14 +251,14 @@ async function listsOf(
 function nextView(fields: Fields, page: string): string {
   const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
   const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
-  const mode = text(fields, 'mode') === 'file' ? 'file' : '';
+  const mode = text(fields, 'mode') === 'create' ? 'create' : '';
   return pathWith('', { ...list, mode, page: page === '1' ? '' : page });
 }
 
-/** Returns false while an import waits, and for a check that has ended. */
+/** Returns true for an import that runs or has ended well. A check that has ended can be started for real. */
 async function hasStarted(request: FastifyRequest): Promise<boolean> {
   const { status, dry_run: isCheck } = await findImport(request);
-  return status !== 'UPLOADED' && !(isCheck && status === 'COMPLETED');
+  return status === 'PENDING' || status === 'PROCESSING' || (status === 'COMPLETED' && !isCheck);
 }
 
 const findImport = (request: FastifyRequest): Promise<Import> =>

@@ -214,11 +214,11 @@ const commonEncodings = [
 
 function settings(
   found: Import,
-  { sheets, encoding, separator }: DetailedPreview,
+  { mapping, sheets, encoding, separator }: DetailedPreview,
   { state: { sheet, has_header: hasHeader }, lists, sent }: { state: SourceState; lists: Html; sent: Fields },
 ): Html {
   const values = {
-    mode: text(sent, 'mode') || storedMode(found),
+    mode: shownMode(found, mapping, sent),
     invalid_values: found.invalid_values,
     sheet: sheet ?? sheets?.[0],
     encoding: encoding ?? '',
@@ -250,8 +250,23 @@ const contactModes: readonly Choice[] = [
 const storedMode = ({ mode, match }: Import): string =>
   mode === 'create' || (mode === 'upsert' && match === 'work_email') ? mode : '';
 
-const modesFor = (found: Import): readonly Choice[] =>
-  storedMode(found) === '' ? [['', 'As you have chosen'], ...contactModes] : contactModes;
+const modesFor = (found: Import): readonly Choice[] => {
+  // An NDJSON file has no columns to go by.
+  const choices = contactModes.slice(found.format === 'ndjson' ? 1 : 0);
+  return storedMode(found) === '' ? [['', 'As you have chosen'], ...choices] : choices;
+};
+
+/**
+ * Returns the choice that a form shows. If nothing says that it was chosen, a mode that is what the file shows follows
+ * the file: else a column of addresses that is found later would double the stored contacts.
+ */
+function shownMode(found: Import, mapping: Mapping | null, sent: Fields): string {
+  const [stored, asked] = [storedMode(found), text(sent, 'mode')];
+  if (found.format === 'ndjson') return stored;
+  // A form is shown as it was sent. An address can be older than what is stored.
+  if (asked !== '' && ('do' in sent || asked === 'file' || asked === stored)) return asked;
+  return mapping && stored === (namesContacts(mapping) ? 'upsert' : 'create') ? 'file' : stored;
+}
 
 const firstLines: readonly Choice[] = [
   ['names', 'has the names of the columns'],

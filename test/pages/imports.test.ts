@@ -112,7 +112,8 @@ describe('an import with the pages', () => {
     await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
     const file = `${header};Vorname;Telefon\nada@example.com;Ada;+44 20 79460002\ngrace@example.com;Grace;+44 20 79460001\n`;
     const page = (await upload(visitor, { mode, match: '' }, file)).location!;
-    await visitor.submit(page, { ...fields, do: 'start' });
+    // Whoever comes back later has no other address.
+    await visitor.submit(mode === '' ? page.split('?')[0]! : page, { ...fields, do: 'start' });
     await workAtAll(app, customer);
     expect(textOf(await visitor.get(page))).toContain(outcome);
   });
@@ -122,7 +123,7 @@ describe('an import with the pages', () => {
     const file =
       'Vorname;Nachname;E-Mail;Land;Schuhgröße\r\nAda;Lovelace;ada@example.com;Vereinigtes Königreich;38\r\n' +
       'Grace;Hopper;grace@example.com;Germoney;40\r\n;;no address;;\r\n';
-    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!;
+    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
     await visitor.submit(page, { 'column-4': 'custom_fields.Schuhgröße', 'type-4': 'text', do: 'check' });
     await workAtAll(app, customer);
     const checked = await visitor.get(page);
@@ -166,12 +167,12 @@ describe('an import with the pages', () => {
 
   test('is checked with a new list, which is there only once the records are imported', async () => {
     const { customer, visitor } = await start();
-    const page = (await upload(visitor, { mode: 'create', match: '' }, people)).location!;
+    const page = (await upload(visitor, { mode: 'create', match: '' }, people)).location!.split('?')[0]!;
     const lists = async () => (await customer.post('/list-contact/list', {})).body;
     const refused = await visitor.submit(page, { name: 'x'.repeat(300), do: 'check' });
     expect([refused.status, await lists()]).toEqual([400, []]);
     const { location } = await visitor.submit(page, { name: 'Messe & Co', do: 'check' });
-    expect(location).toBe(`${page}?list_id=new&name=Messe+%26+Co`);
+    expect(location).toBe(`${page}?list_id=new&name=Messe+%26+Co&mode=create`);
     await workAtAll(app, customer);
     const checked = await visitor.get(location!);
     expect(checked.body).toMatch(/name="name"[^>]* value="Messe &#38; Co"/);
@@ -207,7 +208,7 @@ describe('an import with the pages', () => {
     const { customer, visitor } = await start();
     const names = ['Dr. Ada Lovelace', 'Grace Hopper', 'Alan Turing', 'Emmy Noether'];
     const file = names.map((name, i) => `${name},a${i}@example.com,+44 20 7946000${i}\n`).join('') + 'Total,,\n';
-    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!;
+    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
     const first = await visitor.get(page);
     expect(textOf(first)).toContain('has no header line: its first line has the value "a0@example.com"');
     expect(filledFields(first.body, page)).toMatchObject({ header: 'names' });
@@ -227,7 +228,7 @@ describe('an import with the pages', () => {
   test('is not started while all its records must fail, and keeps what was chosen', async () => {
     const { customer, visitor } = await start();
     const file = 'E-Mail,First Name,Family\nada@example.com,Ada,Lovelace\n';
-    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!;
+    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
     for (const action of ['start', 'check']) {
       const refused = await visitor.submit(page, { 'column-0': '', 'column-2': '', do: action });
       expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining('The import is not started')]);
