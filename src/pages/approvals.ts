@@ -178,6 +178,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   if (of === 'changes' && target) return [['Takes back', html`<a href="/app/changes/${target}">this change</a>`]];
   if (of === 'list-contact' && target) return [['List', html`<a href="/app/lists/${target}">this list</a>`]];
   const gone = 'deleted meanwhile';
+  const replaced = sent.overwrite ? [['Replaces', html`values that are there, too`] as const] : [];
   if (sent.merge_ids) {
     const nameOfId = await namesOf([sent.id, ...sent.merge_ids]);
     return [
@@ -187,10 +188,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   }
   if (sent.contact_ids) {
     const nameOfId = await namesOf(sent.contact_ids);
-    return [
-      ['Contacts', someNames(sent.contact_ids, (one) => nameOfId(one) ?? gone)],
-      ...(sent.overwrite ? [['Replaces', html`values that are there, too`] as const] : []),
-    ];
+    return [['Contacts', someNames(sent.contact_ids, (one) => nameOfId(one) ?? gone)], ...replaced];
   }
   if (sent.items) {
     const { match = 'id' } = sent;
@@ -214,10 +212,12 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
     const names = people.map((one) => nameOfRecord('contact', one));
     return [['Prospects', html`${names.join(', ')}!${moreThan(sent.ids.length)}`]];
   }
-  return Object.entries(sent.filters ?? {}).map(([name, value]) => [
+  if (!sent.filters) return replaced;
+  const filters = Object.entries(sent.filters).map(([name, value]): readonly [string, Html] => [
     Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : name.replaceAll('_', ' '),
     html`${[value].flat().map(clausesIn).join(', ')}`,
   ]);
+  return [...(filters.length === 0 ? [['Filters', html`none: everybody`] as const] : filters), ...replaced];
 }
 
 /** Returns a part of a filter as text: a value, or an operator with its values. */
