@@ -11,7 +11,7 @@ import { withTokens, queryText } from './requests.ts';
 import { notSent, refusalOf, type Refused } from './refusals.ts';
 import { when, notice, linkButton, html, type Html } from './html.ts';
 import { roleWords } from './words.ts';
-import { Unauthorized } from '../../errors.ts';
+import { Unauthorized, validationFailed } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
@@ -128,11 +128,11 @@ const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): Fas
 /** Proxies and clients refuse answers with longer headers. */
 const maxLocation = 8_000;
 
-/** Redirects to a page; without its query if that is too long. */
-const goTo = (reply: FastifyReply, path: string): FastifyReply => {
-  const short = path.length > maxLocation ? path.split('?')[0]! : path;
-  return reply.redirect(short.length > maxLocation ? '/app' : short, 303);
-};
+function goTo(reply: FastifyReply, path: string): FastifyReply {
+  // Without its query, the page would show more than was asked for.
+  if (path.length > maxLocation) throw validationFailed([{ path: '', message: 'this is too much for one address' }]);
+  return reply.redirect(path, 303);
+}
 
 /** A page, or the path to which the request is redirected. */
 export type Answer = Page | string;
@@ -384,7 +384,7 @@ function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: F
   request.log.info({ credential: 'session', reason }, 'sent to the login');
   const query = new URLSearchParams();
   const place = placeOf(request);
-  if (place !== '/app') query.set('next', place);
+  if (place !== '/app' && encodeURIComponent(place).length < maxLocation - 100) query.set('next', place);
   if (reason !== 'missing') {
     const { session, attributes } = sessionCookies(request.server.config);
     void reply.clearCookie(session, attributes);
