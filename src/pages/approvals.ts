@@ -131,7 +131,10 @@ const finders: Readonly<Record<string, readonly [EventNoun, FindRecords<object>]
   activities: ['activity', findActivities],
 };
 
-/** The body of a call whose schema it passed. Items of batches are not checked before the batch runs. */
+/**
+ * Body of a call that waits for approval. It fits the schema of its route, but the items of a batch are not checked
+ * yet.
+ */
 interface SentBody {
   id?: string;
   merge_ids?: string[];
@@ -145,19 +148,18 @@ interface SentBody {
   filters?: Record<string, unknown>;
 }
 
-/** Returns what a waiting call would work on, or its address if that is not known. */
+/** Returns what a waiting call would change, or its URL if that is not known. */
 async function contentOr(request: FastifyRequest, one: Approval): Promise<(readonly [string, Html])[]> {
   const content = one.status === 'pending' ? await contentOf(request, one).catch(notThere) : [];
   return content.length > 0 ? content : [['Call', html`<code>POST ${one.url}</code>`]];
 }
 
-/** Records of a call may be gone, and somebody may just have decided. */
+/** Returns an empty list if records of a call are gone or the call was decided meanwhile. Throws other errors. */
 function notThere(error: unknown): [] {
   if (error instanceof DomainError) return [];
   throw error;
 }
 
-/** Returns what a waiting call would work on: records by their names, addresses, prospects, a file, a list or a change. */
 async function contentOf(request: FastifyRequest, { id, url }: Approval): Promise<(readonly [string, Html])[]> {
   const { body } = await lookUp(request, requirePending, id);
   const sent = (body.length === 0 ? {} : JSON.parse(body.toString())) as SentBody;
@@ -220,7 +222,6 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   return [...(filters.length === 0 ? [['Filters', html`none: everybody`] as const] : filters), ...replaced];
 }
 
-/** Returns a part of a filter as text: a value, or an operator with its values. */
 const clausesIn = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part));
 
 const namesShown = 20;

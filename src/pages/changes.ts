@@ -111,8 +111,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
 }
 
 /**
- * Rejects an undo that only an admin may start.
- * @throws DomainError `forbidden` if the undo would delete more records than this user may delete at once
+ * Rejects an undo that would delete more records than this user may delete at once.
+ * @throws DomainError `forbidden`
  */
 function requireAdminFor(request: FastifyRequest, { counts }: ChangeSummary): void {
   const created = Object.values(counts).reduce((sum, one) => sum + one.created, 0);
@@ -127,9 +127,8 @@ async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
 }
 
 /**
- * Returns the record to which an undo is limited, or undefined if it undoes the whole change.
- * @throws DomainError `not_found` if the address names something else, so that a broken link does not undo the whole
- * change
+ * Returns the id of the record to which an undo is limited, or undefined if it undoes the whole change.
+ * @throws DomainError `not_found` if the address contains something else than an id
  */
 function recordOf(request: FastifyRequest): string | undefined {
   const given = queryText(request, 'record');
@@ -172,7 +171,7 @@ function chosenOf(request: FastifyRequest): Record<string, string> {
   return { ...(by && { by }), ...(isDay(from) && { from }), ...(isDay(to) && { to }) };
 }
 
-/** Returns the filters of the list. Days are in UTC. */
+/** Returns the filters for a list of changes. `from` and `to` are days in UTC. */
 const filtersOf = ({ by, from, to }: Record<string, string>): ChangeQuery['filters'] => ({
   ...(by && { actor_id: by }),
   ...(from && { since: `${from}T00:00:00.000Z` }),
@@ -194,9 +193,7 @@ function filterForm(chosen: Record<string, string>, users: readonly User[], keys
 const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, label = 'Undo'): Html =>
   undoable ? linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog') : '';
 
-/**
- * Returns a button that undoes what a job or import has written. Returns an empty string if there is nothing to undo.
- */
+/** Returns a button that undoes what a job or import has written, or an empty string if there is nothing to undo. */
 export async function undoOf(request: FastifyRequest, id: string, label: string): Promise<Html> {
   const undoable = await lookUp(request, isUndoable, id);
   return undoButton({ id, undoable }, label);
@@ -222,7 +219,7 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     ? 'removed for good'
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
-/** Paths of lists of records. The page of a record is below the path of its list. */
+/** Paths of the lists of records. The page of a record is below its list's path. */
 export const recordPaths = Object.fromEntries(
   Object.entries(plurals).map(([noun, plural]) => [noun, `/app/${plural}`]),
 ) as Record<EventNoun, string>;

@@ -131,9 +131,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   return `${section}?done=saved`;
 }
 
-/**
- * Reads the form of a field. Choices apply only to their type, so a user can change the type and back before saving.
- */
+/** Reads the form of a field. Keeps choices only for the type `choice`. */
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
   const fields = fieldsOf(request);
   const type = text(fields, 'type') as DeclaredField['type'];
@@ -147,10 +145,6 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
   };
 }
 
-/**
- * Returns the first values of the form of a new field. For an undeclared field that records have, these are its key and
- * type.
- */
 function newDraft(request: FastifyRequest): DeclaredField {
   const [key, given] = ['key', 'type'].map((name) => queryText(request, name)) as [string, string];
   const type = declaredTypes.find((one) => one === given) ?? 'text';

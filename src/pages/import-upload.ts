@@ -65,10 +65,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     }
   });
 
-  /**
-   * Handles an upload form when its file begins to arrive. Reads the file only if the other fields are valid. They must
-   * come before the file.
-   */
+  /** Receives the file of an upload form. Stores the file only if the fields before it are valid. */
   async function receive(request: FastifyRequest, fields: Fields, { filename, file }: MultipartFile): Promise<Answer> {
     requireToken(request, fields);
     if (!filename) return showForm(request, fields, noFile);
@@ -104,10 +101,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     );
   }
 
-  /**
-   * Creates an import and stores its file. Cancels the import if this fails or the caller disconnects, because nobody
-   * would know of the import.
-   */
+  /** Creates an import and stores its file. Cancels the import if that fails, also because the caller disconnects. */
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
     const { customerId } = caller;
@@ -129,7 +123,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
 export const byAddress = { mode: 'upsert', match: 'work_email' } as const;
 export const allNew = { mode: 'create', match: null } as const;
 
-/** Lets an import change stored contacts if a column has their addresses, and else create all records. */
+/**
+ * Sets the mode of an import. The import updates stored contacts if a column has their e-mail addresses, and otherwise
+ * creates all records.
+ */
 export async function decideByFile({ db, requester }: FastifyRequest, id: string): Promise<void> {
   const ref = { id, visible: allImports };
   const { mapping } = await previewImport(db, requester, ref);
@@ -138,23 +135,20 @@ export async function decideByFile({ db, requester }: FastifyRequest, id: string
   await db.transaction((sql) => changeImport(sql, requester.customerId, ref, changes));
 }
 
-/**
- * Reads the rest of a refused form, which the form's parser holds back. Otherwise the browser would not get the
- * response.
- */
+/** Reads and discards the rest of a rejected upload. Otherwise the browser would not get the response. */
 const discardRest: onSendAsyncHookHandler = async ({ raw }, _reply, payload) => {
   raw.unpipe();
   raw.resume();
   return payload;
 };
 
-/** True if the form is malformed, has too many fields, or has a field that no form of these pages has. */
+/** Returns true if the sent form is malformed, or has too many fields or unknown ones. */
 const isFormFault = (error: unknown): boolean =>
   error instanceof Error &&
   !(error instanceof DomainError) &&
   (formErrorCodes.has((error as FastifyError).code) || /multipart|boundary/i.test(error.message));
 
-/** Codes of errors of @fastify/multipart. Errors of the parser behind it have no code. */
+/** Error codes of @fastify/multipart. Errors of the parser that it uses have no code. */
 const formErrorCodes: ReadonlySet<string> = new Set([
   'FST_PARTS_LIMIT',
   'FST_FILES_LIMIT',
@@ -163,7 +157,7 @@ const formErrorCodes: ReadonlySet<string> = new Set([
   'FST_INVALID_JSON_FIELD_ERROR',
 ]);
 
-/** Returns the settings in a form, not validated yet. An import without a name gets the name of its file. */
+/** Returns the import that a form describes, not validated yet. An import without a name gets the name of its file. */
 function draftOf(fields: Fields, filename: string): ImportCreate {
   const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();
   const name = text(fields, 'name').trim() || ofFile;

@@ -31,7 +31,7 @@ import { chosenList, chosenListId, listControls, namesList } from './records/cho
 const maxShown = 30;
 
 /**
- * Returns a table of records that failed or have warnings. Each reason is beside its cell. Columns with a reason come
+ * Returns a table of records that failed or have warnings. Each reason stands in its cell. Columns with reasons come
  * first.
  */
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
@@ -81,8 +81,8 @@ const reasonText = (reason: string): Html => (reason === '' ? '' : html`<br /><s
 const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 199)}…` : text);
 
 /**
- * Splits a message such as `work_email: … ; birth_year: …`.
- * @returns the reasons by field; those of no column have the key `''`
+ * Splits a message such as `work_email: … ; birth_year: …` into reasons by field. Reasons that belong to no column have
+ * the key `''`.
  */
 function reasonsIn(message: string, fields: readonly string[]): Map<string, string> {
   const reasons = new Map<string, string>();
@@ -99,7 +99,7 @@ function reasonsIn(message: string, fields: readonly string[]): Map<string, stri
   return reasons;
 }
 
-/** Returns the column of a fault. The fault can be in a part of the value, or in a value derived from a full name. */
+/** Returns the column to which a fault belongs: `company.name` → `company`, `first_name` → `full_name`. */
 function columnOf(name: string, names: ReadonlySet<string>): string {
   if (names.has(name)) return name;
   const whole = name.split('.')[0]!;
@@ -222,15 +222,14 @@ const refTo = (id: string) => ({ id, visible: allImports });
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
 /**
- * True if the form can show the lists of an import. It has a place for one list. Programs can name more, and these
- * stay.
+ * Returns true if the form can show the lists of an import. The form shows at most one list, and leaves several lists
+ * unchanged.
  */
 const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
   object === 'contacts' && list_ids.length <= 1;
 
 /**
- * Returns the lists that a submitted form chooses, if it shows any. Creates a new list only if `sql` is given, so that
- * no list is created if nothing is imported.
+ * Returns the list that a submitted form chooses, if the form offers lists. Creates a new list only if `sql` is given.
  */
 async function listsOf(
   request: FastifyRequest,
@@ -244,10 +243,7 @@ async function listsOf(
   return { list_ids: id === undefined ? [] : [id] };
 }
 
-/**
- * Returns the query of an address that shows another page of columns. It keeps the name of a list that is not created
- * yet.
- */
+/** Returns the query string of another page of columns. Keeps the name of a list that does not exist yet. */
 function nextView(fields: Fields, page: string): string {
   const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
   const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
@@ -282,7 +278,7 @@ async function readWaiting(request: FastifyRequest, id: string, isTried = false)
   return { found: await findImport(request), state: await stateOf(request, id), preview };
 }
 
-/** Changes an import's settings and starts it. Does nothing and returns false if it is certain to fail. */
+/** Changes an import's settings and starts it. Does nothing and returns false if the import would certainly fail. */
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
   const { customerId } = request.caller;
   const { found, state, preview } = await readWaiting(request, id);
@@ -341,8 +337,8 @@ const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Ht
   showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
 
 /**
- * Returns the button that imports what a check has read, or the reason why this is impossible. Returns an empty string
- * for an import that is not a finished check.
+ * Returns the button that imports a checked file, or the reason why that is not possible. Returns an empty string if
+ * the import is not a finished check.
  */
 async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
   const { id, dry_run: isCheck, status, created, updated } = found;
@@ -402,10 +398,6 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
-/**
- * Returns the next steps after an import. A corrected file contains records that are written already. These are
- * updated, not created again.
- */
 function nextSteps({ object, match, failed, warnings }: Import, list: string | undefined): Html {
   const again = { object, mode: 'upsert', match: match ?? (object === 'contacts' ? 'work_email' : 'external_id') };
   const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;

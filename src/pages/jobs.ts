@@ -271,7 +271,7 @@ function barChart(label: string, bars: readonly Bar[]): Html {
 
 const scale = new Intl.NumberFormat('en-GB', { notation: 'compact' });
 
-/** Returns the top of a scale: the next number of the form 1, 2, 4, 10, 20, 40 …. Half of it is easy to read too. */
+/** Returns the top of a chart's scale: the first of 1, 2, 4, 10, 20, 40 … that is not below the highest value. */
 function topOf(highest: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, highest)));
   return [1, 2, 4, 10].map((factor) => factor * power).find((one) => one >= highest)!;

@@ -44,7 +44,6 @@ const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'
 
 const nothing = { amount: 0, per: 'total' } as const;
 
-/** Predefined sets of scopes and spend caps. The first is the default. */
 export const presets: readonly { id: string; label: string; scopes: Scope[]; caps: SpendCaps }[] = [
   {
     id: 'read',
@@ -126,10 +125,6 @@ interface KeyLimits {
   approve_over: ApproveOver;
 }
 
-/**
- * Returns the fields for the limits of a key. Each pool has an amount (empty for no cap) and a time. Further fields
- * limit what one call may do without an approval.
- */
 const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html =>
   html`<fieldset class="card" id="spend_caps">
       <legend>Spend caps</legend>
@@ -265,8 +260,8 @@ async function requireKey(request: FastifyRequest): Promise<ApiKey> {
 }
 
 /**
- * Returns the key whose form is shown.
- * @throws DomainError `not_found`; `conflict` if the key is not active. A sent form does this check itself
+ * Returns the key in the request's path.
+ * @throws DomainError `not_found`; `conflict` if the key is not active and the request only shows a form
  */
 async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
   const key = await requireKey(request);
@@ -359,7 +354,6 @@ const doneTexts: Record<string, string> = {
   capped: 'The limits are changed. They count from the next call on.',
 };
 
-/** Returns the list of keys, with active keys first. Only admins get buttons to change keys. */
 function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const add = linkButton('New key', `${section}/new`);
   const isActive = ({ status }: ApiKey): boolean => status === 'active';

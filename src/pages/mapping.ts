@@ -25,9 +25,9 @@ import { importableNames, importedFields, opportunityFileFields } from '../schem
 type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
 
 /**
- * Returns the file's preview, with controls to map its columns and to start the import.
+ * Returns the preview of a file, with controls that map its columns.
  * @param lists controls that choose a list for the contacts
- * @param page page of the columns
+ * @param page number of the page of columns
  */
 export const mappingForm = (
   found: Import,
@@ -86,8 +86,8 @@ const rangeOf = (page: number, all: number): string =>
   `${count((page - 1) * maxShown + 1)} to ${count(Math.min(page * maxShown, all))}`;
 
 /**
- * Returns a button that shows other columns and keeps the choices of this page. Returns an empty string if there are
- * none.
+ * Returns a button that saves the choices and shows another page of columns. Returns an empty string if there is no
+ * such page.
  */
 const turnTo = (page: number, all: number): Html =>
   page < 1 || (page - 1) * maxShown >= all
@@ -125,7 +125,6 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
 
 const maxNamed = 12;
 
-/** @param shown `sent`: the fields of a refused form, which are shown again */
 function columnsOf(
   { object }: Import,
   preview: DetailedPreview,
@@ -178,8 +177,8 @@ const typeLabels: Record<ReadType, string> = {
 };
 
 /**
- * Returns the control for the type of a column that is read as a custom field. A column that is left out has it too, so
- * a user can choose field and type together.
+ * Returns a select for the type of a column that is read as a custom field. A column that is left out also has one, so
+ * a user can choose its field and type together.
  */
 function typeChoice({ header, type, isTypeGiven, isDeclared }: PreviewColumn, field: string, i: number): Html {
   const isCustom = customKey(field) !== undefined;
@@ -246,7 +245,7 @@ const contactModes: readonly Choice[] = [
   ['create', 'Create all anew'],
 ];
 
-/** Returns '' for settings that only the upload form and programs can make. */
+/** Returns the mode of an import as a choice of this form, or '' if the form does not offer it. */
 const storedMode = ({ mode, match }: Import): string =>
   mode === 'create' || (mode === 'upsert' && match === 'work_email') ? mode : '';
 
@@ -328,7 +327,10 @@ function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, Map
   return Object.fromEntries(entries);
 }
 
-/** @param offered fields that can have line breaks */
+/**
+ * Returns the mapping that a form chooses for a column.
+ * @param offered fields that the form offered and whose names can contain line breaks
+ */
 function chosenFor(fields: Fields, i: number, offered: readonly string[]): MappedField {
   const [field, type] = [unchanged(text(fields, `column-${i}`), offered), text(fields, `type-${i}`)];
   if (field === '') return null;
@@ -340,8 +342,8 @@ export const customField = (header: string): string =>
   header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
 
 /**
- * Returns the changes to how the whole file is read. After them, the columns of the form are no longer those of the
- * file.
+ * Returns the changed settings of the whole file: encoding, sheet and header. They can change which columns the file
+ * has.
  */
 export function sourceChangesOf(
   found: Import,
@@ -357,7 +359,7 @@ export function sourceChangesOf(
   };
 }
 
-/** Returns the reasons why an import with its current settings fails as a whole or for every record. */
+/** Returns the reasons why an import would fail as a whole or for every record. */
 export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
   ...missingFields(found, preview).map((field) => ({
@@ -366,7 +368,9 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   })),
 ];
 
-/** Returns the fields, or groups of fields, that every new record must have and to which no column is mapped. */
+/**
+ * Returns the labels of the fields that every new record needs but no column provides. Joins alternatives with "or".
+ */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
   const { create, needsOneOf = [] } = importedKinds[found.object];
@@ -380,17 +384,14 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
     .map((group) => group.map((field) => fieldWord(found.object, field)).join(' or '));
 }
 
-/** Returns true if a column has the addresses by which stored contacts are found. */
+/** Returns true if a column has the e-mail addresses by which stored contacts are found. */
 export const namesContacts = (mapping: Mapping): boolean =>
   Object.values(mapping).some((mapped) => ['work_email', '_record'].includes(fieldOfMapped(mapped) ?? ''));
 
 export const fieldLabel = (object: ImportObject, field: string): string =>
   customKey(field) === undefined ? fieldWord(object, field) : `Your own field “${fieldWord(object, field)}”`;
 
-/**
- * Returns the fields to which a column can be mapped, without custom fields. The order is that in which people look for
- * them.
- */
+/** Returns the fields to which a column can be mapped, except custom fields. They are in the order of the select. */
 function fieldsToChoose(object: ImportObject): string[] {
   const names = importableNames(importedFields[object]);
   if (object === 'opportunities')
@@ -408,7 +409,10 @@ function fieldsToChoose(object: ImportObject): string[] {
   ];
 }
 
-/** Replaces the names of fields in a message with words, except names that are words, such as `gender`. */
+/**
+ * Replaces field names such as `work_email` in a message with their labels. Names that are plain words, such as
+ * `gender`, stay.
+ */
 export function inWords(object: ImportObject, message: string): string {
   const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
   const names = new RegExp(

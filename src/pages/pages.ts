@@ -30,8 +30,8 @@ import { password, sessions, passwordLinks, users } from './users.ts';
 import { webhooks } from './webhooks.ts';
 
 /**
- * Serves the pages under `/app`. Users log in, by a session token in a cookie, and see their own customer's data. The
- * pages also work without JavaScript.
+ * Serves the pages under `/app`. Users log in and see only their own customer's data. The pages also work without
+ * JavaScript.
  */
 export default fp(
   async (app) => {
@@ -54,8 +54,8 @@ const isVisitOfRoot = (request: FastifyRequest): boolean =>
 const isReading = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD';
 
 /**
- * Handles requests whose path Fastify cannot read, e.g. with invalid percent-encoding. Fastify runs no route and no
- * hook for them. Sends a page for paths below `/app`, else an error of the API.
+ * Handles requests whose path Fastify cannot decode, e.g. with invalid percent-encoding. Sends a page for paths below
+ * `/app`, else an error of the API.
  */
 export function unreadablePaths({ PUBLIC_URL }: Config) {
   const protect = helmet(protection(PUBLIC_URL));
@@ -124,7 +124,7 @@ async function pages(app: FastifyInstance): Promise<void> {
 
 const maxFormBytes = 256 * 1024;
 
-/** Security headers. All resources of the pages must come from this service. */
+/** Returns the security headers of the pages. They allow only resources of this service. */
 const protection = (publicUrl: string | undefined) => ({
   contentSecurityPolicy: {
     useDefaults: false,

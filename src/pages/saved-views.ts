@@ -13,7 +13,10 @@ import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { companyKind, contactKind } from './records/kinds.ts';
 import { parametersOf, viewOf } from './records/record-kind.ts';
 
-/** Returns, for each table, the parameters of an address that a view keeps. The page and messages are not kept. */
+/**
+ * Functions by table that return the parameters of an address that a saved view keeps. They leave out the page and
+ * messages.
+ */
 const keptOf: Readonly<Record<ViewObject, (fields: Fields) => URLSearchParams>> = {
   contacts: (fields) => parametersOf(viewOf(contactKind, fields)),
   companies: (fields) => parametersOf(viewOf(companyKind, fields)),
@@ -27,7 +30,7 @@ const isObject = (name: string): name is ViewObject => Object.hasOwn(keptOf, nam
 
 const maxName = 60;
 
-/** Maximum length of the parameters of a view (characters). */
+/** Maximum length of the parameters of a saved view (characters). */
 const maxQuery = 2_000;
 
 const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
@@ -86,7 +89,7 @@ const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =
   user_id === request.caller.userId || isAdmin(request);
 
 /**
- * Returns the view in the request's path.
+ * Returns the saved view in the request's path.
  * @throws DomainError `not_found` if this user may not see it; `forbidden` if this user may not delete it
  */
 async function requireOwn(request: FastifyRequest): Promise<SavedView> {
@@ -117,7 +120,7 @@ function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
 
 /**
  * Returns links to the saved views of a table, and a link that saves the current view.
- * @param shown parameters of the page's address that a view keeps
+ * @param shown parameters of the current view
  */
 export async function viewLinks(request: FastifyRequest, object: ViewObject, shown: URLSearchParams): Promise<Html> {
   const views = (await viewsOf(request)).filter((one) => one.object === object);

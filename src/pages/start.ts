@@ -31,8 +31,8 @@ import { listEndpoints } from '../queries/accounts/webhook-endpoints.ts';
 import { pathOf, troubleOf } from './webhooks.ts';
 
 /**
- * Adds the first page after the login. It shows what a person has to do, what colleagues and programs did, and
- * problems. For a new customer, it shows first steps.
+ * Adds the start page. It shows the user's tasks, the latest changes by others, and problems. A new customer sees first
+ * steps instead.
  */
 export async function start(app: FastifyInstance): Promise<void> {
   addPage(app, '/', forMembers, async (request) => {
@@ -153,7 +153,6 @@ async function dealsOf(request: FastifyRequest): Promise<Html> {
 
 const dealsShown = 10;
 
-/** Number of journal entries read for the latest changes. */
 const latestRead = 100;
 const latestShown = 12;
 
@@ -208,7 +207,9 @@ const attention = (concerns: readonly (readonly [name: string, text: Html])[]): 
       })}
     </ul>`;
 
-/** Returns the jobs and imports that have not ended. `isLive` is true if one of them changes without this person. */
+/**
+ * Returns the jobs and imports that have not ended. `isLive` is true if one of them makes progress without the user.
+ */
 async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
   const [processing, pending, imports] = await db.search((sql) => {
     const list = (status: Job['status']) =>
@@ -235,7 +236,7 @@ const card = (path: string, title: string, one: Import | Job, noun: string): Htm
   </section>`;
 
 interface Concern {
-  /** Identifies the concern as long as it stays the same. */
+  /** Identifies the concern. A dismissed concern stays hidden until its key changes. */
   key: string;
   text: Html;
 }
@@ -243,13 +244,13 @@ interface Concern {
 const keptConcern = (request: FastifyRequest, { key }: Concern): string =>
   createHash('sha256').update(`${request.caller.userId} ${key}`).digest('base64url').slice(0, 12);
 
-/** A warning appears this number of days before an API key expires. */
+/** Number of days before an API key expires from which a warning is shown. */
 const keyDays = 14;
 
 /** Number of days for which an import with failures is shown. */
 const importDays = 7;
 
-/** Credits are low below this share of the last grant. */
+/** Share of the last grant of credits. A balance below this share counts as low. */
 const lowShare = 0.1;
 
 const sources = [waitingCalls, failedImports, failingEndpoints, lowCredits, endingKeys];
@@ -264,7 +265,10 @@ const cookieOf = ({ server: { config } }: FastifyRequest) => ({
 const dismissedBy = (request: FastifyRequest): string[] =>
   (request.cookies[cookieOf(request).name] ?? '').split('.').filter((one) => /^[\w-]{12}$/.test(one));
 
-/** Returns all concerns that were not dismissed, most urgent first. Each has its name in the form. */
+/**
+ * Returns the concerns that the user has not dismissed, most urgent first. The name of a concern is its hash in the
+ * form.
+ */
 async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
   const dismissed = new Set(dismissedBy(request));
   const found = (await Promise.all(sources.map((find) => find(request)))).flat();

@@ -305,10 +305,7 @@ const showPassword = (request: FastifyRequest, { faults }: Refused): FormPage =>
   isNarrow: true,
 });
 
-/**
- * Adds the page to which a password link of an admin leads. Its user sets the password there. Only the sent form uses
- * up the link.
- */
+/** Adds the page of a password link, on which a user sets a password. Opening the page does not use up the link. */
 export async function passwordLinks(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const check = compile(PasswordByLink);

@@ -50,7 +50,7 @@ const section = '/app/webhooks';
 
 export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id}`;
 
-/** Maximum number of waiting events that is counted. */
+/** Maximum number of waiting events that are counted exactly. */
 const maxCounted = 10_000;
 
 function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
@@ -317,7 +317,7 @@ async function showEdit(request: FastifyRequest, { faults }: Refused): Promise<F
   return { title: 'Change the endpoint', body: html`!${versionField(settings)} !${form}` };
 }
 
-/** Returns the only page that contains a secret. Says so if the form was sent before. */
+/** Returns the page that shows a new secret once. If the form was sent before, returns a page that says so. */
 function showSecret(request: FastifyRequest, issued: Issued | undefined): Page {
   if (!issued) return issuedBefore(request, 'secret', 'rotate it to get a new one.');
   return secretPage({

@@ -6,7 +6,7 @@ import { notice, pager, html, type Html, type PagerNames } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */
 
-/** Returns a form that gets a CSRF token when its page is sent. */
+/** Returns a form with a hidden field for the token against cross-site request forgery (CSRF). */
 export const form = (action: string, body: Html, attributes: Html = ''): Html =>
   html`<form method="post" action="${action}" !${attributes}>!${hidden({ [tokenField]: tokenMark })} !${body}</form>`;
 
@@ -33,8 +33,8 @@ export const numberedPager = (
   pager({ newer: page > 1 ? address(page - 1) : undefined, older: isMore ? address(page + 1) : undefined }, names);
 
 /**
- * Returns a message about the last action, which the query parameter `done` names.
- * @param texts messages by that name
+ * Returns the message for the query parameter `done`, which names the last action.
+ * @param texts messages by the value of `done`
  */
 export function doneNotice(request: FastifyRequest, texts: Readonly<Record<string, string>> = {}): Html {
   const done = queryText(request, 'done');
@@ -76,7 +76,7 @@ export function formFaults(faults: Faults, body: Html = ''): Html {
   </div>`;
 }
 
-/** Returns an input, or a text area for text with line breaks: browsers remove them from an `input`. */
+/** Returns an input, or a text area if the value has line breaks. An `input` would lose them. */
 export const textInput = (attributes: Html, value: string, type = 'text'): Html =>
   /[\r\n]/.test(value) ? textArea(attributes, value) : html`<input type="${type}" !${attributes} value="${value}" />`;
 
@@ -91,7 +91,7 @@ export const option = (value: string, label: string, chosen: string): Html =>
 
 export type Choice = readonly [value: string, label: string];
 
-/** Returns a select element. The chosen value is always among its choices, so a form keeps unchanged values. */
+/** Returns a select element. Adds the chosen value as a choice if `choices` lacks it. */
 export const select = (attributes: Html, choices: readonly Choice[], chosen: string): Html =>
   html`<select !${attributes}>
     !${choices.map(([value, label]) => option(value, label, chosen))}
@@ -106,8 +106,9 @@ interface InputOptions {
 
 /**
  * Returns functions that draw the fields of a form.
- * @param values what the fields contain
- * @param theirs texts that somebody else has stored meanwhile, and that differ from those of the form
+ * @param values texts of the fields by name
+ * @param theirs texts by field name that another user has stored since the form was opened. They are shown below the
+ * fields
  */
 export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Record<string, string>> = {}) {
   const hintOf = (name: string, hint: string): string =>
@@ -127,7 +128,7 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
   };
 }
 
-/** Returns the stored texts that a sent form does not have. */
+/** Returns the stored texts that differ from the texts of a submitted form. */
 export const differing = (stored: Readonly<Record<string, string>>, sent: Fields): Record<string, string> =>
   Object.fromEntries(Object.entries(stored).filter(([name, value]) => linesIn(sent, name) !== asSentBack(value)));
 

@@ -2,13 +2,9 @@ import { html } from 'ghtml';
 
 export { html };
 
-/**
- * Text that contains HTML. In a template, `!${…}` inserts it unchanged and `${…}` escapes it. A forgotten `!` shows
- * tags as text, which is safe.
- */
+/** Text that contains HTML. In a template, `!${…}` inserts it unchanged and `${…}` escapes it. */
 export type Html = string;
 
-/** Returns a part of a page if a condition holds, else an empty text. */
 export const when = (condition: unknown, shown: Html): Html => (condition ? shown : '');
 
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
@@ -26,7 +22,10 @@ export const empty = (title: string, text: string, drawing: PictureName = 'searc
     !${link}
   </div>`;
 
-/** Column of a table: head, cell content, and style. `number` aligns right. `row` names the row. */
+/**
+ * Column of a table: its title, a function that draws a cell, and the style of its cells. The style `number` aligns
+ * right. The style `row` marks the cell that names its row.
+ */
 export type Column<Row> = readonly [
   head: string,
   cell: (row: Row, index: number) => Html,
@@ -35,9 +34,8 @@ export type Column<Row> = readonly [
 ];
 
 /**
- * Returns a table that scrolls in its own frame if it is wider than the screen. The first column stays visible. On a
- * narrow screen each row is a card.
- * @param none text for an empty table
+ * Returns a table that scrolls sideways if it is wider than the screen. On a narrow screen, each row becomes a card.
+ * @param none text shown instead of an empty table
  */
 export const table = <Row>(label: string, columns: readonly Column<Row>[], rows: readonly Row[], none?: Html): Html =>
   none !== undefined && rows.length === 0
@@ -71,7 +69,7 @@ function tableCell(head: string, value: Html, kind?: string): Html {
 
 type Fact = readonly [name: string, value: Html | undefined];
 
-/** Returns a list of names and values, without those whose value is undefined. */
+/** Returns a list of names and values. Leaves out entries whose value is undefined. */
 export const facts = (entries: readonly Fact[]): Html =>
   html`<dl class="facts">
     !${entries.map(([name, value]) =>
@@ -132,7 +130,7 @@ export function pager(
   </nav>`;
 }
 
-/** Returns a path with those parameters that are not empty. */
+/** Returns a path with a query string of the parameters that are not empty. */
 export function pathWith(path: string, parameters: Readonly<Record<string, string | undefined>>): string {
   const given = Object.entries(parameters).filter((one): one is [string, string] => Boolean(one[1]));
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
@@ -156,7 +154,6 @@ export const cursorPager = (
 export const linkButton = (label: string, path: string, style = '', more: Html = ''): Html =>
   html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;
 
-/** Returns a link whose page opens in a dialog. */
 export const dialogLink = (label: string, path: string, spoken = ''): Html =>
   html`<a href="${path}" data-dialog !${when(spoken, html`aria-label="${spoken}"`)}>${label}</a>`;
 
@@ -165,7 +162,7 @@ export const buttons = (label: string, back: string, refusal = 'Cancel'): Html =
     <button>${label}</button> !${linkButton(refusal, back, 'secondary outline', 'data-close')}
   </div>`;
 
-/** Line drawings of 48 × 48 units. The style sheet sets their colours and a stroke width of 2. */
+/** SVG drawings of 48 × 48 units. The style sheet sets their colours and stroke width. */
 const drawings = {
   people:
     '<circle cx="18" cy="17" r="7"/><path d="M5 40c0-8 6-13 13-13s13 5 13 13"/><path d="M31 11a7 7 0 0 1 0 13M35 29c5 2 8 6 8 11"/>',

@@ -16,7 +16,7 @@ import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
 
-/** Maximum number of records that a member deletes at once, also by an undo. */
+/** Maximum number of records that a member can delete at once, by an undo too. Admins can delete more. */
 export const memberDeletes = 100;
 
 const schema = { hide: true } as const;
@@ -48,7 +48,7 @@ function versionOf(path: string): string {
   return createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 12);
 }
 
-/** The URL changes when the file changes, so browsers can cache the file forever. */
+/** Returns the URL of a file. It contains a hash of the file, so browsers can cache the file forever. */
 const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
 
 export async function assets(app: FastifyInstance): Promise<void> {
@@ -74,11 +74,11 @@ export interface Page {
   body: Html;
   lead?: Html;
   actions?: Html;
-  /** Path of the highlighted navigation entry. Default: the first part of the page's path. */
+  /** Path of the navigation entry to highlight. Default: the first part of the page's path. */
   section?: string;
   /**
-   * True if the page shows a running job or import. A script updates the part with `data-live` every few seconds.
-   * Without JavaScript, the whole page is reloaded.
+   * True if the page shows a running job or import. A script then updates its `data-live` element every few seconds.
+   * Without JavaScript, the browser reloads the page.
    */
   isLive?: boolean;
   status?: number;
@@ -117,7 +117,7 @@ const sections: readonly (readonly Entry[])[] = [
   ],
 ];
 
-/** Sends a page that browsers must not store, because it contains data of one user. */
+/** Sends a page. Browsers must not store it, because it contains data of one user. */
 const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply =>
   reply
     .code(page.status ?? 200)
@@ -125,7 +125,7 @@ const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): Fas
     .header('cache-control', 'no-store')
     .send(withTokens(request, reply, documentOf(request, page)));
 
-/** Proxies and clients refuse answers with longer headers. */
+/** Maximum length of the address of a redirect (characters). Proxies and clients can reject longer headers. */
 const maxLocation = 8_000;
 
 function goTo(reply: FastifyReply, path: string): FastifyReply {
@@ -134,7 +134,7 @@ function goTo(reply: FastifyReply, path: string): FastifyReply {
   return reply.redirect(path, 303);
 }
 
-/** A page, or the path to which the request is redirected. */
+/** Result of a request: a page, or the path of a redirect. */
 export type Answer = Page | string;
 
 type Act = (request: FastifyRequest, reply: FastifyReply) => Answer | Promise<Answer>;
@@ -148,7 +148,6 @@ export function addPage(app: FastifyInstance, path: string, access: PageAccess, 
   app.get(path, access, handlerOf(show));
 }
 
-/** Adds what a form does when it is sent. */
 export function addAction(app: FastifyInstance, path: string, access: PageAccess, act: Act): void {
   app.post(path, access, handlerOf(act));
 }
@@ -175,7 +174,7 @@ export function formPage(
   };
 }
 
-/** Returns the path and query of a request, with each id in one form. Browsers compare the paths of forms. */
+/** Returns the path and query of a request, with its ids in lower case. */
 export const urlOf = ({ url }: FastifyRequest): string =>
   url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
 
@@ -186,7 +185,7 @@ export interface Question {
   back: string;
   refusal?: string;
   tone?: '' | 'danger';
-  /** Etag of the record that the text describes. The form sends it. */
+  /** Etag of the record that the question is about. The form sends it back, to detect changes by others. */
   etag?: string;
 }
 
@@ -238,7 +237,7 @@ function documentOf(request: FastifyRequest, page: Page): Html {
     </html>`;
 }
 
-/** Returns the path of a page that offers to undo the changes of this request. */
+/** Returns a path with a query parameter that names the changes of this request. The page there offers to undo them. */
 export const withUndo = (request: FastifyRequest, path: string): string =>
   `${path}${path.includes('?') ? '&' : '?'}change=${request.requester.changeId}`;
 
@@ -281,7 +280,7 @@ const link = ({ path, label }: Entry, section: string | undefined): Html =>
 
 interface FormRoutes {
   show: (request: FastifyRequest, refused: Refused) => FormPage | Promise<FormPage>;
-  /** Performs the action of the form. Errors about the form's values are shown with the form. */
+  /** Performs the action of the form. If it throws an error about the form's values, the form is shown again. */
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<Answer | Refused>;
   guard?: (request: FastifyRequest) => Promise<void>;
 }
@@ -304,7 +303,7 @@ export function formRoutes(
 export interface QuestionRoutes {
   ask: (request: FastifyRequest) => Promise<Question | string>;
   act: (request: FastifyRequest) => Promise<Answer>;
-  /** Returns the reason to ask again after an error. Returns undefined if the error gives no such reason. */
+  /** Returns a warning if the question must be asked again after this error, else undefined. */
   warn?: (error: unknown) => string | undefined;
 }
 
@@ -335,7 +334,7 @@ interface RecordQuestion<Row> extends Omit<QuestionRoutes, 'ask'>, Pick<Question
   etag?: (row: Row) => string;
 }
 
-/** Adds the page that asks before something happens with a record. */
+/** Adds a page that asks the user to confirm an action on a record. */
 export function question<Row>(
   app: FastifyInstance,
   path: string,
@@ -349,7 +348,7 @@ export function question<Row>(
   questionRoutes(app, path, access, { ask, act, ...(warn && { warn }) });
 }
 
-/** Sends an HTML page for an error. Without a valid session, redirects to the login page. */
+/** Sends an HTML page for an error. Redirects to the login page if the session is not valid. */
 export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
   const { status, message, faults = [] } = answerTo(thrown, request, reply);
@@ -401,8 +400,7 @@ function placeOf({ method, url, headers: { referer } }: FastifyRequest): string 
 const pathOf = ({ pathname, search }: URL): string => pathname + search;
 
 /**
- * Returns the path if it is one of these pages, else `/app`. A manipulated link can then not redirect to another site
- * after the login.
+ * Returns a path if it belongs to these pages, else `/app`. Prevents manipulated links from redirecting to other sites.
  */
 export function ownPath(path: string): string {
   const base = 'http://pages.invalid';
@@ -437,7 +435,7 @@ export const secretPage = ({ title, lead, label, value, advice, next }: ShownSec
 });
 
 /**
- * Returns the page for a form that issued a secret before and was sent again, e.g. by reloading. No new secret is
+ * Returns the page for a form that was sent again, e.g. by reloading, after it issued a secret. No new secret is
  * issued.
  */
 export const issuedBefore = (request: FastifyRequest, what: string, advice: string): Page => ({

@@ -1,13 +1,14 @@
 // The pages work without this file. It adds copying, live progress, dialogs, dragging, times in the viewer's zone, the space key on links that look like buttons, and
 // forms that keep their contents when the session ends.
 
-/** Interval between two looks at something that runs (ms). */
+/** Milliseconds between two updates of a page that shows something running. */
 const intervalMs = 2_000;
 
-/** Calls `act` for each element with an attribute. */
 const each = (attribute, act, root = document) => root.querySelectorAll(`[${attribute}]`).forEach(act);
 
-/** Returns the document at a URL of this service. If the session has ended, goes to the login, and does not return. */
+/**
+ * Returns the document at a URL of this service. If the session has ended, goes to the login page and never returns.
+ */
 async function load(url) {
   const response = await fetch(url, { headers: { accept: 'text/html' } });
   if (response.redirected) {
@@ -35,7 +36,9 @@ function enhance(root) {
 const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short' });
 const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
 
-/** Shows a time in the time zone of the viewer. It still shows in UTC when the mouse rests on it. A day stays as it is. */
+/**
+ * Shows a time in the viewer's time zone, and in UTC while the mouse rests on it. Leaves a day without a time as it is.
+ */
 function showLocally(time) {
   const instant = new Date(time.dateTime);
   if (!time.dateTime.includes('T') || Number.isNaN(instant.valueOf()) || time.title !== '') return;
@@ -43,7 +46,7 @@ function showLocally(time) {
   time.textContent = (time.dataset.day === undefined ? moments : days).format(instant);
 }
 
-/** Suggests values while one types: those that the page of suggestions shows. */
+/** Suggests values while the user types. Reads them from the page that `data-suggest` names. */
 function prepareSuggestions(input) {
   const list = document.createElement('datalist');
   list.id = `suggestions-${input.id || input.name}`;
@@ -64,7 +67,7 @@ function prepareSuggestions(input) {
   input.addEventListener('focus', () => void show(), { once: true });
 }
 
-/** Suggests users, countries or statuses as the value of a rule, according to its field. */
+/** Suggests values that fit the field of a rule: users, countries or statuses. */
 function prepareRule(row) {
   const [field, value] = ['field', 'value'].map((name) => row.querySelector(`[name="${name}"]`));
   const show = () => value.setAttribute('list', `values-${field.value}`);
@@ -72,7 +75,7 @@ function prepareRule(row) {
   show();
 }
 
-/** Lets the cards of the board be dragged to another stage. The form that moves one is sent, and shows the board anew. */
+/** Lets users drag cards of the board to another stage. Sends a hidden form, then shows the changed board. */
 function prepareBoard(board) {
   const form = document.querySelector('[data-moving]');
   const columnAt = ({ target }) => target.closest?.('[data-stage]');
@@ -113,7 +116,7 @@ function prepareBoard(board) {
   });
 }
 
-/** Adds a box that chooses all rows of the page, and shows how many are chosen. */
+/** Adds a checkbox that chooses all rows of the page. Shows how many rows are chosen. */
 function prepareChooser(form) {
   const boxes = [...form.querySelectorAll('[name="id"]')];
   const page = form.querySelector('[data-choose-page]');
@@ -142,7 +145,7 @@ function prepareCopy(button) {
   });
 }
 
-/** Checks the scopes of a preset and sets its spend caps, and keeps what else was typed. */
+/** Checks the scopes of a preset and sets its spend caps. Leaves the other fields unchanged. */
 function choosePreset(event) {
   event.preventDefault();
   const { preset, cap } = event.currentTarget.dataset;
@@ -151,32 +154,34 @@ function choosePreset(event) {
   for (const amount of document.querySelectorAll('#spend_caps input')) amount.value = cap;
 }
 
-/** Lets a form be sent once: a double click sends it twice otherwise. */
+/** Disables the button of a form that is being sent. Otherwise a double click would send the form twice. */
 function sendOnce(event) {
   const { submitter } = event;
   setTimeout(() => submitter?.setAttribute('disabled', ''));
 }
 
-/** Name under which the browser stores the contents of the form that was sent last. */
+/** Key in the session storage for the contents of the form that was sent last. */
 const keptName = 'sent-form';
 
 const keptTypes = new Set('text email number date datetime-local url textarea radio checkbox select-one'.split(' '));
 
 /**
- * Returns the fields of a form whose contents are kept. Passwords and files are not. The version of the record is, so that
- * the service sees if others have changed the record since the form was opened.
+ * Returns the fields of a form to store in the browser: without passwords and files, but with the record's version
+ * (`etag`).
  */
 const keptFields = (form) => [...form.elements].filter(({ type, name }) => keptTypes.has(type) || name === 'etag');
 
 const userName = () => document.querySelector('.account .email')?.textContent;
 
-/** Stores the contents of a form until the next page. If the session has ended, that is the login, which leads back. */
+/**
+ * Stores the contents of a form that is being sent. If the session has ended, `restoreForm` uses them after the login.
+ */
 function keepForm({ currentTarget: form }) {
   const fields = keptFields(form).map(({ name, value, checked }) => ({ name, value, checked }));
   sessionStorage.setItem(keptName, JSON.stringify({ user: userName(), action: form.action, fields }));
 }
 
-/** Fills a form with its stored contents if the same user has logged in again, and else deletes them. */
+/** Restores the contents of a form after the same user has logged in again. Otherwise deletes them. */
 function restoreForm() {
   if (location.pathname === '/app/login') return;
   const kept = JSON.parse(sessionStorage.getItem(keptName));
@@ -189,10 +194,9 @@ function restoreForm() {
       Object.assign(fields[i], /radio|checkbox/.test(fields[i].type) ? { checked } : { value });
 }
 
-/** Attributes that name elements by their id. */
 const idAttributes = ['id', 'for', 'aria-describedby', 'list'];
 
-/** Gives the elements of a form other ids than those of the page, so that its labels name its own fields in a dialog. */
+/** Gives the elements of a form new ids. In a dialog, the ids would otherwise repeat those of the page. */
 function prefixIds(form) {
   for (const attribute of idAttributes)
     each(
@@ -202,7 +206,6 @@ function prefixIds(form) {
     );
 }
 
-/** Shows the form of another page in a dialog on this one. */
 async function openDialog(event) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
@@ -234,7 +237,7 @@ async function openDialog(event) {
   }
 }
 
-/** Shows the progress of something that runs, until it has ended. */
+/** Updates the `data-live` element regularly, until what it shows has ended. */
 async function follow() {
   const live = document.querySelector('[data-live]');
   if (!live) return;
@@ -255,7 +258,7 @@ async function follow() {
   setTimeout(() => void follow(), intervalMs);
 }
 
-/** Removes an API key from this page, before the browser keeps the page for the way back. */
+/** Removes secrets from the page, so the browser does not keep them in its back/forward cache. */
 function forgetSecrets() {
   each('data-secret', (input) => {
     input.value = '';
@@ -278,7 +281,7 @@ addEventListener('keydown', (event) => {
   if (!event.repeat) event.target.click();
 });
 
-/** `/` leads to the search, `c` to the form for a new note or task. */
+/** Handles shortcuts: `/` focuses the search, and `c` focuses the text of a new note or task. */
 addEventListener('keydown', (event) => {
   const isTyping = event.target.closest?.('input, textarea, select, dialog');
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -10,7 +10,7 @@ import type { Format } from '../../schemas/formats.ts';
 
 /* What is wrong with a form, in words for the person who sent it. */
 
-/** Error messages by field name. The message of the whole form has an empty string as its key. */
+/** Error messages by field name. A message with an empty name is about the whole form. */
 export type Faults = Record<string, string>;
 
 export interface Refused {
@@ -20,7 +20,7 @@ export interface Refused {
 
 export const notSent: Refused = { faults: {}, status: 200 };
 
-/** Returns true if the record was changed since the form was opened. Compares with `versionField`. */
+/** Returns true if the record has changed since the form was opened. Compares the etag in the form's `versionField`. */
 export const isOutdated = (request: FastifyRequest, stored: object): boolean =>
   sentText(request, 'etag') !== etagOf(stored);
 
@@ -34,8 +34,8 @@ export const conflictOf = (noun: string): Refused => ({
 });
 
 /**
- * Validates a form's values against the schema of the corresponding API request.
- * @param others faults that the schema does not see
+ * Validates a form's values with the schema of the corresponding API request.
+ * @param others faults that the caller has found
  * @throws DomainError `validation_failed`
  */
 export function requireValid(validator: Validator, value: unknown, others: readonly Fault[] = []): void {
@@ -53,7 +53,7 @@ function controlAt(path: string): string {
   return name === 'custom_fields' && key !== undefined ? customName(key) : name;
 }
 
-/** Converts an error that the form's values caused to a refusal. Throws every other error. */
+/** Converts an error that the form's values caused to messages for the form. Throws every other error again. */
 export function refusalOf(thrown: unknown): Refused {
   const error = fromDatabase(thrown) ?? thrown;
   if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };

@@ -12,7 +12,7 @@ import type { Html } from './html.ts';
 
 /* How pages read what was sent and asked for. */
 
-/** Stands in a page for the token of each form until the page is sent. */
+/** Placeholder for the CSRF token in the forms of a page. `withTokens` replaces it. */
 export const tokenMark = randomUUID();
 
 export type Fields = Record<string, string | string[] | undefined>;
@@ -20,7 +20,7 @@ export type Fields = Record<string, string | string[] | undefined>;
 const maxFields = 1_000;
 
 /**
- * Reads the body of a form.
+ * Parses the body of a form.
  * @throws DomainError `payload_too_large` if it has too many fields
  */
 export function readForm(body: string): Fields {
@@ -34,12 +34,12 @@ export function readForm(body: string): Fields {
 // The salt makes each token unique: the token of a form also says whether the form was sent before.
 const tokens = new Tokens({ saltLength: 22 });
 
-/** Hidden form field with the token against cross-site request forgery (CSRF). */
+/** Name of the hidden form field with the token against cross-site request forgery (CSRF). */
 export const tokenField = 'form_token';
 
 /**
- * Gives each form of a page a token that is valid only with the user's session. The token of the login form is valid
- * only with a cookie, which this function sets.
+ * Replaces the placeholders of a page with CSRF tokens. They are valid only with the user's session. Before the login,
+ * they are valid only with a cookie that this function sets.
  */
 export function withTokens(request: FastifyRequest, reply: FastifyReply, page: Html): Html {
   if (!page.includes(tokenMark)) return page;
@@ -70,7 +70,7 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
   throw new DomainError('forbidden', 'This form is too old, or it was not sent from a page of yours. Open it again.');
 }
 
-/** Runs the action of a form in a transaction. Does nothing and returns undefined if the form was sent before. */
+/** Runs the action of a form in a transaction. If the form was sent before, does nothing and returns undefined. */
 export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Promise<T>): Promise<T | undefined> =>
   request.db.transaction(async (sql) =>
     (await markSent(sql, request.caller.customerId, sentForm(request))) ? act(sql) : undefined,
@@ -85,12 +85,12 @@ const forCustomer =
   <Rest extends unknown[], T>({ db, caller }: FastifyRequest, query: Query<Connection, Rest, T>, ...rest: Rest) =>
     runOf(db)((sql) => query(sql, caller.customerId, ...rest));
 
-/** Run a query for the customer of a request, as the methods of the database do. */
+/** Runs a query for the customer of a request. `search` and `write` do the same by other methods of the database. */
 export const lookUp = forCustomer<Sql>((db) => db.lookup);
 export const search = forCustomer<Sql>((db) => db.search);
 export const write = forCustomer<Transaction>((db) => db.transaction);
 
-/** Says whether this form took effect before: with the same values, or with others after a step back in the browser. */
+/** Returns whether this form was processed before: with the same values, with other values, or not (undefined). */
 export const sentEarlier = (request: FastifyRequest): Promise<'same' | 'other' | undefined> =>
   request.db.lookup((sql) => findSent(sql, request.caller.customerId, sentForm(request)));
 
@@ -103,7 +103,7 @@ export function tokenOf(fields: unknown): string {
 
 export const priceField = 'price';
 
-/** Returns the spender for a form's action. It pays at most the price that the page has shown. */
+/** Returns who pays for the action of a form. The action may cost at most the price that the page has shown. */
 export const payerOf = (request: FastifyRequest): Spender => ({
   ...spenderOf(request.caller),
   maxCredits: Number(/^\d{1,15}$/.exec(text(fieldsOf(request), priceField))?.[0] ?? 0),
@@ -116,12 +116,11 @@ export const text = (fields: Fields, name: string): string => [fields[name] ?? [
 /** Returns the text of a field with LF line breaks. Browsers send CR LF. */
 export const linesIn = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
 
-/** Returns what `linesIn` returns for a stored text that the person did not change. */
+/** Returns a stored text with LF line breaks. `linesIn` returns the same if the user did not change the text. */
 export const asSentBack = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
 /**
- * Returns the stored text that a browser sends back as `given`, or `given` if there is none. A form therefore keeps
- * texts that the person did not change.
+ * Returns the stored text that equals `given` apart from line breaks. Without one, returns `given` with LF line breaks.
  */
 export const unchanged = (given: string, stored: readonly string[]): string => {
   const sent = asSentBack(given);
@@ -130,8 +129,8 @@ export const unchanged = (given: string, stored: readonly string[]): string => {
 
 /**
  * Returns the values of all form fields with the same name.
- * @param most maximum number of values, as in the schema of the API's call
- * @throws DomainError `validation_failed` for more values, because a page draws a row for each
+ * @param most maximum number of values
+ * @throws DomainError `validation_failed` if there are more
  */
 export function values(fields: Fields, name: string, most: number): string[] {
   const given = [fields[name] ?? []].flat();
@@ -142,21 +141,21 @@ export function values(fields: Fields, name: string, most: number): string[] {
   return given;
 }
 
-/** Returns the different ids in the form fields with a name, without what is not an id. */
+/** Returns the ids in all form fields with the same name, each once. Ignores values that are not ids. */
 export const idsIn = (fields: Fields, name: string, most: number): string[] => [
   ...new Set(values(fields, name, most).flatMap((id) => canonicalId(id) ?? [])),
 ];
 
-/** Returns the field as a number. Returns text that is not an integer unchanged, and the validation rejects it. */
+/** Converts the text of a field to an integer. Returns other text unchanged, and the validation rejects it. */
 export const integer = (fields: Fields, name: string): number =>
   /^\d{1,10}$/.test(text(fields, name)) ? Number(text(fields, name)) : (text(fields, name) as never);
 
-/** Returns the name of the control of a custom field. Encodes the key, because browsers change line breaks in names. */
+/** Returns the name of a custom field in forms. Encodes the key, because browsers change line breaks in names. */
 export const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
 
 /**
  * Returns the id in a request's path.
- * @param noun names the kind of record in the error message
+ * @param noun kind of record, for the error message
  * @throws DomainError `not_found` if the id is not a UUID
  */
 export function idOf({ params }: FastifyRequest, noun: string): string {
@@ -175,8 +174,8 @@ export const queryText = (request: FastifyRequest, name: string): string => text
 export const sentText = (request: FastifyRequest, name: string): string => text(fieldsOf(request), name);
 
 /**
- * Returns the query parameter `page`, by default 1.
- * @throws DomainError `validation_failed` unless it is from 1 to 10,000
+ * Returns the page number in a request's query, by default 1.
+ * @throws DomainError `validation_failed` if it is not from 1 to 10,000
  */
 export function pageNumberOf(request: FastifyRequest): number {
   const page = Number(queryText(request, 'page') || '1');

@@ -5,7 +5,6 @@ import { html, when, type Html } from './html.ts';
 /** A day without a time, such as `2026-12-31`. It is the same day in every time zone. */
 export type Day = string;
 
-/** Returns the UTC day of an instant. Pages store a day as its beginning in UTC. */
 export const dayOf = (instant: string): Day => instant.slice(0, 10);
 
 export const startOf = (day: Day): string => `${day}T00:00:00.000Z`;
@@ -19,8 +18,8 @@ export const today = (): Day => dayOf(new Date().toISOString());
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
 /**
- * Reads a day as people write it, such as `25.11.2026` or `25 Nov 2026`. Returns undefined if it is not a day or is
- * ambiguous: `03/04/2026` is in March or in April.
+ * Reads a day as people write it, such as `25.11.2026` or `25 Nov 2026`. Returns undefined if the text is not a day or
+ * can mean two, such as `03/04/2026`.
  */
 export function readDay(given: string): Day | undefined {
   if (given.length > maxLength) return undefined;
@@ -46,8 +45,8 @@ function dayFrom(year: unknown, month: unknown, day: unknown): Day | undefined {
 }
 
 /**
- * Reads a number as people write it, such as `40.000,00`, `40,000.00` or `€ 40 000`. Returns undefined if it is not a
- * number or is ambiguous: `1,249` is a thousand in one country, and a bit more than one in another.
+ * Reads a number as people write it, such as `40.000,00`, `40,000.00` or `€ 40 000`. Returns undefined if the text is
+ * not a number or can mean two, such as `1,249`.
  */
 export function readNumber(given: string): number | undefined {
   if (given.length > maxLength) return undefined;
@@ -73,21 +72,19 @@ const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const numbers = new Intl.NumberFormat('en-GB');
 
-/**
- * Returns a date and time in UTC, or `none` for null. The script of the pages shows it in the time zone of the viewer.
- */
+/** Returns a date and time in UTC, or `none` for null. A script then shows it in the viewer's time zone. */
 export const moment = (instant: string | null, none = '–'): Html =>
   instant === null
     ? html`<span class="quiet">${none}</span>`
     : html`<time datetime="${instant}">${times.format(new Date(instant))} UTC</time>`;
 
-/** Returns a date in UTC, without the time. The script of the pages shows the date in the time zone of the viewer. */
+/** Returns the date of an instant in UTC. A script then shows it in the viewer's time zone. */
 export const date = (instant: string): Html =>
   html`<time datetime="${instant}" data-day>${dates.format(new Date(instant))}</time>`;
 
 /**
- * Returns the UTC day of an instant, such as the close date of an opportunity. Viewers in all time zones see the same
- * day. Returns text that is not an instant as text, because a custom field can have the name of a day.
+ * Returns the UTC day of an instant. Viewers in all time zones see the same day. Returns text that is not an instant as
+ * it is.
  */
 export const day = (instant: string): Html =>
   Number.isNaN(Date.parse(instant))
@@ -99,6 +96,6 @@ export const count = (value: number): string => numbers.format(value);
 export const counted = (value: number, noun: string, plural = `${noun}s`): string =>
   `${count(value)} ${value === 1 ? noun : plural}`;
 
-/** Returns the first names, and how many more there are. */
+/** Returns the first names and the number of the others, such as `Ada, Grace and 3 more`. */
 export const someNames = (names: readonly string[], most: number, all = names.length): Html =>
   html`${names.slice(0, most).join(', ')}${when(all > most, ` and ${count(all - most)} more`)}`;

@@ -38,8 +38,8 @@ export const opportunityWords = labelsOf(opportunityTable);
 export const prospectWords = labelsOf(prospectTable);
 
 /**
- * Returns the label of a field of records that can be imported. A custom field (`custom_fields.<key>`) has its declared
- * label, else its key. Returns an unknown name without underscores.
+ * Returns the label of a field of records. For a custom field (`custom_fields.<key>`), returns its declared label, or
+ * else its key.
  */
 export function fieldWord(object: ImportObject, name: string, declared: readonly DeclaredField[] = []): string {
   const [table, custom] = [tables[object], customKey(name)];
@@ -146,7 +146,7 @@ const formats = new Map<string, Intl.NumberFormat>();
 
 /**
  * Returns an amount of money as people write it, such as `€1,249.90`.
- * @param currency ISO 4217
+ * @param currency ISO 4217 code
  */
 export function money(amount: number, currency: string): string {
   const format =
@@ -168,7 +168,7 @@ export const phoneLink = (number: string): Html =>
     ? html`<a href="${`tel:${number.replaceAll(/[^+\d]/g, '')}`}">${number}</a>`
     : html`${number}`;
 
-/** Returns a link to a web address, shown without its scheme. Returns text that is not an http(s) URL as text. */
+/** Returns a link that shows an http(s) URL without its scheme. Returns other text without a link. */
 export function webLink(url: string | null): Html {
   if (!url) return '';
   const isWeb = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
@@ -181,7 +181,10 @@ export const customValue = (value: string | number | boolean): Html => {
   return typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value);
 };
 
-/** Shows in a form what an action costs, and whether it can be paid. The form sends the price (`payerOf`). */
+/**
+ * Returns the price of an action and the available credits, for a form. A hidden field contains the price (see
+ * `payerOf`).
+ */
 export function priceOf({ cost, available }: { cost: number; available: number }): Html {
   const tone = cost > available ? 'bad' : 'plain';
   const short = cost > available ? html` That is ${count(cost - available)} too few: nothing would start.` : '';
@@ -204,7 +207,7 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
   skipped: 'plain',
 };
 
-/** Words for statuses whose name does not say what to do. */
+/** Labels of statuses whose names would not be clear to users. */
 const words: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 
 export const statusBadge = (status: keyof typeof tones): Html =>

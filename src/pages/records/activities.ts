@@ -97,7 +97,7 @@ const draftOf = (stored: Activity): Record<string, string> => ({
 });
 
 /**
- * Reads a submitted form. A task is due at the end of its day.
+ * Reads the form of an activity. A task is due at the end of its day.
  * @param stored undefined for a new activity
  */
 async function activityOf(
@@ -123,9 +123,9 @@ async function activityOf(
 }
 
 /**
- * Returns the controls of an activity's form. The style sheet hides controls that do not fit the type of the activity.
- * @param about records of a new activity
- * @param theirs texts that somebody else stored meanwhile and that differ from those of the form
+ * Returns the controls of an activity's form. The style sheet hides those that do not fit the chosen type.
+ * @param about records to which a new activity refers
+ * @param theirs texts by field name that another user has stored since the form was opened
  */
 function activityControls(
   fields: Fields,
@@ -224,8 +224,7 @@ const timeOf = (entry: Entry): number => Date.parse(entry.occurred_at);
 
 /**
  * Returns a page of activities and changes together, newest first.
- * @param older end of the previous page: the cursor of the activities and the position of the changes. Each can be
- * empty
+ * @param older end of the previous page: `<cursor of the activities>~<position in the changes>`. Each part can be empty
  */
 async function entriesOf(
   { db, caller: { customerId } }: FastifyRequest,
@@ -334,7 +333,10 @@ const links = ({ id, title, body, type }: Activity): Html => {
   </span>`;
 };
 
-/** Returns a time as a day if it is the start of a day, because people choose days in forms. */
+/**
+ * Returns an instant as a day if it is the start of a UTC day, else as date and time. Forms store a chosen day as its
+ * start.
+ */
 const timeText = (instant: string): Html =>
   Date.parse(instant) === Date.parse(startOf(dayOf(instant))) ? day(instant) : moment(instant);
 

@@ -28,9 +28,9 @@ export interface Act<Row extends ShownRecord> {
 }
 
 /**
- * Returns the act with the requested name.
- * @throws DomainError `not_found` if records of this kind have no such act; `forbidden` if it spends credits and the
- * user is not an admin
+ * Returns the action with this name for chosen records.
+ * @throws DomainError `not_found` if these records have no such action; `forbidden` if it spends credits and the user
+ * is not an admin
  */
 export function actNamed<Row extends ShownRecord>(
   request: FastifyRequest,
@@ -67,7 +67,7 @@ const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<R
   },
 });
 
-/** Where a deletion can be taken back whose page a double click has passed over. */
+/** Path of the page of deleted records. A form that deletes records leads there if it was sent twice. */
 export const deletedPage = '/app/deleted';
 
 const checkList = compile(ListCreate);
@@ -88,14 +88,14 @@ const listing: Act<ContactDetail> = {
   },
 };
 
-/** Returns true if a form with `listControls` chooses a list. A name of a new list is a choice too. */
+/** Returns true if a form chooses a list or names a new one. */
 export const namesList = (fields: Fields): boolean =>
   text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
 
 /**
- * Returns the controls that choose a list or name a new one. They show the values of the form or of the page's address.
- * @param none label of the choice of no list, if that is possible
- * @param stored currently chosen list
+ * Returns the controls that choose a list or name a new one.
+ * @param none label of the choice of no list. Empty: a list is required
+ * @param stored id of the currently chosen list
  */
 export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
   const fields = { ...queryOf(request), ...fieldsOf(request) };
@@ -113,8 +113,8 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
 }
 
 /**
- * Returns the id of the list that a form chooses, or undefined if it names a new one.
- * @throws DomainError `validation_failed` if the name of a new list or the id is not valid
+ * Returns the id of the list that a form chooses, or undefined if the form names a new list.
+ * @throws DomainError `validation_failed` if the id or the name of a new list is not valid
  */
 export function chosenListId(fields: Fields): string | undefined {
   const id = canonicalId(text(fields, 'list_id'));
@@ -122,10 +122,7 @@ export function chosenListId(fields: Fields): string | undefined {
   return id;
 }
 
-/**
- * Returns the id of the list that a form names. Creates the list if it is new.
- * @throws DomainError as `chosenListId`
- */
+/** Returns the id of the list that a form chooses. Creates the list if the form names a new one. */
 export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
   const { customerId, userId } = request.caller;
   const fields = fieldsOf(request);

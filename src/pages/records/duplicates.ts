@@ -26,7 +26,7 @@ interface Search {
   words: string;
   kind: RecordKind;
   merge: (sql: Transaction, customerId: string, merge: SafeMerge) => Promise<void>;
-  /** Fields whose value a merge takes from one of the records. */
+  /** Fields of which a merge keeps the value of one record. */
   fields: readonly string[];
 }
 
@@ -136,7 +136,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns the duplicates, or undefined while workers are counting. */
+/** Returns a page of duplicates, or undefined while they are still being counted. */
 async function findUnlessCounting(
   { db, caller }: FastifyRequest,
   by: DuplicateKey,
@@ -221,13 +221,13 @@ const maxEqual = 1_000;
 
 const maxMergeMs = 6_000;
 
-/** Returns groups of records with equal values in all fields. The oldest record of each group is first. */
+/** Returns groups of records that are equal in all fields. The oldest record of a group comes first. */
 async function findEqual(request: FastifyRequest, by: DuplicateKey): Promise<string[][]> {
   const limits = { fields: searches[by].fields, limit: maxEqual, size: maxCompared };
   return (await search(request, listEqualDuplicates, by, limits)).map(({ ids }) => ids);
 }
 
-/** Merges records if they still exist and are equal. Returns the number of merges: 0 or 1. */
+/** Merges records if they still exist and are still equal. Returns the number of merges: 0 or 1. */
 async function mergeIfEqual(
   request: FastifyRequest,
   { merge, fields }: Search,
@@ -242,12 +242,11 @@ async function mergeIfEqual(
   }
 }
 
-/** Fields for which a merge keeps the values of all records. */
+/** Fields of which a merge keeps the values of all records. */
 const united = new Set(['other_emails', 'phone_numbers']);
 
 type Line = readonly [name: string, cells: readonly Html[]];
 
-/** @param rows the oldest record is first */
 async function comparison(
   request: FastifyRequest,
   kind: RecordKind,
@@ -292,7 +291,7 @@ interface Options {
   shown: readonly Html[];
 }
 
-/** Returns a choice between the values of the records. The default is the oldest record's value. */
+/** Returns a radio button for each record's value of a field. By default, the first value is chosen. */
 function valueChoices({ name, texts, shown }: Options, rows: readonly ShownRecord[], fields: Fields): Html[] {
   const first = rows[texts.findIndex((given) => given !== '')]!.id;
   const chosen = text(fields, name) || first;
@@ -302,7 +301,10 @@ function valueChoices({ name, texts, shown }: Options, rows: readonly ShownRecor
 const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
   Object.hasOwn(given, key) ? String(given[key]) : '';
 
-/** Returns the name of a custom field's control. It is not the key, because browsers change line breaks in names. */
+/**
+ * Returns the name of a custom field's control. It does not contain the key, because browsers change line breaks in
+ * names.
+ */
 const ownName = (index: number): string => `own_${index}`;
 
 const openKeys = (rows: readonly ShownRecord[]): string[] =>

@@ -17,25 +17,25 @@ interface Editable<Row> {
   schemas: { create: object; patch: object };
   about: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
-  /** Default: the hash of the record. */
+  /** Returns the version of a record, to detect changes by others. Default: a hash of the record. */
   tagOf?: (row: Row) => string;
   bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<{ body: object; faults?: Fault[] }>;
   controls: (request: FastifyRequest, form: EditForm<Row>) => Promise<Html>;
-  /** Default: `Save`. */
+  /** Verb on the button for a new record. Default: `Save`. */
   verb?: 'Create';
-  /** Further buttons. A button that sends `preview` as `do` only shows the form again. */
+  /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
-  /** Creates, in the same transaction, what the body refers to. Returns the completed body. */
+  /** Creates other records to which the body refers, in the same transaction. Returns the body with their ids. */
   prepare?: (sql: Transaction, request: FastifyRequest, body: object) => Promise<object>;
   create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
   update: UpdateRecord<never>;
   remove?: DeleteRecord;
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
-  /** False if the record's page does not show a message about what was done (`savedNotice`). */
+  /** False if the record's page cannot show a message after saving (`savedNotice`). */
   showsNotice?: false;
-  /** Returns the path to which a record's form leads back. Default: the record's page. */
+  /** Returns the path to which a form leads back. Default: the record's page. */
   back?: (row: Row) => string;
-  /** Returns the path of the page after a deletion. Default: the list. */
+  /** Returns the path of the page after a deletion. Default: the list of records. */
   afterDeletion?: (row: Row) => string;
   access?: PageAccess;
 }
@@ -44,13 +44,13 @@ export interface EditForm<Row> {
   stored: Row | undefined;
   sent: Fields | undefined;
   refused: Refused;
-  /** True if somebody else changed the record since the user opened the form. */
+  /** True if another user has changed the record since the form was opened. */
   isConflict: boolean;
 }
 
 /**
- * Adds the forms that create, change and delete a record. If the record has changed since the user opened a form, the
- * form is shown again.
+ * Adds the forms that create, change and delete a record. If the record has changed since a form was opened, shows the
+ * form again.
  */
 export function editor<Row extends { id: string }>(app: FastifyInstance, kind: Editable<Row>): void {
   const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;

@@ -49,7 +49,10 @@ const draftOfStored = ({ name, description, rules }: List, users: readonly User[
   rules: rules.map((rule) => ({ ...rule, value: valueText(rule, users) })),
 });
 
-/** Returns the API request body for a form. For a stored list, the body contains only the changes. */
+/**
+ * Returns the API's request body for a form, and the form's faults. For a stored list, the body contains only the
+ * changes.
+ */
 export async function listOf(
   request: FastifyRequest,
   stored: List | undefined,
@@ -158,7 +161,7 @@ const isPlural = (operator: RuleOperator): boolean => operator === 'in' || opera
 
 const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
 
-/** Returns a rule's value as people write it: the name of a user or a country, a day, the word for a status. */
+/** Returns a rule's value as text for users, such as the name of a user or a country. */
 export function valueText({ field, operator, value }: Condition, users: readonly User[]): string {
   if (!isPlural(operator)) return wordOf({ field, operator, value }, users);
   return value
@@ -184,7 +187,7 @@ const typeOf = (field: string) => fieldType(contactFilterFields, field);
 const isStatus = (value: string): value is (typeof verificationStatuses)[number] =>
   Object.hasOwn(verificationWords, value);
 
-/** Returns the name of a user, or the e-mail address if several users have the same name. */
+/** Returns the name of a user, or the e-mail address if the name is ambiguous. */
 function userWord(id: string, users: readonly User[]): string {
   const found = users.find((user) => user.id === id);
   if (!found) return id;
@@ -192,18 +195,15 @@ function userWord(id: string, users: readonly User[]): string {
   return isOnly && !found.name.includes(',') ? found.name : found.email;
 }
 
-/**
- * Returns the instant that stands for a day in a rule. "Is at least" includes the day, and "is more than" begins after
- * it.
- */
+/** Converts the day of a rule to an instant. "Is at least" begins with the day. "Is more than" begins after it. */
 function boundOf(operator: RuleOperator, day: string): string | undefined {
   if (operator === 'greater_or_equal' || operator === 'less_than') return startOf(day);
   return operator === 'greater_than' || operator === 'less_or_equal' ? endOf(day) : undefined;
 }
 
 /**
- * Reads the value of a rule as people write it.
- * @param stored rules of the list. An unchanged rule keeps its stored value
+ * Reads a rule's value as users write it.
+ * @param stored current rules of the list. A rule that was not edited keeps its stored value
  */
 export async function readRule(
   given: Condition,
@@ -266,7 +266,7 @@ function ruleText(rule: Condition, users: readonly User[]): string {
   return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, users)}`;
 }
 
-/** Returns rules as sentences. Rules joined by OR are in groups, because AND binds tighter. */
+/** Returns rules as sentences. Puts rules joined by AND into one group, because AND binds tighter than OR. */
 export function rulesText(rules: readonly Rule[], users: readonly User[]): Html {
   const groups: Html[][] = [];
   for (const rule of rules) {

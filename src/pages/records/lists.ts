@@ -102,7 +102,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Maximum number of members whose companies are used to search for other people. Newest members are used first. */
+/** Maximum number of list members whose companies a search for other people uses. The newest members are used. */
 const maxMembers = 1_000;
 
 async function requireList(request: FastifyRequest): Promise<List> {

@@ -40,7 +40,7 @@ import { usersOf, userChoices } from './record-form.ts';
 
 const section = '/app/opportunities';
 
-/** Number of newest opportunities shown for each stage. */
+/** Maximum number of opportunities shown for each stage, newest first. */
 const newest = 25;
 
 export async function opportunities(app: FastifyInstance): Promise<void> {
@@ -119,13 +119,13 @@ function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]
   return stage ? notice(`Somebody else has moved it to ${stage.name} meanwhile. It was left there.`, 'warning') : '';
 }
 
-/** Returns the word for a field. The history names the company without its id. */
+/** Returns the label of a field. The history names the field `company_id` as `company`. */
 const wordOf = (field: string): string =>
   opportunityWords[(field === 'company' ? 'company_id' : field) as keyof typeof opportunityWords] ?? plain(field);
 
 const boardOf = (pipeline: string, owner = ''): string => pathWith(section, { pipeline, owner });
 
-/** A board shows the opportunities of one person, or of everybody if `owner` is empty. */
+/** Board of a pipeline. It shows the opportunities of one owner, or of everybody if `owner` is empty. */
 interface Board {
   pipeline: Pipeline;
   owner: string;
@@ -185,8 +185,8 @@ const priorityBadge = (priority: Opportunity['priority']): Html =>
   when(priority !== 'NONE', badge(priorityWords[priority].word, priorityWords[priority].tone));
 
 /**
- * Returns the card of an opportunity. Moving has a page of its own: a choice in each card made the board three times as
- * large.
+ * Returns the card of an opportunity. Moving it has a page of its own, because a select in each card tripled the size
+ * of the board.
  */
 function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunity): Html {
   const { id, name, price, priority, estimated_closing_date, user_id_assigned } = one;

@@ -70,14 +70,12 @@ const emptyRows = 3;
 
 const maxOpen = 10;
 
-/** Maximum number of contacts that one form adds by e-mail address. Several contacts can have the same address. */
+/** Maximum number of e-mail addresses by which one form adds contacts. */
 const maxAddresses = 50;
 
 const productChoices = 100;
 
-/**
- * Maximum number of products, and of contacts, that the form of a stored opportunity shows. The others stay unchanged.
- */
+/** Maximum number of products, and of contacts, that the form of a stored opportunity shows. Others stay unchanged. */
 const maxShown = 100;
 
 const maxRows = 300;
@@ -141,8 +139,8 @@ function rowsOf(fields: Fields): Row[] {
 }
 
 /**
- * Returns the changes that a form's rows make: products with price and quantity, and stored products whose quantity is
- * empty. A stored product without a row stays.
+ * Returns the products that a form's rows add or change, and those that they remove. An empty quantity removes a stored
+ * product. Stored products without a row stay.
  */
 function linesOf(
   rows: readonly Row[],
@@ -171,14 +169,14 @@ function linesOf(
   return { lines, removed };
 }
 
-/** Returns the prices of the products that a form names without a price. */
+/** Returns the list prices of the products in rows without a price, by product id. */
 async function pricesOf(request: FastifyRequest, rows: readonly Row[]): Promise<ReadonlyMap<string, number>> {
   const ids = rows.flatMap(({ id, price }) => (price === '' ? (canonicalId(id) ?? []) : []));
   const found = await lookUp(request, findProducts, ids);
   return new Map(found.map(({ id, price }) => [id, price]));
 }
 
-/** Reads an integer of digits only. Returns undefined for `1,000` and `1.000`. */
+/** Converts a text of digits to a number. Returns undefined for other texts, such as `1,000`. */
 const wholeNumber = (given: string): number | undefined => (/^\d{1,10}$/.test(given) ? Number(given) : undefined);
 
 function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof linesOf>): LinesPatch {
@@ -192,7 +190,7 @@ function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof l
   };
 }
 
-/** Returns the contacts of an opportunity after a form. Contacts without a checkbox in the form stay. */
+/** Returns the contacts of an opportunity after a form was sent. Keeps stored contacts that the form does not show. */
 function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
   const ticked = values(fields, 'contact', maxShown + maxAddresses).map(canonicalOr);
   const shown = new Set(text(fields, shownContacts).split(','));
@@ -201,7 +199,7 @@ function contactsOf(fields: Fields, stored: readonly string[], added: readonly s
 }
 
 /**
- * Reads a submitted form. It gives companies by name, and further contacts by e-mail address.
+ * Reads a submitted form. Finds the company by its name, and further contacts by e-mail address.
  * @param stored undefined for a new opportunity
  */
 async function opportunityOf(
@@ -234,7 +232,7 @@ async function opportunityOf(
   return { body, faults };
 }
 
-/** Placeholder in a body for a product that is created with the opportunity. */
+/** Placeholder for the id of a product that is created together with the opportunity. */
 const newProductId = randomUUID();
 
 const newFields = ['new_product', 'new_price', 'new_quantity'] as const;
@@ -251,7 +249,7 @@ function newRowOf(fields: Fields, faults: Fault[]): Row[] {
   return [{ id: newProductId, price, quantity: quantity || '1' }];
 }
 
-/** Creates the product that a form names, in the currency of the opportunity. Puts the product's id into the body. */
+/** Creates the new product that a form names. Puts its id into the body in place of `newProductId`. */
 async function withNewProduct(sql: Transaction, request: FastifyRequest, body: object): Promise<object> {
   const given = JSON.stringify(body);
   if (!given.includes(newProductId)) return body;
@@ -266,8 +264,8 @@ async function withNewProduct(sql: Transaction, request: FastifyRequest, body: o
 }
 
 /**
- * Returns the id of a company with this name. Returns null for an empty name. Adds a fault and returns undefined if no
- * company has the name.
+ * Returns the id of the company with this name, or null for an empty name. If there is none, adds a fault and returns
+ * undefined.
  */
 async function companyNamed({ db, caller }: FastifyRequest, name: string, faults: Fault[]) {
   if (name === '') return null;
@@ -277,7 +275,10 @@ async function companyNamed({ db, caller }: FastifyRequest, name: string, faults
   return found?.id;
 }
 
-/** Returns the contacts with these e-mail addresses. If several have the same address, returns the newest. */
+/**
+ * Returns the ids of the contacts with these e-mail addresses. If several contacts share an address, returns the
+ * newest.
+ */
 async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Fault[]): Promise<string[]> {
   const addresses = [...new Set(given.split(/[\s,;]+/).filter((one) => one !== ''))];
   if (addresses.length > maxAddresses) faults.push({ path: '/emails', message: `at most ${maxAddresses} at once` });
@@ -290,7 +291,6 @@ async function contactsAt({ db, caller }: FastifyRequest, given: string, faults:
   return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
 }
 
-/** Returns the controls of the form. Products of a stored opportunity can be deleted meanwhile. */
 async function opportunityControls(
   request: FastifyRequest,
   { stored, sent, refused: { faults } }: EditForm<Opportunity>,
@@ -390,8 +390,8 @@ const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
   select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');
 
 /**
- * Returns the control of a product that was chosen before. It has no other choices: in each of many rows, they would be
- * most of the page.
+ * Returns the control of a product that was chosen before. It offers no other products, because a long list in each row
+ * would make the page too large.
  */
 const chosenProduct = (id: string, name = 'the chosen product'): Html =>
   html`<span class="product"><input type="hidden" name="product" value="${id}" />${name}</span>`;

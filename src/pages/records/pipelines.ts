@@ -73,9 +73,7 @@ type StageRow = Record<(typeof members)[number], string>;
 
 const emptyRows = 3;
 
-/**
- * Maximum number of rows read from a form. The command line creates pipelines with more stages than a form may save.
- */
+/** Maximum number of stages that are read from a form. */
 const maxRows = 500;
 
 function rowsOf(fields: Fields): StageRow[] {
@@ -85,7 +83,10 @@ function rowsOf(fields: Fields): StageRow[] {
     .filter(({ name }: StageRow) => name !== '');
 }
 
-/** Returns the body of a form, not validated yet. Sorts stages by their places. New stages without a place are last. */
+/**
+ * Returns the pipeline that a form describes, not validated yet. Sorts stages by their place. New stages without a
+ * place come last.
+ */
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): { body: object; faults: Fault[] } {
   const rows = rowsOf(fields);
   const isPlace = ({ place }: StageRow): boolean => /^\d{0,4}$/.test(place);
@@ -125,8 +126,8 @@ const draftOf = (stages: readonly { id?: string; name: string; probability_perce
   }));
 
 /**
- * Returns the stages of a form that is shown again. Adds the stages that others have added, and drops those that others
- * have removed.
+ * Returns the stages of a form that is shown again. Adds stages that others have added meanwhile, and leaves out those
+ * that others have deleted.
  */
 function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   const rows = rowsOf(sent);

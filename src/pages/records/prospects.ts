@@ -136,7 +136,7 @@ function refuse(view: ProspectView, faults: readonly Fault[]): Page {
 const labelOf = (name = ''): string =>
   Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : 'The search';
 
-/** Returns a text field with suggestions. They appear while typing, or behind a link without JavaScript. */
+/** Returns a text input with suggestions while the user types. Without JavaScript, a link leads to the suggestions. */
 function textControl(name: TextField, view: ProspectView): Html {
   const { [name]: value = '', ...others } = view;
   const suggest = pathWith(`${section}/suggest`, { ...others, source: name });
@@ -238,7 +238,6 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     }
   });
 
-  /** Returns the reason to refuse a form that does not say what to unlock, else undefined. */
   function faultOf({ first, chosen }: Bodies): Refused | undefined {
     if (first ? checkFirst.isValid(first) : checkChosen.isValid(chosen)) return undefined;
     const isNumber =

@@ -48,8 +48,7 @@ const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, 
     }));
 
 /**
- * Returns the controls of a form. After a conflict, they have the user's values. Stored values that differ are below
- * their fields.
+ * Returns the controls of a form. After a conflict, they keep the user's texts and show the stored texts below them.
  */
 async function controlsOf<Row extends ShownRecord>(
   request: FastifyRequest,
@@ -97,7 +96,7 @@ const linesOf = (given: string): string[] => {
 
 /**
  * Reads phone numbers from the lines of a form.
- * @param stored the record's numbers. Their lines are not read again, because that could change them
+ * @param stored the record's current numbers. A line that shows one of them keeps it unchanged
  */
 async function phonesOf(lines: string[], country: string, stored: readonly PhoneNumber[]): Promise<PhoneNumber[]> {
   const { read, write } = await phoneReader();
@@ -124,10 +123,9 @@ const isNullable = ({ properties }: TObject, name: string): boolean =>
   name === 'assigned_to';
 
 /**
- * Returns the members of the API's body that a submitted form changes in a record, or sets in a new one. Does not write
- * a value again only because the form shows it in another form.
- * @param stored the current record; undefined for a new one
- * @param given `schema`: schema of the body
+ * Returns the fields that a form changes in a record, or sets in a new one. Leaves out texts that the user did not
+ * change.
+ * @param stored current record; undefined for a new one
  */
 export async function changesOf(
   formFields: readonly FormField[],
@@ -168,11 +166,11 @@ const storedValue = (stored: ShownRecord['custom_fields'], key: string): CustomV
 const isOfType = ({ type, choices = [] }: CustomField, stored: CustomValue): boolean =>
   type !== undefined && (stored === undefined || faultOfValue({ type, choices }, stored) === undefined);
 
-/** Returns the text that a form sends for an unchanged value. An unticked box sends an empty text. */
+/** Returns the text that a form sends for an unchanged custom field. An unchecked checkbox sends an empty text. */
 const savedText = (one: CustomField, stored: CustomValue): string =>
   one.type === 'boolean' && isOfType(one, stored) ? (stored === true ? 'true' : '') : String(stored ?? '');
 
-/** Returns the sent text of a field. A ticked box sends its value after the empty text. */
+/** Returns the last text of a field. A checked box sends its value after the empty text of a hidden field. */
 const lastText = (fields: Fields, name: string): string =>
   ([fields[name] ?? []].flat().at(-1) ?? '').replaceAll('\r\n', '\n');
 
@@ -194,7 +192,7 @@ function customChanges(
 }
 
 /**
- * Converts the text of a form to a value of the field's type. Returns text that does not fit the type as text, and the
+ * Converts a form's text to a value of the custom field's type. Returns text that does not fit as it is, and the
  * validation rejects it.
  */
 function customValue(one: CustomField, given: string, stored: CustomValue): string | number | boolean | null {
@@ -215,17 +213,17 @@ function customValue(one: CustomField, given: string, stored: CustomValue): stri
   }
 }
 
-/** Digits with their marks: no unit, no code with zeros in front, no more digits than a number keeps. */
+/** Matches a number of at most 15 digits, without a unit or needless leading zeros. */
 const plainNumber = /^(?=(?:\D*\d){1,15}\D*$)(?:[1-9][\d.,'’\s]*|0?(?:[.,]\d+)?)$/;
 
-/** Returns undefined for a text that is not a plain number, or that can mean two. */
+/** Converts a text to a number. Returns undefined if it is not a plain number or can mean two, such as `1,249`. */
 function numberIn(given: string): number | undefined {
   const [, sign, digits = ''] = /^([-−]?)(.*)$/.exec(given.trim()) ?? [];
   const read = plainNumber.test(digits) ? readNumber(digits) : undefined;
   return read !== undefined && sign !== '' ? -read : read;
 }
 
-/** Adds the scheme that people omit, as in `example.com`. */
+/** Adds the scheme that people omit: `example.com` → `https://example.com`. */
 const withScheme = (given: string): string =>
   /^[\w-]+(\.[\w-]+)+(\/\S*)?$/.test(given.trim()) ? `https://${given.trim()}` : given;
 
@@ -242,14 +240,10 @@ interface FormState extends FormContext {
   declared: readonly DeclaredField[];
   custom: ShownRecord['custom_fields'];
   given: Fields;
-  /** Currently stored texts of fields that somebody else has changed meanwhile. */
+  /** Texts by field name that another user has stored since the form was opened. */
   theirs: Readonly<Record<string, string>>;
 }
 
-/**
- * Returns the controls of a record's form, in groups.
- * @param isWhole true to include custom fields
- */
 function recordForm(formFields: readonly FormField[], state: FormState, isWhole: boolean): Html {
   const groups = Object.entries(Object.groupBy(formFields, ({ group }) => group));
   return html`!${groups.map(
@@ -314,8 +308,8 @@ function customControl(one: CustomField, { custom, given, faults }: FormState): 
 }
 
 /**
- * Returns the control of a custom field. Number inputs and such show a value of another type as empty, and saving would
- * delete the value.
+ * Returns the control of a custom field. Uses a text input for a value of another type, because special inputs would
+ * show it as empty.
  */
 function customInput(
   { key, type, choices = [] }: CustomField,

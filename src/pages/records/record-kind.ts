@@ -64,10 +64,13 @@ interface RecordRequest {
 export interface FilterControl {
   name: string;
   label: string;
-  /** `list`, `country`, `status` and `user` are choices; `since` is a first day; `hidden` only keeps what a link has set. */
+  /**
+   * Kind of control. `list`, `country`, `status` and `user` are selects, `since` asks for the first day, and `hidden`
+   * only keeps a value from the address.
+   */
   control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden';
   field: string;
-  /** True if the filter also matches a part of the field. */
+  /** True if the filter matches every value that contains the given text. */
   isPart?: true;
 }
 
@@ -103,7 +106,10 @@ export const timeColumns: readonly RecordColumn<ShownRecord>[] = [
 
 export type References = Partial<Record<'contact_id' | 'company_id' | 'opportunity_id', string | null>>;
 
-/** Contacts or companies, for pages that treat both the same way. All functions are also those of the API's routes. */
+/**
+ * Description of contacts or of companies, for pages that treat both alike. Its functions are those that the API's
+ * routes call.
+ */
 export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   object: DeclaredObject;
   path: string;
@@ -112,13 +118,13 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   picture: PictureName;
   advice: string;
   controls: readonly FilterControl[];
-  /** The first one names the record. */
+  /** Columns of the list. The first one names the record. */
   columns: readonly RecordColumn<Row>[];
   nameOf: (row: Row) => string;
   fields: readonly FormField[];
   facts: (row: Row) => readonly (readonly [name: string, value: Html])[];
   blank: object;
-  /** A new record needs at least one field of each group. */
+  /** Groups of field names. A new record needs at least one field of each group. */
   needs: readonly (readonly string[])[];
   schemas: { create: object; patch: object; filters: object };
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
@@ -129,17 +135,17 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
-  /** Returns paths of pages by field name. The fields on the record's page link to them. */
+  /** Returns the paths to which the fields on the record's page link, by field name. */
   links: (row: Row) => Readonly<Record<string, string>>;
   head: readonly string[];
-  /** Returns the filters for the record's activities, and the records of a new activity. */
+  /** Returns the filters for the record's activities, and the records to which a new activity refers. */
   workplace: (row: Row) => { filters: GivenFilters; about: References };
   related: (request: FastifyRequest, row: Row) => Promise<Html>;
   detaches: (db: Database, customerId: string, row: Row) => Promise<string>;
 }
 
 /**
- * Returns the newest lists, for a control that chooses one.
+ * Returns the names of the newest lists.
  * @param chosen id of a list that is always included, if it exists
  */
 export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
@@ -155,15 +161,15 @@ export async function readInOrder<Row extends ShownRecord>(
   return ids.flatMap((id) => byId.get(id) ?? []);
 }
 
-/** State of a list of records. All of it is in the address, so a user can send a view to a colleague. */
+/** State of a list of records. The page's address contains all of it, so users can share a view. */
 export interface View {
   values: Readonly<Record<string, string>>;
-  /** Field, with `-` before it for descending. Empty for newest first. */
+  /** Field to sort by, with `-` in front for descending order. Empty: newest first. */
   sort: string;
-  /** Names of the chosen columns. Empty for the default columns. */
+  /** Names of the chosen columns. Empty: the default columns. */
   columns: readonly string[];
   cursor: string;
-  /** Cursors of the previous pages, for links back. The cursor of the first page is empty. */
+  /** Cursors of the previous pages, for links back. The first page's cursor is empty. */
   trail: readonly string[];
   from: number;
 }
@@ -176,8 +182,8 @@ const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
   columns.flatMap(({ sort }) => (sort === undefined ? [] : [sort, `-${sort}`]));
 
 /**
- * Reads a view from an address. Ignores parameters that this list does not have.
- * @throws DomainError `validation_failed` if a value is not valid or cannot be stored, and so cannot be searched for
+ * Reads a view from the parameters of an address. Ignores unknown parameters.
+ * @throws DomainError `validation_failed` if a value is not valid as a filter
  */
 export function viewOf({ controls, columns, schemas }: Controls, fields: Fields): View {
   const values = Object.fromEntries(
@@ -260,8 +266,8 @@ const choices = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
 export type ProspectView = Readonly<Record<string, string>>;
 
 /**
- * Reads a view of prospects from an address.
- * @throws DomainError `validation_failed` if a value cannot be stored, and so cannot be searched for
+ * Reads a search for prospects from the parameters of an address.
+ * @throws DomainError `validation_failed` if a value contains characters that cannot be stored
  */
 export function prospectViewOf(fields: Fields): ProspectView {
   const names: readonly string[] = [...textFields, ...choices];
@@ -278,7 +284,7 @@ export const prospectViewOfRequest = ({ query }: FastifyRequest): ProspectView =
 
 type VerificationStatus = (typeof verificationStatuses)[number];
 
-/** Returns the filters of a view. Semicolons separate the values of a text field. One of the values must match. */
+/** Returns the filters of a view. In a text field, semicolons separate values of which one must match. */
 export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFilters> {
   const texts: [TextField, string[]][] = [];
   for (const name of textFields) {
@@ -297,9 +303,7 @@ export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFil
   };
 }
 
-/**
- * Adds the English name of each country, because the catalog has English names: `Germany` for `Deutschland` or `DE`.
- */
+/** Adds the English name of each country, which the catalog uses: `Deutschland` → `Deutschland`, `Germany`. */
 async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
   if (countries.length > maxCountries) return [...countries]; // refused by the schema
   const codeOf = await countryCodes();
@@ -311,12 +315,12 @@ const nameOf = (code: string): string[] => (code === '' ? [] : [countryName(code
 
 const maxCountries = 100;
 
-/** Maximum length of the names of companies in an address (characters). Servers can reject longer addresses. */
+/** Maximum length of all company names in an address (characters). Servers can reject longer addresses. */
 const maxNames = 2_000;
 
 /**
- * Returns the address of the people in the catalog who work for these companies. Uses only the first companies if the
- * names are too long.
+ * Returns the address of a search for people who work for these companies. Leaves out the last companies if the names
+ * are too long.
  */
 export function peopleOfCompanies(names: readonly string[]): string {
   // A semicolon separates names, so of a name with one, its longest part is searched for.

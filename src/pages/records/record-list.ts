@@ -18,7 +18,7 @@ import { declaredFor, usersOf } from './record-form.ts';
 
 export const pageRows = 25;
 
-/** Maximum number of matches that is counted exactly. */
+/** Maximum number of matching records that are counted exactly. */
 export const maxCounted = 10_000;
 
 export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtIn: RecordKind<Row>): void {
@@ -72,7 +72,7 @@ interface Known {
   me: string;
 }
 
-/** Maximum number of users in a filter. Each of them is a part of every page. */
+/** Maximum number of users that a filter offers. Every page of the list contains all of them. */
 const maxUsers = 15;
 
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
@@ -160,7 +160,7 @@ function choicesOf(control: FilterControl['control'], { lists, users, me }: Know
   }
 }
 
-/** Returns e.g. `1,234`, or `more than 10,000`. */
+/** Returns the number of matches as text: `1,234` or `more than 10,000`. */
 export const numberOf = (matches: number): string =>
   matches > maxCounted ? `more than ${count(maxCounted)}` : count(matches);
 
@@ -216,7 +216,10 @@ function chooser<Row extends ShownRecord>(
 const isShown = ({ name, isOptional }: RecordColumn<never>, { columns }: View): boolean =>
   columns.length > 0 ? columns.includes(name) : !isOptional;
 
-/** Returns the link that sorts by a column: first ascending, then descending, then newest first. */
+/**
+ * Returns the current order of a column and the link that changes it: first ascending, then descending, then newest
+ * first.
+ */
 function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
   if (sort === undefined) return undefined;
   const now = view.sort === sort ? 'ascending' : view.sort === `-${sort}` ? 'descending' : 'none';

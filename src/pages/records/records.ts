@@ -64,7 +64,7 @@ function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordK
   });
 }
 
-/** Returns links to the neighbours of this record in the list from which the user came. */
+/** Returns links to the previous and the next record in the list from which the user came. */
 async function neighboursOf<Row extends ShownRecord>(
   request: FastifyRequest,
   kind: RecordKind<Row>,
@@ -206,15 +206,15 @@ const namesShown = 12;
 
 interface Chosen<Row> {
   rows: Row[];
-  /** True if more records match than can be changed at once. */
+  /** True if more records match than one action can change. */
   isTooMany: boolean;
-  /** Hash of the ids of the records. Shows whether they are still those that the user saw. */
+  /** Hash of the records' ids. Shows whether the records are still those that the user saw. */
   digest: string;
 }
 
 /**
- * Acts on chosen records of a list. The confirmation page shows their number. The form then acts on exactly these
- * records. If others match now, it shows the new number and asks again.
+ * Adds the pages that act on chosen records of a list. A page asks the user to confirm the number of records. It asks
+ * again if other records match when the form is sent.
  */
 export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path } = kind;
