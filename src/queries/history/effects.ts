@@ -9,11 +9,11 @@ import { activityTable, companyTable, contactTable, opportunityTable, productTab
 
 export type { Values };
 
-/** What a change did to one record, as the sum of its writes to the record. */
+/** Effect of a change on one record: the sum of all its writes to the record. */
 export interface Effect {
   id: string;
   noun: EventNoun;
-  /** `none`: the change created the record and deleted it again. */
+  /** `none` means that the change created the record and deleted it again. */
   kind: 'created' | 'updated' | 'deleted' | 'none';
   /**
    * Values before the first write. For a deletion, all values that are not empty, and the record's lists and
@@ -35,7 +35,7 @@ export interface Effect {
 export const isOfChange = (sql: Queryable, changeId: string) => sql`change_id is not distinct from ${changeId}::uuid`;
 
 // Written as a subquery for each row: with `not exists`, the planner may read all rows of the change for each batch.
-/** Returns the SQL condition that the journal row `j` is the first of its record in this change. */
+/** Returns the SQL condition that the journal row `j` is the first row of its record in this change. */
 const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
   j.position = (
     select min(e.position)
@@ -60,10 +60,10 @@ interface Row {
 }
 
 /**
- * Returns what a change did to its next records of one kind. The last record comes first, because later records of a
- * change can refer to earlier ones.
- * @param range only records whose first write is below `before`, or only the record `only`; writes from `until` on do
- *   not count
+ * Returns the effects of a change on its next records of one kind. The last record comes first, because later records
+ * can refer to earlier ones.
+ * @param range `before`: only records whose first write is below this position; `until`: ignore writes from this
+ * position on; `only`: id of the only record to return
  */
 export async function findEffects(
   sql: Queryable,
@@ -115,8 +115,9 @@ function effectOf(id: string, rows: readonly Row[]): Effect {
 }
 
 /**
- * Merges the values before (or after) one write of a record into those of its other writes.
- * @param others values on the other side of that write. A custom field that is only there is removed
+ * Merges the values before one write (or after it) into the values of the record.
+ * @param more values on this side of the write
+ * @param others values on the other side. A custom field that only they have is removed
  */
 function withValues(values: Values, more: Values | null, others: Values | null): Values {
   const [own, fields, absent] = [values, more, others].map((one) => one?.['custom_fields'] as Values | undefined);
@@ -152,9 +153,8 @@ export async function measureChange(
 }
 
 /**
- * Returns the ids of created records that differ from their state after the change. Writes that were undone do not
- * count.
- * @param current current values of the records, as the journal names them, each `comparable`
+ * Returns the ids of created records that have changed since. Writes that were undone do not count.
+ * @param current current values of the records by id, in the form that `comparable` returns
  */
 export async function findWrittenSince(
   sql: Queryable,
@@ -187,7 +187,7 @@ export async function findWrittenSince(
   return new Set(created.filter(isWritten).map(({ id }) => id));
 }
 
-/** Returns a value of the journal without the names of products in `details`, which change with the products. */
+/** Returns a value of the journal without what changes by other records: the names of products in `details`. */
 export const comparable = (name: string, value: unknown): unknown =>
   name === 'details' ? (value as Detail[] | null)?.map(lineOf) : value;
 
@@ -228,8 +228,8 @@ export const findWriters = (sql: Queryable, customerId: string, ids: readonly st
 const recordTables = [contactTable, companyTable, productTable, opportunityTable, activityTable];
 
 /**
- * Estimates the undo of a large change from the journal alone. Counts a record as kept if it was updated since, and as
- * restored if nothing happened to it since.
+ * Estimates the undo of a large change from the journal alone. Assumes that records updated since are kept. Assumes
+ * that records without later changes are restored.
  */
 export async function estimateUndo(sql: Queryable, customerId: string, changeId: string): Promise<UndoEstimate> {
   const [counts] = await sql<[UndoEstimate]>`

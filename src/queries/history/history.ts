@@ -46,7 +46,10 @@ interface LaterMerge {
   change_id: string;
 }
 
-/** Returns the later merge of the record that stayed in a merge. Undefined if there was none, or it was undone. */
+/**
+ * Returns the later merge that deleted the record into which a change merged others. Undefined if there was none, or it
+ * was undone.
+ */
 export async function findLaterMerge(
   sql: Queryable,
   customerId: string,
@@ -124,7 +127,7 @@ export const findRecords = (
 
 export type Values = Record<string, unknown>;
 
-/** Members of records that people can set, in the order of display. */
+/** Names of the fields that people can set, by kind of record. They are in the order of display. */
 const settable: Record<EventNoun, readonly string[]> = {
   contact: [...contactFields, 'company'],
   company: companyFields,
@@ -156,8 +159,8 @@ interface ChangePage {
 }
 
 /**
- * Returns a page of changes. It can be shorter than `limit`, or empty, although there is a next page.
- * @param nouns the kinds of records that the caller may read
+ * Returns a page of changes. It can have fewer than `limit` changes, or none, even if there is a next page.
+ * @param nouns kinds of records that the caller may read
  * @param verb only changes of this type
  * @param before only changes with lower positions
  */
@@ -278,8 +281,8 @@ export const pick = (noun: EventNoun, values: Values): Values =>
   );
 
 /**
- * Returns the values that records had when they were created, which the journal does not keep. They are the values
- * before the next change, or else the current values.
+ * Returns the values that records had when they were created. The journal does not contain them, so they are taken from
+ * the next change or from the current record.
  */
 async function valuesAtCreation(
   db: Database,
@@ -310,7 +313,7 @@ async function valuesAtCreation(
   };
 }
 
-/** Reads records as they are now. Lists come without their numbers of members, which would have to be counted. */
+/** Returns the current values of records. Lists lack their number of members, which would take long to count. */
 const findCurrent = (db: Database, customerId: string, noun: EventNoun, ids: string[]): Promise<{ id: string }[]> =>
   noun === 'list'
     ? db.lookup(
@@ -330,13 +333,14 @@ export interface Later {
   position: number;
   name: string | null;
   value: unknown;
-  /** True if the record was deleted. All its values that were not empty are then among these. */
+  /** True if the change deleted the record. The changed fields are then all that were not empty. */
   is_deletion: boolean;
 }
 
 /**
- * Returns the values of records before the first change after a given write. Stops where a record is created again.
- * @param created position of the write of each record
+ * Returns each field's value before its first change after a given write. Ignores changes after the record was created
+ * again.
+ * @param created position of the given write of each record
  */
 export const readLater = (
   sql: Queryable,

@@ -28,9 +28,9 @@ export interface Reverted {
 }
 
 /**
- * Computes which fields the undo of a change restores. A field gets back its earlier value if it still has the value
- * that the change gave it. A person's request for removal is never undone.
- * @param current columns of the record
+ * Computes which fields of a record an undo restores. A field gets its earlier value back if nobody has changed it
+ * since. A person's request for removal is never undone.
+ * @param current current columns of the record
  */
 export function revert(current: Values, { before, after }: Effect): Reverted {
   const reverted: Reverted = { columns: {}, restored: [], kept: [], reason: 'changed_since' };
@@ -60,7 +60,7 @@ const prefix = 'custom_fields.';
 const fieldOf = (values: Values, field: string): unknown =>
   field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
 
-/** Excludes a field from the undo, so that it keeps its current value. */
+/** Excludes a field from the undo. The field keeps its current value. */
 export function keep(reverted: Reverted, name: string, reason: KeptReason = reverted.reason): void {
   reverted.reason = reason;
   delete reverted.columns[name];
@@ -90,15 +90,14 @@ export interface Undoing {
   sql: Transaction;
   customerId: string;
   changeId: string;
-  /** Effects on records of one kind. */
   effects: readonly Effect[];
   deferred: DeferredWrites;
 }
 
 /**
- * Deletes the records that the change created. Keeps those that others have written or used since.
- * @param current values of the records that exist, as the journal names them
- * @param findInUse returns the ids of records to which others belong
+ * Deletes the records that the change created, except those that others have changed or used since.
+ * @param current values of the existing records, in the form of the journal
+ * @param findInUse returns the ids of records to which other records belong
  */
 export async function undoCreated(
   undoing: Undoing,
@@ -123,7 +122,7 @@ export async function undoCreated(
 
 const holders: ReadonlySet<string> = new Set(['contact', 'company', 'opportunity'] as const);
 
-/** Returns the ids of created records with an activity that another change has made or written since. */
+/** Returns the ids of created records with an activity that another change has created or updated. */
 async function findNoted(
   { sql, customerId, changeId }: Undoing,
   created: readonly Effect[],
@@ -163,10 +162,10 @@ async function findNoted(
 export type Deleted = Values & { id: string; external_id: string | null };
 
 /**
- * Restores the records that the change deleted, each without an external id that another record has by now. Adds the
- * outcomes of all records that have none.
+ * Restores the records that the change deleted, without external ids that other records have by now. Adds the outcomes
+ * of all records to `outcomes`.
  * @param records table of the records, if they have external ids
- * @param restore returns the outcomes of records that it did not restore, or not with all their values
+ * @param restore returns the outcomes of records that it did not restore completely
  * @returns the deletions that were undone
  */
 export async function undoDeleted(
@@ -206,7 +205,7 @@ export async function undoDeleted(
   return deleted.filter(({ id }) => outcomes.get(id)!.status === 'succeeded');
 }
 
-/** Returns the outcomes of those deleted records that were not restored. */
+/** Returns the outcome `failed` for each deleted record that was not restored. */
 export const lostOf = (deleted: readonly Deleted[], restored: ReadonlySet<string>): Map<string, Outcome> =>
   new Map(deleted.flatMap(({ id }) => (restored.has(id) ? [] : [[id, { status: 'failed', reason: 'gone' }]])));
 
@@ -230,9 +229,9 @@ export async function lockPresent(
 }
 
 /**
- * Restores the lists and opportunities of restored contacts, if these still exist. What a merge has moved to another
- * contact is moved back, unless that contact has lost it since.
- * @param effects the deletions
+ * Adds restored contacts to their former lists and opportunities, if these still exist. Moves back what a merge gave to
+ * another contact, unless that contact has lost it since.
+ * @param effects deletions of the contacts
  */
 export async function restoreLinks(sql: Transaction, customerId: string, effects: readonly Effect[]): Promise<void> {
   const merges = effects.filter(({ merged_into }) => merged_into !== null);
@@ -337,8 +336,8 @@ async function existing<T extends { id: string }>(
 }
 
 /**
- * Removes the contact that stayed in a merge from lists and opportunities that it has only because of the merge. Gives
- * it its previous positions in its own opportunities, unless these have changed since.
+ * Removes the contact that stayed in a merge from lists and opportunities that it got by the merge. Restores its
+ * positions in its own opportunities, unless these have changed since.
  * @param restored ids of the contacts whose merges are undone
  */
 async function takeBackLinks(

@@ -31,21 +31,21 @@ import { pickSettable } from './history.ts';
 import { keep, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
 import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 
-/** Functions to undo changes of one kind of record. */
+/** Functions that undo changes of one kind of record. */
 interface Others {
   /** Table of the records, if they have external ids. */
   records?: RecordTable;
   referencesOf?: (values: Values) => Reference[];
-  /** Locks records, and returns their values as the journal names them. */
+  /** Locks records, and returns their values in the form of the journal. */
   lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<{ id: string }[]>;
   write: WriteBatch;
-  /** Returns the body that gives a record its earlier columns. */
+  /** Returns the body of an update that restores a record's earlier columns. */
   bodyOf?: (columns: Values, missing: ReadonlySet<string>) => Values;
   /**
    * Restores deleted records.
-   * @param deleted all values that the journal keeps
+   * @param deleted records with all values that the journal keeps
    * @param missing ids of referenced records that do not exist
-   * @returns the outcomes of records that were not restored, or not with all their values
+   * @returns the outcomes of records that were not restored completely
    */
   restore: (
     sql: Transaction,
@@ -55,7 +55,7 @@ interface Others {
   ) => Promise<Map<string, Outcome>>;
 }
 
-/** Undoes changes of products, opportunities, activities or lists, in the order of `undoPeople`. */
+/** Undoes what a change did to products, opportunities, activities or lists. Takes the same steps as `undoPeople`. */
 export async function undoOthers(undoing: Undoing): Promise<Map<string, Outcome>> {
   const { sql, customerId, effects, deferred } = undoing;
   const { noun } = effects[0]!;
@@ -167,7 +167,7 @@ const lists: Others = {
   },
 };
 
-/** Locks records in the order of their ids, and reads them. */
+/** Returns a function that locks records in the order of their ids and then reads them. */
 const lockThen =
   ({ table }: RecordTable, find: FindRecords<{ id: string }>): Others['lock'] =>
   async (sql, customerId, ids) => {

@@ -134,10 +134,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
 }
 
 // If the change has not written the verification, that is the one which the next write found.
-/**
- * Gives contacts that get their previous address back the verification of that time, too. A contact that keeps its
- * address keeps its verification.
- */
+/** Restores the earlier verification of contacts whose earlier e-mail address is restored. */
 async function revertVerifications(
   sql: Transaction,
   customerId: string,
@@ -165,7 +162,7 @@ async function revertVerifications(
 
 const verification = ['verification_status', 'last_verified'];
 
-/** Excludes external ids from the undo that another record has by now, or gets back. */
+/** Excludes external ids from the undo if another record has them by now or gets them back. */
 async function keepTaken(
   { sql, customerId }: Undoing,
   { records }: People,
