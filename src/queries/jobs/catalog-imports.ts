@@ -10,15 +10,15 @@ export type IdentifierKind = (typeof identifierKinds)[number];
 export interface Identifier {
   kind: IdentifierKind;
   value: string;
-  /** Form of the value in which earlier releases stored its digest, if it differs. */
+  /** Form of the value from which earlier releases computed its digest (keyed hash), if it differs. */
   former?: string;
 }
 
 export type Identified = Pick<Prospect, '_id' | 'work_email' | 'emails' | 'profnet_url'>;
 
 /**
- * Converts a text to an identifier in the form in which identifiers are compared. Undefined if the text identifies
- * nobody.
+ * Converts a text to a person's identifier, in the form in which identifiers are compared. Returns undefined if the
+ * text identifies nobody.
  */
 export function toIdentifier(kind: IdentifierKind, text: string): Identifier | undefined {
   const value = keys[kind](text);
@@ -36,7 +36,7 @@ const keys: Record<IdentifierKind, (text: string) => string | undefined> = {
 export const formsOf = ({ value, former }: Identifier): string[] => (former === undefined ? [value] : [value, former]);
 
 /**
- * Returns the usual spellings of an identifier, in lower case. A text that contains none of them does not contain the
+ * Returns the usual spellings of an identifier, in lower case. A text without any of them does not contain the
  * identifier.
  */
 export const spellingsOf = (identifier: Identifier): string[] => [
@@ -60,12 +60,12 @@ export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKin
   ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
 ];
 
-/** Progress of an import of people. All records that start before `line` are stored in the catalog. */
+/** Progress of an import of people. The catalog contains all records that start before `line`. */
 export interface ImportState {
   line: number;
   loaded: number;
   bad: number;
-  /** Number of records that were not imported because the person is suppressed (must not be imported). */
+  /** Number of records that were left out because the person is suppressed (must not be imported). */
   suppressed: number;
   /** Start of the import. Records without `date_verified` get this time. */
   started_at: string;
@@ -74,8 +74,8 @@ export interface ImportState {
 /**
  * Starts an import of a file. Resumes an interrupted one if it writes to the same table or search index (incarnation).
  * @param source path, size and change time of the file
- * @returns the progress. `dropped_at_line`: line that an interrupted import had reached if it must start again,
- *   otherwise null
+ * @returns the progress. `dropped_at_line`: line that an interrupted import had reached before it had to start again,
+ * otherwise null
  */
 export async function beginImport(
   sql: Transaction,
@@ -95,8 +95,8 @@ export async function beginImport(
 }
 
 /**
- * Returns the progress of an import that starts and cannot resume, because its input (such as standard input) cannot be
- * read twice. Saves nothing.
+ * Returns the first progress of an import that cannot resume, because its input (such as standard input) cannot be read
+ * twice. Saves nothing.
  */
 export async function unsavedImport(sql: Queryable): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
@@ -125,7 +125,7 @@ export async function endImport(sql: Queryable, source: string): Promise<void> {
 }
 
 /**
- * Deletes the saved progress of earlier versions of a file, which cannot resume.
+ * Deletes the saved progress of earlier versions of a file. Imports of changed files cannot resume.
  * @param source path, size and change time of the current version, whose progress is kept
  */
 export async function dropStaleImports(sql: Queryable, path: string, source: string): Promise<void> {
@@ -135,7 +135,7 @@ export async function dropStaleImports(sql: Queryable, path: string, source: str
 }
 
 interface CatalogState {
-  /** Id of the table or search index to which imports write. `''`: none was saved. */
+  /** Id of the table or search index to which imports write. Empty: none was saved. */
   incarnation: string;
   is_searched: boolean;
   imported_at: string | null;

@@ -17,8 +17,8 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 }
 
 /**
- * Returns the faults in a customer's credits: gaps in the numbers of ledger entries; and balances, jobs, results or
- * spending of keys that disagree with the entries. All are read at one instant.
+ * Returns contradictions in a customer's credits, read at one instant. Examples are gaps in the numbers of ledger
+ * entries, and balances that differ from the sum of their entries.
  */
 export const checkCredits = (sql: Queryable, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

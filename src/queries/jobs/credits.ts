@@ -17,7 +17,7 @@ interface KeyAmount {
 
 type Sums = Record<SpendCap['per'], number>;
 
-/** Returns SQL for the day (UTC) on which a job was started. The id of the job begins with this time. */
+/** Returns SQL for the UTC day on which a job was started. Takes it from the time in the job's id. */
 const dayOf = (sql: Transaction, jobId: string) =>
   sql`(uuid_extract_timestamp(${jobId}::uuid) at time zone 'UTC')::date`;
 
@@ -29,8 +29,8 @@ const sumsOf = (sql: Queryable, day: ReturnType<typeof today>) => sql`
   coalesce(sum(s.spent), 0) as total`;
 
 /**
- * Adds the credits that a new job reserves to the spending of its API key. Starts with the same key wait for each
- * other. Call it before the balance is locked.
+ * Adds the credits that a new job reserves to the spending of its API key. Concurrent starts with the same key wait for
+ * each other. Call it before the balance is locked.
  * @throws SpendCapExceeded if the key's cap leaves less than `amount`
  */
 export async function spendWithKey(
@@ -109,7 +109,7 @@ async function findSums(
   return sums;
 }
 
-/** Adds to each key its spending in the period of its cap. Without a cap, this is all its spending. */
+/** Adds to each key its spending in the period of its cap, or its total spending if it has no cap. */
 export async function withSpent<T extends { id: string; spend_caps: SpendCaps }>(
   sql: Queryable,
   customerId: string,
@@ -203,7 +203,7 @@ export async function grantCredits(
       and pool = ${pool}`;
 }
 
-/** Records the event `credits.low` if less than a tenth of the last grant is left, once for each grant. */
+/** Records the event `credits.low` if less than a tenth of the last grant is left. Records it once for each grant. */
 async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
   const [low] = await sql<{ available: number }[]>`
     update credit_balances
@@ -216,7 +216,7 @@ async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Prom
 }
 
 /**
- * Corrects a balance, up or down.
+ * Adds a correction to a balance, or subtracts it.
  * @throws InsufficientCredits if the correction takes more than is available
  */
 export async function adjustCredits(
@@ -249,8 +249,8 @@ async function requireMove(sql: Transaction, customerId: string, change: Move): 
 }
 
 /**
- * Changes a balance and inserts the ledger entry, in one statement.
- * @returns false, with nothing written, if too few credits are available
+ * Changes a balance and inserts the ledger entry in one statement.
+ * @returns false if too few credits are available. Nothing is written then
  */
 async function move(sql: Transaction, customerId: string, change: Move): Promise<boolean> {
   const { pool, kind, amount, jobId = null, note = null } = change;
@@ -300,7 +300,7 @@ export async function findCredits(sql: Queryable, customerId: string): Promise<C
   return Object.fromEntries(rows.map(({ pool, ...credits }) => [pool, credits])) as Credits;
 }
 
-/** Returns the amount of the last grant to each pool, if it is among the newest 10,000 entries. */
+/** Returns the amount of the last grant to each pool of credits. Reads only the newest 10,000 ledger entries. */
 export async function findLastGrants(sql: Sql, customerId: string): Promise<Partial<Record<Pool, number>>> {
   const rows = await sql<{ pool: Pool; amount: number }[]>`
     select distinct on (pool) pool, amount

@@ -3,8 +3,8 @@ import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows } from '.
 import { allImports, endImport, lockImport, lockNewImports } from './imports.ts';
 
 /**
- * Time for which failed records are stored after the end of the import (SQL interval). Callers can start to read them
- * for 30 days, and a download takes at most an hour.
+ * Period after the end of an import in which its failed records are stored (SQL interval). Callers can read them for 30
+ * days. A download can take an hour more.
  */
 const retention = '30 days 2 hours';
 /** Time after which an import that waits for its file or its start is cancelled (SQL interval). */
@@ -38,7 +38,7 @@ export async function expireImport(sql: Transaction, customerId: string, id: str
 }
 
 /**
- * Deletes a batch of the failed records of an import that ended long ago. Keeps the import.
+ * Deletes a batch of the failed records of an import whose retention period is over. Keeps the import.
  * @returns false if there was nothing to delete
  */
 export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
@@ -61,7 +61,7 @@ export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
 }
 
 const keptFor = '24 hours';
-/** Maximum number of dry runs of one customer whose records are kept. The records of the oldest are deleted. */
+/** Maximum number of dry runs of one customer whose records are kept. Records of older dry runs are deleted. */
 const maxKept = 3;
 
 /**
@@ -81,8 +81,8 @@ export async function keepRows(sql: Transaction, customerId: string, id: LockedI
 }
 
 /**
- * Locks and returns the dry runs above the maximum. Skips dry runs that another transaction has locked, because it may
- * be starting one again.
+ * Locks and returns the oldest dry runs above `maxKept`. Skips those that another transaction has locked, because it
+ * may be restarting them.
  */
 async function findSurplus(sql: Transaction, customerId: string): Promise<LockedId[]> {
   const kept = await sql<{ id: string }[]>`
@@ -126,10 +126,7 @@ export async function dropOverdueRows(sql: Transaction, customerId: string, id: 
   return overdue !== undefined && dropRows(sql, customerId, overdue.id);
 }
 
-/**
- * Turns a dry run whose records are kept into a real import that waits for a worker. Keeps the records, and what the
- * dry run found out about the file. The caller enqueues a message.
- */
+/** Turns a dry run whose records are kept into a real import that waits for a worker. The caller enqueues a message. */
 export async function restartForReal(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await clearMessages(sql, customerId, id);
   await sql`

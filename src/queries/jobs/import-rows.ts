@@ -59,7 +59,7 @@ export async function insertChunk(
 
 export interface FileContents extends FoundFile {
   bytes: number;
-  /** At least as many as there are line breaks. */
+  /** Number of lines. It is at least the number of line breaks. */
   lines: number;
 }
 
@@ -84,8 +84,8 @@ export async function endUpload(
 }
 
 /**
- * Deletes the chunks of an interrupted upload. Its transactions cannot store anything afterwards. Does nothing if the
- * file is complete, or a newer upload has started.
+ * Deletes the chunks of an interrupted upload, and prevents that more are stored. Does nothing if the file is complete,
+ * or a newer upload has started.
  * @returns true if this upload is complete
  */
 export async function discardUpload(
@@ -118,7 +118,7 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
       and import_id = ${importId}`;
 }
 
-/** Returns the chunk of a file that contains the byte at an offset. Undefined if the file was deleted. */
+/** Returns the chunk of a file that contains the byte at `offset`, or undefined if the file was deleted. */
 export async function readChunk(
   sql: Queryable,
   customerId: string,
@@ -144,7 +144,7 @@ export interface ImportRecord {
 
 /**
  * Stores records of a file. Records that are already stored keep their errors and warnings.
- * @param records with their cells as `toStored` writes them
+ * @param records records with cells in the format of `toStored`
  */
 export async function insertRows(
   sql: Transaction,
@@ -160,7 +160,7 @@ export async function insertRows(
     on conflict (customer_id, import_id, line) do update set cells = excluded.cells`;
 }
 
-/** Maximum size of the records that `readRows` returns (bytes). A single record can be larger. */
+/** Maximum total size of the records that `readRows` returns (bytes). A single record can be larger. */
 const maxBytes = 4 * 1024 * 1024;
 
 /**
@@ -225,7 +225,7 @@ export async function saveNotes(
       and r.line = given.line`;
 }
 
-/** Maximum number of records that one statement deletes. More could take longer than the statement timeout. */
+/** Maximum number of records that one statement deletes. More could exceed the statement timeout. */
 export const maxDeleted = 100_000;
 
 /**
@@ -261,9 +261,8 @@ export async function deleteRows(
 const lastLine = 2_147_483_647;
 
 /**
- * Deletes the records of an ended import, except those with an error or a warning. If there are very many, the rest is
- * deleted later.
- * @returns true if some are left
+ * Deletes the records of an ended import, except those with an error or a warning. Deletes at most `maxDeleted`.
+ * @returns true if some are left, which are deleted later
  */
 export async function dropRows(sql: Transaction, customerId: string, id: LockedId): Promise<boolean> {
   const isMore = (await deleteRows(sql, customerId, id, { isDone: true })) === maxDeleted;
@@ -275,7 +274,7 @@ export async function dropRows(sql: Transaction, customerId: string, id: LockedI
   return isMore;
 }
 
-/** Counts the values by which several records find the same stored record. */
+/** Counts the values by which several records of an import find the same stored record. */
 export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
   const [row] = await sql<[{ repeated: number }]>`
     select count(*) as repeated
@@ -315,8 +314,8 @@ export interface SeenMapping {
 }
 
 /**
- * Returns the mapping for a file with these headers: that of the import's preview or, without one, that of the
- * customer's last import with these headers.
+ * Returns the known mapping for a file with these headers: from the import's preview, or else from the customer's last
+ * import with these headers.
  */
 export async function findRememberedMapping(
   sql: Queryable,
@@ -335,8 +334,8 @@ export async function findRememberedMapping(
 }
 
 /**
- * Returns the remembered mapping (see `findRememberedMapping`), and stores it with the import, so that the import uses
- * what its preview shows.
+ * Returns the mapping of `findRememberedMapping`, and stores it with the import. The import then reads the file as its
+ * preview shows it.
  */
 export async function keepRememberedMapping(
   sql: Transaction,
@@ -362,10 +361,13 @@ export async function keepRememberedMapping(
   return mapping;
 }
 
-/** SQL/JSON path of the columns that a mapping gives to notes. */
+/** SQL/JSON path that finds the columns that a mapping assigns to notes. */
 export const namesNotes = '$.* ? (@ == "note" || @.field == "note")';
 
-/** Stores how an import has read its columns. An import without notes does not replace a mapping that names them. */
+/**
+ * Stores how an import has mapped its columns. An import that may not create notes does not replace a mapping with
+ * notes.
+ */
 export async function rememberMapping(
   sql: Transaction,
   customerId: string,
@@ -406,10 +408,9 @@ export const isWaiting = (sql: Queryable) => sql`
   (approvals.status = 'pending' and approvals.created_at >= now() - make_interval(hours => ${approvalHours}::int))`;
 
 /**
- * Returns the SQL condition that the start of an import waits for an admin's approval, or was approved in the last
- * minute.
- * @param imports the table or alias of the row
- * @param customerId undefined in a statement about all customers. A distributed database needs it to lock rows
+ * Returns the SQL condition that the start of an import waits for an admin's approval, or got it in the last minute.
+ * @param imports table or alias of the import
+ * @param customerId customer of the statement; undefined in a statement about all customers
  */
 export const isAwaited = (sql: Queryable, imports = sql`imports`, customerId?: string) => sql`
   exists (

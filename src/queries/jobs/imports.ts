@@ -28,8 +28,8 @@ import { requireLists } from '../crm/list-members.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
 /**
- * Kinds of imports that a caller may see, each as object and mode in one text (`contacts upsert`). With
- * `contacts read`, the caller may also see the contents of contacts.
+ * Kinds of imports that a caller may see, each as object and mode, such as `contacts upsert`. With `contacts read`, the
+ * caller may also see the contents of contacts.
  */
 export type VisibleImports = readonly string[];
 
@@ -103,16 +103,16 @@ const projection = (sql: Queryable) => sql`
 
 export interface NewImport extends Omit<ImportCreate, 'match'> {
   match: MatchField | null;
-  /** Hash of settings and file. Only imports from the command line have it. */
+  /** Hash of settings and file. Only imports by the command line have one. */
   fingerprint?: Buffer;
-  /** Default: true. */
+  /** True (default) if the import may create notes. */
   takesNotes?: boolean;
 }
 
 /**
- * Creates an import, which waits for its file.
+ * Creates an import that waits for its file.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if too many imports of the
- *   customer wait
+ * customer wait
  */
 export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
   const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
@@ -143,7 +143,8 @@ export async function lockNewImports(sql: Transaction, customerId: string): Prom
 }
 
 /**
- * Returns the unfinished import of an earlier, interrupted run of the same command. Locks the creation of imports.
+ * Returns the id of the import that an interrupted run of the same command left unfinished. Locks the creation of
+ * imports.
  * @param fingerprint hash of the command's settings and file
  */
 export async function findInterruptedImport(
@@ -225,14 +226,14 @@ export const listImports = (
 export interface ImportSettings extends ImportFile, Pick<Import, 'dry_run'> {
   sheet: string | null;
   has_mark: boolean;
-  /** Mapping of an earlier import with the same headers, as the latest preview with `guess` read it. */
+  /** Mapping of an earlier import with the same headers. The latest preview with `guess` used it. */
   remembered: SeenMapping | null;
   list_ids: string[];
 }
 
 /**
- * Stores whether an import may create notes: whether whoever starts it may.
- * @throws DomainError `forbidden` if it may not, but its mapping or the columns of its check name notes
+ * Stores whether an import may create notes. This depends on the rights of the caller who starts it.
+ * @throws DomainError `forbidden` if it may not, but one of its columns contains notes
  */
 export async function allowNotes(sql: Transaction, customerId: string, id: LockedId, mayNote: boolean): Promise<void> {
   const [changed] = await sql`
@@ -355,8 +356,8 @@ export async function startImport(sql: Transaction, customerId: string, id: Lock
 type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Ends an import, and records the event. Also deletes the file, and the records without an error or a warning.
- * @param ending `keepsRows`: true keeps these records
+ * Ends an import, and records the event. Deletes the file, and the records without an error or a warning.
+ * @param ending `keepsRows`: true keeps the records
  * @param deferred given if the transaction also writes records: the event then comes after their events
  */
 export async function endImport(
@@ -399,7 +400,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
   told: number;
   /** Number of unexpected errors in a row. */
   failures: number;
-  /** Actor that created the import. Null for imports from before 1.1.0. */
+  /** Actor that created the import. Null for imports from before release 1.1.0. */
   actor: EventActor | null;
   request_id: string | null;
 }

@@ -23,8 +23,8 @@ import { cursorAfter, isAfter, limitAndOffset, positionBefore } from '../records
 import type { PageById, PageOrCursor, RecordPage } from '../records/finders.ts';
 
 /**
- * Part of a verification job's request. The job reuses results of up to `reuse_hours` before its start. 0 forbids
- * reuse; older jobs lack it.
+ * Part of a verification job's request. The job reuses results from at most `reuse_hours` before its start. 0 forbids
+ * reuse; older jobs lack the field.
  */
 export interface Reusing {
   reuse_hours?: number;
@@ -45,22 +45,21 @@ export interface JobRow {
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Credits reserved for the job, including those that are charged by now. */
+  /** Credits reserved for the job. They include those that are charged by now. */
   reserved: number;
   charged: number;
   /**
-   * Position where the job resumes. Null at the start. In a job with inputs, all inputs up to its field `position` have
+   * Position where the job resumes. Null at the start. If the job has inputs, all inputs up to `progress.position` have
    * a result.
    */
   progress: unknown;
   failures: number;
   is_waiting: boolean;
   /**
-   * True if the job had waited for a name server for an hour when a worker took it. It must then end without the name
-   * server.
+   * True if the job had already waited an hour for a name server when a worker took it. It must then end without one.
    */
   has_waited: boolean;
-  /** Actor that started the job. Null for jobs from before 1.1.0. */
+  /** Actor that started the job. Null for jobs from before release 1.1.0. */
   actor: EventActor | null;
   request_id: string | null;
 }
@@ -133,14 +132,14 @@ export interface NewResult {
   reason?: ItemReason | null;
   charged: number;
   result?: object | null;
-  /** Verified address, folded (lower case, no accents). Set only if later jobs can reuse the result. */
+  /** Verified address, folded (lower case, no accents). Only set if later jobs can reuse the result. */
   verified_address?: string | null;
 }
 
 /**
- * Saves results, and adds them to the counts of the job. Ignores a result for an input that has one. Resets the number
- * of failures to 0.
- * @param progress where the job resumes; undefined keeps the stored progress
+ * Saves results, and adds them to the counts of the job. Ignores results for inputs that already have one. Resets the
+ * number of failures to 0.
+ * @param progress position where the job resumes; undefined keeps the stored one
  * @returns the updated job, with the credits to charge for the new results (`charge`)
  */
 export async function saveResults(

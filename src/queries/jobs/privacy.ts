@@ -16,7 +16,7 @@ export interface PrivacyAction {
   reason?: string | undefined;
 }
 
-/** Details of a privacy action. Numbers only, because the log of these actions must not identify a person. */
+/** Details of a privacy action. They are only numbers, because the log must not identify a person. */
 type PrivacyDetails = Record<string, number>;
 
 export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
@@ -26,7 +26,7 @@ export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
   created_at: string;
 };
 
-/** Runs `work` in a transaction, and logs the privacy action with the result of `work`. */
+/** Runs `work` in a transaction. Logs the privacy action with the numbers that `work` returns. */
 export const notePrivacyAction = (
   db: Database,
   { action, operator, key, case_ref, reason }: PrivacyAction,
@@ -166,9 +166,9 @@ export async function namesOfCustomers(sql: Sql, ids: readonly string[]): Promis
 
 export interface Suppression {
   kind: IdentifierKind;
-  /** Digest of the identifier, made by `KeyedDigests` with the installation's secret. */
+  /** Keyed hash of the identifier, made by `KeyedDigests` with the installation's secret. */
   digest: Buffer;
-  /** True: the data of people with the identifier is deleted. False: it is only kept out of the catalog. */
+  /** True: the data of people with the identifier is deleted. False: these people are only kept out of the catalog. */
   is_erasure: boolean;
   reason: string;
   case_ref: string | null;
@@ -183,25 +183,22 @@ export const openDigests = async (sql: Queryable): Promise<KeyedDigests> =>
 export const toBytes = (digest: string): Buffer => Buffer.from(digest, 'latin1');
 
 /**
- * Returns the keys under which an identifier can be suppressed: first that of its current form, then that of a former
- * one.
+ * Returns the keys by which an identifier can be suppressed. The key of its current form comes first, then that of its
+ * former form.
  */
 export const keysOf = (digests: KeyedDigests, identifier: Identifier): SuppressionKey[] =>
   formsOf(identifier).map((form) => ({ kind: identifier.kind, digest: toBytes(digests.of(form)) }));
 
 const lockName = 'suppressions';
 
-/**
- * Locks the list of suppressed people for a change. Waits for running transactions that unlock people. Later ones see
- * the change.
- */
+/** Locks the list of suppressed people for a change. Waits for running transactions that unlock people. */
 export async function lockSuppressions(sql: Transaction): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName}, 0))`;
 }
 
 /**
- * Returns the ids of the people who are suppressed. Nobody else can be suppressed until the transaction ends. Call it
- * before people are unlocked.
+ * Returns the ids of suppressed people. Nobody else can be suppressed until the transaction ends. Call it before people
+ * are unlocked.
  */
 export async function lockAndFindSuppressed(sql: Transaction, people: readonly Identified[]): Promise<Set<string>> {
   // Sent together. The second statement's snapshot is taken after the first has the lock.
@@ -304,7 +301,7 @@ const among = (sql: Queryable, keys: readonly SuppressionKey[]) => sql`
 
 /**
  * Records that people whom the customer had unlocked were erased. A person can be erased again later.
- * @param erasures time of the request for each erasure, by id
+ * @param erasures time of each person's request, by id
  * @returns the ids of the people whose erasure was not recorded yet
  */
 export async function insertRemovals(

@@ -12,10 +12,10 @@ import { removeRows } from '../records/turns.ts';
 export interface JobInput {
   position: number;
   item: string;
-  /** Address of an e-mail to verify, folded (lower case, no accents). Null in other jobs. */
+  /** E-mail address to verify, folded (lower case, no accents). Null in other jobs. */
   address: string | null;
   contact_ids: string[];
-  /** True if an earlier input has the same item. Such an input is not processed again. */
+  /** True if an earlier input of the job has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
 }
 
@@ -43,7 +43,9 @@ const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
       and r.position = i.position
   ) is null`;
 
-/** Returns the next inputs without a result, in order. All inputs up to the position `after` must have a result. */
+/**
+ * Returns the next inputs without a result, in order. Call it only if all inputs up to position `after` have a result.
+ */
 export const findNextInputs = (
   sql: Queryable,
   customerId: string,
@@ -64,9 +66,9 @@ export interface EmailInput extends JobInput {
 }
 
 /**
- * Returns the next e-mails without a result, in order, except duplicates. All inputs up to the position `after` must
- * have a result.
- * @param reuseHours number of hours before the start of the job whose results the job reuses; 0: none
+ * Returns the next e-mail addresses without a result, in order, except duplicates. Call it only if all inputs up to
+ * position `after` have a result.
+ * @param reuseHours maximum age of results of other jobs that the job reuses (hours before its start). 0: none
  */
 export const findNextEmails = (
   sql: Queryable,
@@ -127,8 +129,8 @@ interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
 export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
 
 /**
- * A run (job or import) that a turn of a worker has taken. Each turn that takes the run raises `attempt`. The earlier
- * turn can then write nothing any more.
+ * Run (job or import) that a turn, one worker's work for a customer, is processing. Each turn that takes the run
+ * increases `attempt`. The earlier turn can then write nothing any more.
  */
 export type Taken<Q extends RunQueue = RunQueue> = Run<Q> & {
   queue: Q;
@@ -147,8 +149,8 @@ const columnsOf = (sql: Queryable, queue: RunQueue): Fragment =>
 // A rest takes less than a minute. A later end was written before the clock of the database was set back, so the run is
 // due too.
 /**
- * Returns the SQL condition that the run `r` of this queue is unfinished and not resting, and that its customer `c` is
- * not suspended.
+ * Returns the SQL condition that a worker may process the run `r` of this queue now. The run is unfinished and its rest
+ * is over. Its customer `c` is not suspended.
  */
 const isDue = (sql: Queryable, queue: RunQueue) => sql`
   r.finished_at is null
@@ -161,8 +163,8 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
   and c.status = 'OK'`;
 
 /**
- * Says which runs are free: those that no turn (one worker's work for a customer) has taken, and those whose turn is in
- * `dead`, or is not in `active`.
+ * Says which runs are free: runs without a turn (one worker's work for a customer), and runs whose turn is in `dead` or
+ * missing in `active`.
  */
 type Holders = { dead: readonly string[] } | { active: readonly string[] };
 
@@ -172,13 +174,13 @@ const isFree = (sql: Queryable, holders: Holders) =>
     : sql`(r.turn is null or r.turn <> all(${holders.active as string[]}::uuid[]))`;
 
 type Taking = Holders & {
-  /** Id of the message of the turn. Null: any turn may take over the run. */
+  /** Id of the queue's message for the turn. Null: any turn may take over the run. */
   turn: string | null;
   only?: string | undefined;
 };
 
 /**
- * Takes the customer's free run that has not been processed for the longest time.
+ * Takes the customer's free run that has waited longest.
  * @returns undefined if no run is free, or the customer is suspended
  */
 export async function takeRun<Q extends RunQueue>(
@@ -216,7 +218,7 @@ export async function takeRun<Q extends RunQueue>(
 }
 
 /**
- * Locks a run, and records later changes of the transaction as made by it. Returns undefined if the run has ended, or
+ * Locks a run, and attributes later changes of the transaction to it. Returns undefined if the run has ended, or
  * another turn has taken it.
  */
 export async function lockRun<Q extends RunQueue>(
@@ -247,8 +249,7 @@ export async function releaseRun(sql: Transaction, customerId: string, { queue, 
 
 // Both times count from the start of the transaction, because the message must not come before the end of the rest.
 /**
- * Makes a run rest for some seconds, in which no turn takes it. The caller has locked the run, and enqueues a turn for
- * the end of the rest.
+ * Pauses a run for some seconds. The caller has locked the run, and enqueues a turn for the end of the pause.
  * @param failed true increases the run's number of `failures`
  */
 export async function restRun(
@@ -291,7 +292,7 @@ export async function hasDueRun(
 }
 
 /**
- * Frees all unfinished runs of a customer, so that any turn can take them. Call it only if the queue has no message of
+ * Frees all unfinished runs of a customer, so that any turn can take them. Call it only if the queue has no message for
  * the customer.
  */
 export async function freeRuns(sql: Transaction, customerId: string, queue: RunQueue): Promise<void> {
@@ -351,7 +352,7 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
 }
 
 interface JobHealth {
-  /** False if a run has waited for a minute, and no worker process was seen for a minute. */
+  /** False if a run has waited for a minute, and no worker process was seen in the last minute. */
   has_workers: boolean;
   has_names: boolean;
 }
@@ -368,9 +369,7 @@ export async function hasWorker(sql: Sql, seconds: number): Promise<boolean> {
   return row.alive;
 }
 
-/**
- * Reads the state of the queues. Ignores suspended customers, whose jobs and imports wait until the suspension ends.
- */
+/** Returns the health of the queues. Ignores the runs of suspended customers. */
 export async function readJobHealth(sql: Sql): Promise<JobHealth> {
   const [row] = await sql<[JobHealth]>`
     select
@@ -405,8 +404,7 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
 const retention = '30 days';
 
 /**
- * Returns true if all inputs and results of an ended job are still stored. They cannot be deleted while the caller
- * holds the lock.
+ * Returns true if all inputs and results of an ended job are still stored. The caller's lock prevents their deletion.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: LockedId): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`

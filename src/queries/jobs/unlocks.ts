@@ -13,8 +13,8 @@ export async function findUnlocked(sql: Queryable, customerId: string, prospectI
 }
 
 /**
- * Unlocks prospects for good. If two transactions unlock the same prospect, only one returns its id. Also unlocks
- * suppressed people: jobs call `unlockPeople`, or `lockAndFindSuppressed` before.
+ * Unlocks prospects permanently. If two transactions unlock the same prospect, only one returns its id. Also unlocks
+ * suppressed people: call `lockAndFindSuppressed` before to leave them out.
  * @param jobId the job that unlocks the prospects, if any
  * @returns ids that were not unlocked before
  */
@@ -44,8 +44,8 @@ export async function findUnlockingCustomers(sql: Queryable, prospectIds: string
 }
 
 /**
- * Returns prospects with unlocks that the search cluster has not confirmed yet, the oldest unlock first.
- * @param limit number of unlocks to read
+ * Returns prospects whose unlocks the search cluster has not confirmed yet, the oldest unlock first.
+ * @param limit maximum number of unlocks to read
  * @param except ids of prospects to leave out
  */
 export async function findUnindexedProspects(
@@ -116,11 +116,11 @@ export async function countUnindexed(sql: Queryable): Promise<number> {
 
 interface Unlocked {
   unlocked: Set<string>;
-  /** Ids of people who were not unlocked, because they were suppressed meanwhile. */
+  /** Ids of people who were not unlocked because they are suppressed. */
   suppressed: Set<string>;
 }
 
-/** Unlocks people whom a job has read from the catalog, except people who were suppressed since. */
+/** Unlocks people whom a job has read from the catalog. Leaves out people who were suppressed since. */
 export async function unlockPeople(
   sql: Transaction,
   customerId: string,
@@ -132,7 +132,7 @@ export async function unlockPeople(
   return { unlocked: new Set(await insertUnlocks(sql, customerId, ids, jobId)), suppressed };
 }
 
-/** Stores people who are suppressed but not erased, outside the catalog. Replaces stored people with the same id. */
+/** Stores suppressed people who are not erased, outside the catalog. Replaces stored people with the same id. */
 export async function holdPeople(sql: Transaction, people: readonly Prospect[]): Promise<void> {
   await sql`
     insert into held_people (prospect_id, person)
@@ -161,8 +161,8 @@ export async function deleteHeldPeople(sql: Transaction, ids: readonly string[])
 }
 
 /**
- * Removes people's data from the results of the customer's jobs. Status and charge stay. A search that has stopped at
- * such a person starts again.
+ * Removes people's data from the results of the customer's jobs. Keeps status and charge. A search that stopped at one
+ * of these people starts from the beginning again.
  * @returns the number of changed results
  */
 export async function clearUnlockResults(
