@@ -24,17 +24,18 @@ import { maxAddressLength } from '../text/domains.ts';
 import { choicesBy, unambiguous, type Choices, type DecimalMark, type ReadType } from './values.ts';
 
 /**
- * Parses JSON from a file with the same checks as JSON in requests. Allows fewer values, because more would block the
- * event loop.
+ * Parses JSON text from a file with the checks of JSON requests. Allows at most 20,000 values in the text, because more
+ * would block the event loop.
  */
 export const parseCell = (text: string): ReturnType<typeof parseJson> => parseJson(text, 20_000);
 
-/** A null value is an unquoted `\N`. A quoted `\N` is text. */
+/** A cell of a CSV or XLSX file. An unquoted `\N` means null, a quoted `\N` is the text itself. */
 export interface Cell {
   text: string;
   isQuoted: boolean;
   /**
-   * Only in sheets. `error`: the cell has an error such as `#N/A`. `formula`: it has a formula without a stored value.
+   * Set only for cells of XLSX sheets. `error`: the cell shows an error such as `#N/A`. `formula`: the file has no
+   * stored result for the cell's formula.
    */
   broken?: 'error' | 'formula';
 }
@@ -43,16 +44,15 @@ export interface Cell {
  * How values of a column are converted to cells and back.
  *
  * - `text`: text, unchanged.
- * - `exact`: text that is compared exactly. Quoted white space counts, and `n/a` is a value. A cell of white space
- * alone is empty.
+ * - `exact`: text that is compared exactly. Quoted white space is kept, and a quoted `n/a` is a value.
  * - `instant`: a time as ISO 8601 text.
  * - `number`: a JSON number.
  * - `texts`: an array of strings, separated by `;`.
- * - `own ids`: an array of external ids of other records, separated by `;`. Only in imports.
+ * - `own ids`: an array of external ids of other records, separated by `;`. Used only in imports.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
  * - `json`: any JSON value.
- * - `custom`: the value of a custom field. It is read as text, and converted later to the type of its column.
- * - `sheet number`: the value of a custom field in a sheet. Its numbers never have a decimal comma.
+ * - `custom`: the value of a custom field. The cell is read as text, and later converted to the column's type.
+ * - `sheet number`: a number of a custom field in an XLSX sheet. An unquoted cell is read as a JSON number.
  */
 export type CellType =
   'text' | 'exact' | 'instant' | 'number' | 'texts' | 'own ids' | 'phones' | 'json' | 'custom' | 'sheet number';
@@ -60,11 +60,11 @@ export type CellType =
 interface Rules {
   write(value: never): string;
   /**
-   * Converts a cell that is neither empty nor null. Returns undefined if the cell has no value.
+   * Converts a cell that is not empty and not `\N`. Returns undefined if the cell has no value, such as `n/a`.
    * @throws InvalidCell
    */
   read(cell: Cell): unknown;
-  /** True if the cell must be quoted: without quotes, e.g. the text `true` would be read as a boolean. */
+  /** Returns true if the written cell needs quotes. Without quotes, the text `true` would be read as a boolean. */
   isQuoted?(value: never): boolean;
 }
 
@@ -123,7 +123,7 @@ export function writeCell(type: CellType, value: unknown): Cell {
 }
 
 /**
- * Returns undefined for a cell without a value, null for an unquoted `\N`.
+ * Converts a cell to a value. Returns undefined for a cell without a value, null for an unquoted `\N`.
  * @throws InvalidCell
  */
 export function readCell(type: CellType, cell: Cell): unknown {
@@ -133,7 +133,7 @@ export function readCell(type: CellType, cell: Cell): unknown {
 
 export const isNumber = (text: string): boolean => /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text);
 
-/** Returns true for a text that would be read as a number or boolean if it were not quoted. */
+/** Returns true for a number, `true` or `false`. If such a text is a string, it must be quoted. */
 export const mayBeLiteral = (text: string): boolean => text === 'true' || text === 'false' || isNumber(text);
 
 function toNumber(text: string): number {
@@ -152,8 +152,8 @@ function readJson(text: string): unknown {
 const maxParts = 1_000;
 
 /**
- * Splits at `;`, or at `:::` as Google does, trims the parts and removes empty ones.
- * @throws InvalidCell if there are too many
+ * Splits a cell at `;`, or at `:::` as Google's exports do. Trims the parts and drops empty ones.
+ * @throws InvalidCell if there are more than `maxParts` parts
  */
 function parts(text: string): string[] {
   const all = text.split(/;|:::/, maxParts + 1);
@@ -161,7 +161,10 @@ function parts(text: string): string[] {
   return all.map(trimText).filter((part) => part !== '');
 }
 
-/** Returns e.g. `+49 30123456;+44 20123456`, or JSON if that cannot be read back as the same numbers. */
+/**
+ * Returns the cell text of phone numbers, such as `+49 30123456;+44 20123456`. Returns JSON if the joined text would be
+ * read back as other numbers.
+ */
 function writePhones(phones: PhoneNumber[]): string {
   const text = phones.map(phoneText).join(';');
   return text !== '' && !text.startsWith('[') && isDeepStrictEqual(parts(text).map(readPhone), phones.map(plain))
@@ -174,7 +177,7 @@ const plain = ({ country_code, number }: PhoneNumber): PhoneNumber => ({ country
 const readPhones = (text: string): unknown =>
   trimText(text).startsWith('[') ? readJson(text) : parts(text).map(readPhone);
 
-/** If the text starts with `+`, the first word is the country code. */
+/** Splits `+49 30123456` into country code and number. Without a `+`, the whole text is the number. */
 function readPhone(text: string): PhoneNumber {
   const [, country_code = '', number = ''] = /^(\+\S*)?\s*(.*)$/s.exec(text)!;
   return { country_code, number };
@@ -187,24 +190,24 @@ export interface FileColumn {
   name: string;
   header: string;
   type: CellType;
-  /** How imports read values as people write them. Undefined: values are read only in the form that exports write. */
+  /**
+   * What the column contains, such as `country`. Imports then accept the usual ways to write it (`Germany` → `DE`).
+   * Undefined: `customType` decides, or else values must have the form that exports write.
+   */
   kind?: ValueKind | undefined;
   customType?: ReadType | undefined;
   choices?: Choices | undefined;
-  /** The decimal mark of a custom field's numbers. Undefined: the cells of the column do not show it. */
+  /** Decimal mark of the numbers in the column. Undefined: no cell shows whether it is a point or a comma. */
   decimalMark?: DecimalMark | undefined;
   maxLength?: number | undefined;
-  /** Only for full names in an import: people have two last names in the language of the file. */
+  /** For full names in an import: true if the headers are Spanish or Portuguese, where people have two last names. */
   hasTwoFamilyNames?: boolean | undefined;
-  /**
-   * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
-   * 'region']`.
-   */
+  /** Path of the value in a response: a field, or a field and a property, such as `['custom_fields', 'region']`. */
   shown: Path;
   item: Path;
-  /** False: the API rejects null. Exports omit null, so that their records can be sent to the API unchanged. */
+  /** False: the API rejects null for the field, so exports omit null. Exported records can then be sent to the API. */
   isNullable: boolean;
-  /** False: the API rejects `""`. Exports omit it. */
+  /** False: the API rejects `""` for the field, so exports omit `""`. */
   mayBeEmpty: boolean;
 }
 
@@ -212,7 +215,7 @@ type Path = readonly [field: string, part?: string];
 
 /**
  * Returns the columns of an export.
- * @param custom custom fields that get a column each if `selected` is `readable`
+ * @param custom custom fields of the records. Each gets a column
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
 export function columnsOf(
@@ -234,7 +237,10 @@ export interface LabelledKey {
   label: string;
 }
 
-/** Uses the label of a custom field as its header. Uses the key if another column has that title. */
+/**
+ * Sets headers for people: labels in place of field names. A custom field gets its key if another column already has
+ * its label.
+ */
 function withTitles(
   { table }: FileFields,
   columns: readonly FileColumn[],
@@ -273,11 +279,7 @@ export function readFields(
   return { names: selected as string[], faults };
 }
 
-/**
- * Returns an error message, or undefined if the name is valid.
- * @param selected all selected names
- * @param i index of `name` in `selected`
- */
+/** Returns why the name `selected[i]` is invalid, or undefined if it is valid. */
 function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
     return `is not a field; allowed are ${[...namesOf(fields), ...(hasCustomFields(fields) ? ['custom_fields.<key>'] : [])].join(', ')}`;
@@ -286,9 +288,7 @@ function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
-/**
- * Returns undefined if an import cannot write the field. Also rejects `__proto__`, as the JSON parser does in requests.
- */
+/** Returns the column of a field. Returns undefined if an import cannot write the field. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   (isFileField(fields, name) && name !== 'custom_fields.__proto__') ||
   (fields.noun === 'contacts' && Object.hasOwn(companyKeys, name)) ||
@@ -296,7 +296,7 @@ export const columnNamed = (fields: FileFields, name: string): FileColumn | unde
     ? columnOf(fields, name)
     : undefined;
 
-/** Returns a column whose value the API takes neither as null nor as `""`. */
+/** Returns the column of a field. Unless `rest` says otherwise, the API rejects null and `""` for the field. */
 const writtenColumn = (name: string, item: Path, rest: Pick<FileColumn, 'type'> & Partial<FileColumn>): FileColumn => ({
   name,
   header: name,
@@ -309,7 +309,7 @@ const writtenColumn = (name: string, item: Path, rest: Pick<FileColumn, 'type'> 
 
 export const fullNameColumn = writtenColumn('full_name', ['full_name'], { type: 'text', kind: 'full name' });
 
-/** Makes a note of the record. */
+/** Column whose text an import stores as a note on the record. */
 export const noteColumn = writtenColumn('note', ['note'], { type: 'text', kind: 'text', maxLength: 10_000 });
 
 function columnOf(fields: FileFields, name: string): FileColumn {
@@ -388,7 +388,9 @@ function kindOf(name: string, schema: TSchema): ValueKind | undefined {
   return typesOf(schema)[0] === 'string' ? 'text' : undefined;
 }
 
-/** Returns the type of a field's values that people write in several ways. */
+/**
+ * Returns the type of a built-in field that people write in several ways, such as a time. Otherwise returns undefined.
+ */
 function readTypeOf(name: string, schema: TSchema): ReadType | undefined {
   if (Object.hasOwn(kinds, name)) return undefined;
   const [type] = typesOf(schema);

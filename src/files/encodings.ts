@@ -7,7 +7,7 @@ import { importedFields } from '../schemas/files.ts';
 import type { DeclaredField } from '../schemas/wire.ts';
 import { columnNamed, fullNameColumn, noteColumn, type FileColumn } from './columns.ts';
 
-/** Rejects the whole file. The message tells the user why. */
+/** Thrown to reject a whole file. The message tells the user what is wrong with the file. */
 export class FileRefused extends Error {
   readonly reason: string;
   readonly line: number | undefined;
@@ -26,16 +26,16 @@ export class NothingToRead extends FileRefused {
   }
 }
 
-/** Size of the blocks that are decoded (bytes). A larger block would occupy the event loop for longer. */
+// A larger block would occupy the event loop for longer.
 const blockBytes = 64 * 1024;
 
-/** Matches the lone surrogate that replaces an invalid byte. Valid text has no lone surrogates. */
+/** Matches the lone surrogate by which `textBlocks` replaces an invalid byte. Valid text has no lone surrogates. */
 export const invalidByte = /\p{Surrogate}/u;
 
 const firstEscape = 0xdc00;
 
 /**
- * Decodes UTF-8 in blocks of up to 64 KiB.
+ * Decodes UTF-8 in blocks of up to 64 KiB. Replaces each invalid byte by a lone surrogate (see `invalidByte`).
  * @param chunks of any size; the first must begin at the start of a character
  */
 export async function* textBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
@@ -99,9 +99,8 @@ export function encodingNamed(label: string): string | undefined {
 }
 
 /**
- * Decodes text in blocks of up to 64 KiB.
- * @param chunks of any size
- * @throws FileRefused if a byte is invalid in the encoding. In UTF-8, an invalid byte is a fault of its record instead.
+ * Decodes a file in blocks of up to 64 KiB.
+ * @throws FileRefused if a byte is invalid in the encoding. In UTF-8, only the record with the invalid byte is faulty
  */
 export const textsOf = (chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> =>
   encoding === 'utf-8' ? textBlocks(chunks) : decoded(chunks, encoding);
@@ -130,13 +129,12 @@ async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncG
   }
 }
 
-/** Counts line breaks before the first invalid byte of a block. The block can start with the end of a character. */
+/** Counts the line breaks before the first invalid byte of a block. The block may start within a character. */
 function linesBeforeFault(encoding: string, block: Uint8Array): number {
   const text = new TextDecoder(encoding).decode(block);
   return countLineBreaks(text.slice(0, Math.max(0, text.indexOf('\ufffd', 3))), true);
 }
 
-/** @param encoding as shown to callers, such as `utf-16le` */
 export const invalidBytes = (encoding: string, line: number, advice = nameEncoding): FileRefused =>
   new FileRefused(`is not valid ${encoding.toUpperCase()}`, line, advice);
 
@@ -145,9 +143,9 @@ const nameEncoding = 'save it in one encoding, or name the encoding that it has,
 type Encode = (text: string) => Buffer;
 
 /**
- * Returns the encoder for an encoding. Replaces characters that the encoding lacks by `?`. Uses UTF-8 with a byte order
- * mark if the encoding cannot be written.
- * @returns `mark`: the first bytes of the file. `encoding`: the encoding in use
+ * Returns an encoder. Falls back to UTF-8 for encodings that cannot be written. Writes `?` for characters that the
+ * encoding lacks.
+ * @returns `mark`: the byte order mark, the first bytes of the file. `encoding`: the encoding that is used
  */
 export function encoderOf(encoding: string): { encoding: string; mark: Buffer; encode: Encode } {
   const mark = Buffer.from(marks.find(([name]) => name === encoding)?.[1] ?? []);
@@ -165,7 +163,7 @@ export function encoderOf(encoding: string): { encoding: string; mark: Buffer; e
   }
 }
 
-/** Encodings in which bytes change the meaning of later bytes, or characters have four bytes. */
+/** Encodings that cannot be written: their bytes depend on earlier bytes, or a character can have four bytes. */
 const unwritable: ReadonlySet<string> = new Set(['iso-2022-jp', 'gb18030', 'x-user-defined']);
 
 function codesOf(encoding: string): Map<string, number> | undefined {
@@ -210,7 +208,6 @@ export async function* gunzipIfPacked(stream: AsyncIterable<Buffer>): AsyncGener
 export const isGzipFault = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
 
-/** Returns the first chunks as soon as they have two bytes. Returns all chunks if the stream ends earlier. */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   let bytes = Buffer.alloc(0);
   while (bytes.length < 2) {
@@ -227,12 +224,11 @@ async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGener
 }
 
 export interface FoundFile {
-  /** Undefined for an empty file. */
+  /** Detected format. Undefined for an empty file. */
   format: 'csv' | 'ndjson' | 'xlsx' | undefined;
   /**
-   * The encoding that the byte order mark names. Without a mark, it is `utf-8` if all bytes are valid or the file is
-   * NDJSON, otherwise `windows-1252`. A damaged UTF-8 file counts as `utf-8`, so that the import rejects it. Undefined
-   * for XLSX.
+   * The encoding of the byte order mark. Without a mark, `utf-8` if the file is NDJSON or its bytes are UTF-8 (see
+   * `faultsPerCharacter`), otherwise `windows-1252`. Undefined for XLSX.
    */
   encoding: string | undefined;
   hasMark: boolean;
@@ -241,12 +237,12 @@ export interface FoundFile {
 const startBytes = 4 * 1024;
 
 /**
- * A file is damaged UTF-8 if it has one multi-byte character for this many faults. In other encodings, bytes are rarely
- * valid UTF-8 by chance.
+ * A file counts as damaged UTF-8 if it has fewer invalid bytes than this for each valid multi-byte character. With
+ * more, it has another encoding.
  */
 const faultsPerCharacter = 10;
 
-/** Detects the format and the encoding of a file while its bytes pass. */
+/** Detects the format and the encoding of a file. Call `add` with each chunk, then read `found`. */
 export class FileProbe {
   readonly #given: ImportFormat;
   #start: Buffer = Buffer.alloc(0);
@@ -289,7 +285,6 @@ export class FileProbe {
     );
   }
 
-  /** Valid only after the last chunk. */
   get found(): FoundFile {
     if (this.isZip) return { format: 'xlsx', encoding: undefined, hasMark: false };
     const mark = encodingOfMark(this.#start);
@@ -312,22 +307,27 @@ export class FileProbe {
   }
 }
 
-/** How an import reads its file. */
+/** Settings and state of an import that decide how its file is read. */
 export interface ImportFile extends Pick<Import, 'object' | 'mode' | 'match' | 'format'> {
   encoding: string;
-  /** The encoding detected from the bytes of the file. Null for XLSX, and until the file is complete. */
+  /** Encoding detected from the bytes of the file. Null for XLSX, and until the upload is complete. */
   found_encoding: string | null;
-  /** Fields by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
+  /**
+   * Field of each header in a CSV or XLSX file; null ignores the column. A header without an entry is itself the field
+   * name.
+   */
   mapping: Mapping | null;
   guess: boolean;
-  /** False: the first line is a record. */
   has_header: boolean;
-  /** If false, a column of an unknown field makes the import fail, unless fields are guessed. */
+  /**
+   * True: columns that name no field are ignored. False: they make the import fail, unless fields are guessed
+   * (`guess`).
+   */
   ignore_unknown: boolean;
-  /** Null: the default of the format. */
+  /** Whether invalid values make their record fail or are skipped. Null: the default of the format. */
   invalid_values: InvalidValues | null;
   declared?: readonly DeclaredField[];
-  /** True if a column may make notes. */
+  /** True if the import may create notes from a column. */
   takesNotes?: boolean;
 }
 
@@ -340,17 +340,17 @@ export function importColumn(object: ImportFile['object'], field: string): FileC
 export const declaredColumn = ({ declared }: ImportFile, field: string | null): DeclaredField | undefined =>
   declared?.find(({ key }) => field === `custom_fields.${key}`);
 
-/** Returns `skip` if an invalid value is omitted with a warning, `fail` if it makes its record fail. */
+/** Returns what happens to an invalid value. `skip`: it is omitted with a warning. `fail`: its record fails. */
 export const invalidValuesOf = ({ format, invalid_values: given }: ImportFile): InvalidValues =>
   given ?? (format === 'ndjson' ? 'fail' : 'skip');
 
-/** Returns true if columns of notes would have a meaning, but the import may not make notes. */
+/** Returns true if records of the file could have notes (contacts and companies), but the import may not create any. */
 export const takesNoNotes = ({ object, format, takesNotes }: ImportFile): boolean =>
   !takesNotes && format !== 'ndjson' && importColumn(object, noteColumn.name) !== undefined;
 
 /**
- * Returns the fields that an import ignores: read-only fields such as `score`, and `id` unless it identifies the
- * records.
+ * Returns the fields that an import ignores: read-only fields such as `score`, and `id` if records are not matched by
+ * it.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = importedFields[file.object];

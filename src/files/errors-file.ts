@@ -19,21 +19,20 @@ export interface Failure {
   line: number;
   error?: string;
   warning?: string;
-  /** The cells by header (see `columnNames`), or the line of an NDJSON file. */
+  /** Cells by column name (see `columnNames`). For NDJSON, the line of the file. */
   record: Record<string, string> | string;
 }
 
 export interface FailedRecords {
   header: string;
   /**
-   * Returns the cells, line number and message of a record. The surplus cells follow, so that the record fails again
-   * until somebody corrects it.
+   * Returns the CSV line of a record: its cells, line number and message. Cells beyond the header follow at the end.
    */
   lineOf(record: Original, message: Message): string;
   failureOf(record: Original, message: Message): Failure;
 }
 
-/** Shows records of an import that failed or have warnings: as a CSV file, or one by one. */
+/** Returns functions that show records of an import with errors or warnings: as lines of a CSV file, or as objects. */
 export function failedRecords(layout: CsvLayout | null, format: ImportFormat): FailedRecords {
   const separator = layout?.separator ?? ',';
   const columns = layout ? columnsOf(layout) : lineColumn;
@@ -66,7 +65,7 @@ export function failedRecords(layout: CsvLayout | null, format: ImportFormat): F
   };
 }
 
-/** Replaces NUL characters, because few programs can read them. */
+// Few programs can read NUL characters.
 const shownText = (text: string): string => text.toWellFormed().replaceAll('\0', '\ufffd');
 
 interface OriginalColumn {
@@ -100,8 +99,8 @@ function columnsOf({ headers, omitted, types, isTypeGiven, decimalMarks }: CsvLa
 }
 
 /**
- * Keeps the quotes of a cell, because the next import can read an unquoted cell differently. Also quotes a text such as
- * `12` in a text column: the cells that show the column's type may be missing from this file.
+ * Returns a cell for the errors file, so that importing that file reads the same value. Keeps quotes, and quotes a text
+ * such as `12` in a text column.
  */
 const cellOf = (
   cell: Cell | undefined,

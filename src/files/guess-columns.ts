@@ -27,7 +27,7 @@ const share = (contents: Contents, test: (text: string) => boolean): number =>
 
 const isUnique = (contents: Contents): boolean => new Set(contents).size === contents.length;
 
-/** Salutations and degrees. Address books have them in a column `Title`. */
+/** Salutations and degrees, folded (lower case, no accents). Address books have them in a column `Title`. */
 const salutations = new Set(
   'mr mrs ms miss mx sir dr drs prof professor herr herrn frau fraulein dipl ing mag med phil rer nat m mme mlle monsieur madame dott sr sra srta don dona lic'.split(
     ' ',
@@ -92,14 +92,15 @@ const enough = 0.8;
 
 const isPhoneLike = (text: string): boolean => /^(?:\+|00)[\d\s()./-]{6,30}$/.test(text) && hasDigits(text);
 
-/** Returns true for a country name. Returns false for a code, because it can be a language code. */
+/** Returns true for a country name. Returns false for a country code, because `DE` can also be a language. */
 const isCountryName = (text: string, codeOf: CountryCodes): boolean =>
   text.length > 3 && text.length <= 60 && codeOf(text) !== '';
 
 const isEmail = (text: string): boolean => text.includes('@') && findEmails(text).addresses.length > 0;
 
 /**
- * Returns the field that the cells of a column show. Uses the header only to exclude fields. Undefined: no field fits.
+ * Guesses a column's field from its cells, such as `work_email` for e-mail addresses. The header can only exclude a
+ * guess. Returns undefined if no field fits.
  */
 export function fieldOfContents(
   object: ImportObject,
@@ -141,8 +142,8 @@ const rivalsOf = (field: string): string[] =>
   rivals.flatMap((pair) => (pair.includes(field) ? pair.filter((other) => other !== field) : []));
 
 /**
- * Removes a note in brackets, as in `First name (at most 40 characters)`. Returns `""` for a column about another
- * person.
+ * Removes notes in brackets from a header, as in `First name (at most 40 characters)`. Returns `""` for a header about
+ * another person, such as `Owner`.
  */
 const withoutNote = (header: string): string => (isOfOthers(header) ? '' : header.replaceAll(/\([^()]*\)/g, ' '));
 
@@ -153,7 +154,7 @@ interface GuessInput {
   codeOf: CountryCodes;
 }
 
-/** Guesses the fields of columns by their names, then by their contents. Guesses each field once. */
+/** Guesses the fields of columns by their headers, then by their cells. Gives each field to at most one column. */
 export class ColumnGuesser {
   readonly #input: GuessInput;
   readonly #taken: Set<string>;
@@ -183,7 +184,10 @@ export class ColumnGuesser {
     for (const { i, field } of sorted) this.#take(i, field);
   }
 
-  /** Assigns columns whose names mean a field only if certain other columns exist, or do not exist. */
+  /**
+   * Assigns headers whose field depends on other columns. `Name` is the last name beside a first name, else the full
+   * name.
+   */
   #byOpenName(open: readonly number[]): void {
     for (const { keys, field, beside = [], without = [] } of openNamesOf[this.#input.object]) {
       if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;

@@ -12,7 +12,7 @@ import { faultTexts, maxColumns, maxRecordBytes, maxSurplus, csvFormat, lineForm
 import type { RawRecord, RecordFormat } from './record-formats.ts';
 import { RecordScanner, scanRecords } from './record-scanner.ts';
 
-/** Returns a unique name for each column: its header. Duplicate headers get a number, such as `Phone (2)`. */
+/** Returns a unique name for each column. A repeated header gets a number, such as `Phone (2)`. */
 export function columnNames(headers: readonly string[]): string[] {
   const taken = new Set(headers);
   const counts = new Map<string, number>();
@@ -26,17 +26,15 @@ export function columnNames(headers: readonly string[]): string[] {
   });
 }
 
-/** Returns the index of the first column with each header. A map, because a file can have 10,000 columns. */
+/** Returns the index of the first column with each header. */
 export const firstColumns = (headers: readonly string[]): ReadonlyMap<string, number> =>
   new Map(headers.map((header, i) => [header, i] as const).toReversed());
 
-/** A header whose meaning depends on the other columns. */
+/** A header such as `Name`, which means `field` only if each field of `beside` has a column, and none of `without`. */
 interface OpenName {
   keys: readonly string[];
   field: string;
-  /** All of these fields have a column. */
   beside?: readonly string[];
-  /** None of these fields has a column. */
   without?: readonly string[];
 }
 
@@ -52,7 +50,6 @@ export const headerKey = (header: string): string => words(header).join('');
 
 const keysOf = (names: string): string[] => names.split('|').map(headerKey);
 
-/** Header words that only Spanish and Portuguese have. */
 const iberian = new Set(
   'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco'.split(
     ' ',
@@ -62,7 +59,7 @@ const iberian = new Set(
 export const isIberian = (headers: readonly string[]): boolean =>
   headers.slice(0, 200).some((header) => words(header.slice(0, 200)).some((word) => iberian.has(word)));
 
-/** A header that means a field. `rank` is 0 for the preferred name. */
+/** Field that a header names. `rank`: 0 for the preferred header, higher for less usual ones. */
 interface KnownName {
   field: string;
   rank: number;
@@ -77,7 +74,7 @@ function knownNames(table: FieldTable): ReadonlyMap<string, KnownName> {
   return known;
 }
 
-/** Fields by their names and labels alone: other programs name them too differently. */
+/** Returns fields by their names and labels alone, without the headers that other programs use. */
 const labelled = (table: FieldTable, fields: readonly string[]): ReadonlyMap<string, KnownName> =>
   knownNames(
     Object.fromEntries(fields.flatMap((name) => (table[name] ? [[name, { ...table[name], headers: '' }]] : []))),
@@ -108,18 +105,19 @@ const separators = [',', ';', '\t', '|'] as const;
 type Separator = (typeof separators)[number];
 
 export interface CsvHeader {
-  /** Separator of the errors file, in an import of XLSX. */
+  /** Separator of the file's cells. For XLSX, the separator of its errors file (CSV). */
   separator: Separator;
   headers: string[];
 }
 
 export interface Beginning extends CsvHeader {
   line: number;
-  /** The first records: at most `sampledRecords`, and about 1 MiB. */
+  /**
+   * First records below the header, at most `sampledRecords`. If `isWhole` is true, they are all records of the file.
+   */
   records: readonly RawRecord[];
-  /** True: `records` has all records of the file. */
   isWhole: boolean;
-  /** Yields all records below the header. Must be called only once. */
+  /** Yields all records below the header, including `records`. Must be called only once. */
   readOn(): AsyncGenerator<RawRecord[]>;
 }
 
@@ -135,9 +133,8 @@ const comparedRecords = 20;
 type IsNote = (cell: string) => boolean;
 
 /**
- * Reads the header line: the first line that is neither blank nor `sep=;`, which names the separator for Excel.
- * @param content only about the first MiB of a text is read
- * @param hasHeader false: the first line is a record, and the columns are named `Column 1`, `Column 2` …
+ * Reads the header line and the first records. Skips blank lines, notes, and a first line such as `sep=;`.
+ * @param hasHeader false: the first line is a record, and columns are named `Column 1`, `Column 2` …
  * @throws FileRefused if the header is missing, too long or not valid CSV
  */
 export function readHeader(content: Content, hasHeader: boolean, isNote: IsNote): Promise<Beginning> {
@@ -257,7 +254,7 @@ interface FirstText {
   isWholeFile: boolean;
 }
 
-/** Reads about as much as the longest allowed record. */
+/** Reads the start of a file: at least as much as the longest allowed record. */
 async function readText(texts: AsyncGenerator<string>): Promise<FirstText> {
   const blocks: string[] = [];
   let isWholeFile = false;
@@ -312,7 +309,7 @@ function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from:
 
 const filledCells = ({ cells }: RawRecord): string[] => cells.flatMap(({ text }) => trimText(text) || []);
 
-/** Returns the first record, or the first one below the notes. */
+/** Returns the header: the first record, or if that is a note, the first record with at least two filled cells. */
 function headerIn(records: readonly RawRecord[], isNote: IsNote): RawRecord {
   const [first = tooLong] = records;
   const [cell, second] = filledCells(first);
@@ -331,15 +328,18 @@ const tooLong: RawRecord = {
 };
 
 /**
- * Returns the candidate whose records fit its header best. If none fits, returns the one with the most cells. Prefers
- * candidates without a fault.
+ * Returns the candidate (a way to split the file at one separator) whose records fit its header best. If none fits,
+ * returns the one with the most cells.
  */
 const bestOf = (candidates: Candidate[]): Candidate =>
   candidates.toSorted((a, b) => fittingCells(b) - fittingCells(a) || cellsOf(b) - cellsOf(a))[0]!;
 
 const cellsOf = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
 
-/** Returns a score: the share of records with as many cells as the header, weighted by the number of separators. */
+/**
+ * Returns a score for a separator: the share of records with as many cells as the header, times the number of
+ * separators in the header.
+ */
 function fittingCells({ header, records }: Candidate): number {
   if (header.fault !== undefined || records.length === 0) return 0;
   const fitting = records.filter(({ cellCount, fault }) => fault === undefined && cellCount === header.cellCount);

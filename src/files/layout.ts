@@ -30,15 +30,20 @@ interface FooterRecord {
 }
 
 interface Tail {
-  /** Indexes of columns with a value in any record. At most `leastColumns` indexes are kept. */
+  /** Indexes of columns that have a value in any record. At most `leastColumns` indexes are kept. */
   filled: number[];
   nextLine: number;
-  /** Records at the end with one filled cell each. They follow an empty line or have the words of a footer. */
+  /**
+   * Possible footer: records at the end of the file with one filled cell each, after an empty line or with words such
+   * as `Total`.
+   */
   records: FooterRecord[];
   isApart?: boolean;
 }
 
-/** A file with fewer filled columns has no footer, because its records can have a single value. */
+/**
+ * Minimum number of filled columns in a file with a footer. With fewer columns, a record can have a single value too.
+ */
 const leastColumns = 3;
 const maxRecords = 50;
 const maxLength = 1_000;
@@ -82,8 +87,8 @@ export const footerOf = (tail: Tail | undefined): FooterRecord[] =>
   tail && tail.filled.length >= leastColumns && tail.records.length <= maxRecords ? tail.records : [];
 
 /**
- * Returns a fault for each pair of columns that clash: the same field twice, a field (`company`) and its part
- * (`company.id`), or a full name and its part.
+ * Returns a fault for each pair of columns that clash. Columns clash if they have the same field, or a field and its
+ * part (`company` and `company.id`).
  */
 function clashesOf(headers: readonly string[], columns: readonly (string | null)[]): Fault[] {
   const first = new Map<string, number>();
@@ -124,8 +129,8 @@ const clash = (first: string, second: string, field: string): Fault => ({
 const inWords = '„”‚ƒ†‡ˆ‰‹˜›¡¢£¤¥¦§¨¬¯±²³¶¸¹¼½¾¿×÷';
 
 /**
- * Matches signs of a text that is decoded with the wrong encoding: codes without a character, signs and capitals within
- * a word (`Zak³ad`, `MŸller`), and four accented letters in a row. Windows-1252 text rarely has them.
+ * Matches traces of a wrong encoding, which Windows-1252 text rarely has: signs within a word (`Zak³ad`, `MŸller`),
+ * control codes, or four accented letters in a row.
  */
 const odd = new RegExp(
   String.raw`[\u0080-\u009f]|\p{L}[${inWords}]\p{L}|\p{L}§|(?<!\p{L})[£¯¿]\p{L}*[${inWords}]|\p{L}[ŠŸŽ€]\p{Ll}|[À-ÖØ-öø-ÿ]{4}`,
@@ -135,10 +140,16 @@ const odd = new RegExp(
 const betweenWords = /[\s,;()"]+/;
 const isAscii = /^[\0-\x7f]*$/; // eslint-disable-line no-control-regex
 
-/** Share of odd words among the words with characters beyond ASCII. A single odd word can be a typing error. */
+/**
+ * Share of words that match `odd` (among words with non-ASCII characters) above which the encoding is wrong. A single
+ * odd word can be a typing error.
+ */
 const enough = 1 / 20;
 
-/** Returns a word which shows that the texts were wrongly decoded as Windows-1252. Undefined: no word shows it. */
+/**
+ * Returns the first word which shows that the texts are not Windows-1252, such as `Zak³ad`. Undefined: nothing looks
+ * wrong.
+ */
 export function misreadWord(texts: Iterable<string>): string | undefined {
   let [all, found] = [0, 0];
   let first: string | undefined;
@@ -160,31 +171,33 @@ export const misreadText = (word: string): string =>
 /** How the columns of a file are read. Stored with the import. */
 export interface CsvLayout extends CsvHeader {
   columns: (string | null)[];
-  /** By column: the origin of its field. Null: the column has no field. */
+  /** How each column got its field, such as `guess`. Null: the column has no field. */
   origins?: (MappingOrigin | null)[];
-  /** By column: the mapped field, even if this import ignores it. Only during the first reading. */
-  meant?: (string | null)[];
   /**
-   * By column: the type of a custom field (declared, given, or found by the first reading), or of a built-in field that
-   * people write in several ways.
+   * Mapped field of each column, even if this import ignores the field. Set only during the first reading of the file.
    */
+  meant?: (string | null)[];
+  /** Type of each column's values. Set for custom fields, and for built-in fields that people write in several ways. */
   types?: (ReadType | null)[];
-  /** By column: true if the field decides the type: it is declared or built in. Only during the first reading. */
+  /** True for each column whose type is fixed by its field. Set only during the first reading of the file. */
   isDeclared?: boolean[];
-  /** By column: the decimal mark of its numbers, found by the first reading. Null: unknown. */
+  /** Decimal mark of each column, found by the first reading of the file. Null: unknown. */
   decimalMarks?: (DecimalMark | null)[];
-  /** By column: bits for the kinds of cells so far (see settle-layout.ts). Only during the first reading. */
+  /**
+   * Kinds of cells that each column has had so far, as bits (see settle-layout.ts). Set only during the first reading.
+   */
   seen?: number[];
-  /** The last records so far, if they can be a footer. Only during the first reading. */
+  /** End of the file so far, to find a footer. Set only during the first reading of the file. */
   tail?: Tail;
-  /** Records at the end of the file that are skipped because they are a report's footer. */
+  /** Records at the end of the file that are skipped as a report's footer, such as `Total`. */
   footer?: FooterRecord[];
-  /** Titles and degrees that are removed from full names, as the file writes them. */
+  /** Titles and degrees that the import removes from full names, as written in the file. */
   titles?: string[];
   isTypeGiven?: boolean[];
   misread?: string | undefined;
   /**
-   * Columns that the errors file omits: columns of an earlier errors file, and columns with neither header nor values.
+   * Indexes of columns that the errors file omits: columns such as `_error`, and columns with neither header nor
+   * values.
    */
   omitted?: number[];
 }
@@ -213,8 +226,8 @@ export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginn
   readHeader(content, file.has_header, isNoteFor(file));
 
 /**
- * Returns true for a single cell above the header, unless the cell names a field other than notes: LinkedIn writes
- * `Notes:` there. Only if fields are guessed.
+ * Returns a function that decides whether a single cell above the header is a note. The cell is not a note if it looks
+ * like a header or a value, or if fields are not guessed.
  */
 const isNoteFor =
   (file: ImportFile) =>
@@ -233,7 +246,7 @@ const isValue = (header: string): boolean =>
   isEmailAddress(header) || /^(?:https?:\/\/\S|(?:\+|00)[\d\s()./-]{6,30}$|\d{4}-\d\d-\d\d(?:$|T))/i.test(header);
 
 /**
- * Prevents that the first person of a file without a header is read as the header.
+ * Rejects a file whose first line looks like a record, so that no person is read as the header.
  * @throws FileRefused
  */
 function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Mapping | undefined): void {
@@ -275,7 +288,8 @@ export const recordHeader = '_record';
 export const errorsHeaders: ReadonlySet<string> = new Set(['_line', '_error', '_warning', recordHeader]);
 
 /**
- * Returns the column of an NDJSON errors file that has whole records, or null. Such a file can be imported as it is.
+ * Returns `_record` if the file is the errors file of an NDJSON import, which has whole records in that column.
+ * Otherwise returns null.
  */
 const wholeRecord = ({ headers }: Beginning): string | null =>
   headers.every((header) => errorsHeaders.has(header)) &&
@@ -284,8 +298,8 @@ const wholeRecord = ({ headers }: Beginning): string | null =>
     : null;
 
 /**
- * Returns true if the cells show that a column named like a field has something else. Other programs write company
- * names or their own ids there.
+ * Returns true if the cells do not fit a header `company` or `id`. Other programs write company names or their own ids
+ * there.
  */
 function isOtherThing(file: ImportFile, { records }: Beginning, header: string, i: number): boolean {
   const filled = records.flatMap(({ cells }) => cells[i]?.text.trim() || []);
@@ -311,8 +325,8 @@ async function guessOthers(
 const isOpen = (header: string): boolean => header !== '' && !errorsHeaders.has(header);
 
 /**
- * @returns `layout`, and `faults` such as an unknown field, two columns for the same field, or no column for the field
- * that identifies the records
+ * Decides the field and type of each column from the headers, the mapping and the first records.
+ * @returns `layout`, and `faults` such as an unknown field or two columns for the same field
  */
 export async function layoutOf(
   file: ImportFile,
@@ -361,7 +375,7 @@ export async function layoutOf(
   return { layout, faults };
 }
 
-/** Returns true if the file is not UTF-8, and Windows-1252 is only a guess. */
+/** Returns true if Windows-1252 was chosen only because the file is not UTF-8. */
 const isWindowsByDefault = ({ format, encoding, found_encoding: found }: ImportFile): boolean =>
   format === 'csv' && encoding === 'auto' && found === 'windows-1252';
 
@@ -370,11 +384,14 @@ const textsOf = ({ headers, records }: Beginning): string[] => [
   ...records.flatMap(({ cells }) => cells.map(({ text }) => text)),
 ];
 
-/** Returns true if the customer has mapped the column, in this import or in an earlier one. */
+/** Returns true if the customer has chosen the column's field, in this import or in an earlier one. */
 export const isMapped = (origin: MappingOrigin | null | undefined): boolean =>
   origin === 'given' || origin === 'remembered';
 
-/** Returns the field of a column, and its type if it has one. For a layout that is not settled yet. */
+/**
+ * Returns a column's field. Adds its type if it has one that the field does not fix. Only for layouts of the first
+ * reading.
+ */
 export function mappedFieldOf({ columns, meant, types, isDeclared }: CsvLayout, i: number): MappedField {
   const [field, type] = [columns[i] ?? meant?.[i] ?? null, types?.[i]];
   return field !== null && type && !isDeclared?.[i] ? { field, type: type as CustomType } : field;

@@ -8,10 +8,7 @@ export type CountryCodes = (name: string) => string;
 
 let loadingCodes: Promise<CountryCodes> | undefined;
 
-/**
- * Returns the function that converts country names to codes. The first call loads the names in about eighty languages,
- * which takes 100 ms.
- */
+/** Returns the function that converts country names to codes. The first call takes 100 ms to load the names. */
 export const countryCodes = (): Promise<CountryCodes> => (loadingCodes ??= loadCodes());
 
 async function loadCodes(): Promise<CountryCodes> {
@@ -33,9 +30,7 @@ async function loadCodes(): Promise<CountryCodes> {
 
 const carSigns = 'A=AT B=BE BRD=DE D=DE E=ES F=FR H=HU I=IT L=LU N=NO P=PT S=SE';
 
-/**
- * Country names that the library lacks: parts of a country that files name alone, and official names with other words.
- */
+/** Country names that the library `i18n-iso-countries` lacks: parts of a country, and other official names. */
 const otherNames: Record<string, string> = {
   AE: 'Emirates|UAE',
   AR: 'Argentine Republic|República Argentina',
@@ -74,7 +69,7 @@ const longestName = 100;
 
 class CodesByName {
   readonly #byName = new Map<string, Set<string>>();
-  /** Names as a set of words, without words such as `of`. Finds `Iran, Islamic Republic of`. */
+  /** Country codes by the sorted words of a name, without words such as `of`. Finds `Iran, Islamic Republic of`. */
   readonly #byWords = new Map<string, Set<string>>();
 
   add(name: string, code: string): void {
@@ -116,7 +111,7 @@ const formWords = wordsOf(
     `socialist independent oriental eastern hashemite grand ${[...connectors].join(' ')}`,
 );
 
-/** Names that are ambiguous without the form of government. */
+/** Names that several countries share, unless the form of government is named, as in `Republic of Korea`. */
 const severalOf = wordsOf('china congo korea georgia');
 
 const inAnyOrder = (all: readonly string[]): string =>
@@ -125,7 +120,6 @@ const inAnyOrder = (all: readonly string[]): string =>
     .toSorted()
     .join(' ');
 
-/** Caches codes, because a file repeats the same few countries. */
 function memoised(codeOf: CountryCodes): CountryCodes {
   const known = new LRUCache<string, string>({ max: 1_000 });
   return (name) => {
@@ -136,7 +130,7 @@ function memoised(codeOf: CountryCodes): CountryCodes {
   };
 }
 
-/** Returns the only country code in `codes`. Returns `""` if there is none, or if there are several, as for Congo. */
+/** Returns the only code of a set. Returns `""` if the set is empty or has several codes, as for Congo. */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
   return code !== undefined && second === undefined && formats.country(code) ? code : '';
@@ -147,23 +141,21 @@ export interface PhoneNumber {
   number: string;
 }
 
-/** Returns a phone number as files have it. */
 export const phoneText = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
 
 export interface PhoneReader {
   /**
-   * Returns the country code and the national digits of each number in a text. Keeps a text that cannot be read as
-   * written, without a country code. Returns an empty array if the text is not a number: it has less than five digits
-   * or is too long.
-   * @param country the record's country (ISO 3166-1 alpha-2), for a number without a country code
+   * Reads the phone numbers in a text. Keeps a number that it cannot parse as written, without a country code. Returns
+   * an empty array if the text cannot be a phone number.
+   * @param country the record's country (ISO 3166-1 alpha-2), for numbers without a country code
    */
   read(text: string, country: string): PhoneNumber[];
   /**
-   * Returns a number in E.164, such as `+4915112345678`. Keeps a number that cannot be read, or has an extension, as
-   * written. Undefined: the text is not a number.
+   * Returns a number in E.164, such as `+4915112345678`. Keeps a number as written if it has an extension or cannot be
+   * parsed. Returns undefined if the text cannot be a phone number.
    */
   readText(text: string, country: string): string | undefined;
-  /** Formats a number for people, such as `+49 1511 2345678`. Returns a number that cannot be read unchanged. */
+  /** Formats a number for people, such as `+49 1511 2345678`. Returns a number that it cannot parse unchanged. */
   write(phone: PhoneNumber): string;
 }
 
@@ -172,15 +164,12 @@ const longestNumber = 255;
 const longestDivided = 200;
 
 /**
- * Returns true if a spreadsheet has replaced the last digits. It shows numbers of 12 and more digits as `4.91512E+12`.
- * Saved again, the number becomes `4915120000000`.
+ * Returns true if a spreadsheet has rounded the number, so that its last digits are lost: `4.91512E+12` or
+ * `4915120000000`.
  */
 const isRounded = (text: string): boolean => /^(?:[\d.,]+E\+?\d+|(?=\d{12})\d{1,6}0{6,})$/i.test(text);
 
-/**
- * Returns true for a date of the years 1930 to 2029. Spreadsheets read `6-12-34` as such a date. `0711-12-30` is a
- * number in Stuttgart.
- */
+/** Returns true for a date such as `1934-12-06`. Spreadsheets turn a number such as `6-12-34` into a date. */
 const isDate = (text: string): boolean => /^(?:19|20)\d\d-[01]\d-[0-3]\d(?:T|$)/.test(text);
 
 const isNumberLike = (text: string): boolean =>
@@ -189,7 +178,7 @@ const isNumberLike = (text: string): boolean =>
   !isRounded(text) &&
   !isDate(text);
 
-/** Separators between numbers. A `/` without blanks can be part of a number. */
+// A `/` without blanks can be part of a number.
 const betweenNumbers = /[,|\n]|\s(?:[/&]|u\.|und|oder|and|or)\s/i;
 
 let loadingReader: Promise<PhoneReader> | undefined;
@@ -239,10 +228,7 @@ function findNumber(parse: typeof parsePhoneNumberFromString, written: string, c
   return valid;
 }
 
-/**
- * Matches a number whose `+` is lost: spreadsheets make `4930901820` of `+49 30 901820`. In Germany it could also be
- * `04930 901820` without its 0, but that is rare. Italian numbers such as `390 809 0531` have no 0 to lose.
- */
+/** Matches a number whose `+` a spreadsheet may have removed: `+49 30 901820` → `4930901820`. */
 const withoutPlus = /^[1-9][\d\s./-]*$/;
 
 const digitsOf = (text: string): string => text.replaceAll(/\D/g, '');

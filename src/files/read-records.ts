@@ -33,8 +33,8 @@ import { choicesBy, readValues, type ValueReader } from './values.ts';
 type Json = Record<string, unknown>;
 
 /**
- * Returns the value of a column in a record. Returns undefined if there is no value, or if exports omit it (null,
- * `""`).
+ * Returns the value of a column in a record. Returns undefined for a value that exports omit (see `isNullable`,
+ * `mayBeEmpty`).
  */
 export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileColumn, record: Json): unknown {
   const whole = record[field];
@@ -51,7 +51,7 @@ export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json
 }
 
 /**
- * Converts cells to a request body (`item`), not validated yet. Omits missing and empty cells. Returns a fault for each
+ * Converts the cells of a record to a request body (`item`), which is not validated yet. Returns a fault for each
  * unreadable cell, at most `maxFaults` + 1.
  */
 export function itemOfCells(
@@ -89,7 +89,10 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   return item;
 }
 
-/** Removes null values from a company. If all are null, sets it to null, which means no company. */
+/**
+ * Removes null values from the company in a field of the item. If all its values are null, sets the field to null,
+ * which means no company.
+ */
 function withoutNullParts(item: Json, field: string): void {
   const company = item[field];
   if (typeof company !== 'object' || company === null) return;
@@ -98,8 +101,8 @@ function withoutNullParts(item: Json, field: string): void {
 }
 
 /**
- * Removes a value from an item. For custom fields, removes only its key. For other fields with parts, removes all
- * parts, because they belong together.
+ * Removes the value at a path. For a custom field, removes only its key. For other objects and arrays, removes the
+ * whole field.
  */
 export function removeValue(item: Json, [field = '', part, rest]: readonly string[]): void {
   const whole = item[field];
@@ -112,14 +115,13 @@ export function removeValue(item: Json, [field = '', part, rest]: readonly strin
 
 export interface FileRecord {
   /**
-   * The request body that writes the record. It is not validated, but PostgreSQL can store its text. The error is
-   * `validation_failed`: the record cannot be converted.
+   * Request body that writes the record, before validation. A DomainError (`validation_failed`) if the record cannot be
+   * read.
    */
   item: Record<string, unknown> | DomainError;
   shown: Record<string, unknown>;
   warnings: Fault[];
   line: number;
-  /** Text of a note to make of the record. */
   note?: string;
 }
 
@@ -149,14 +151,17 @@ export async function readRecords(
   return records;
 }
 
-/** Takes the note out of a record. The import may make notes no longer: see `takesNoNotes`. */
+/** Moves the note from the body to `note`. Drops the note if the import may not create notes. */
 function withNote(record: FileRecord, { takesNotes }: ImportFile): FileRecord {
   if (record.item instanceof DomainError) return record;
   const { [noteColumn.name]: note, ...item } = record.item;
   return { ...record, item, ...(takesNotes && typeof note === 'string' && { note }) };
 }
 
-/** @throws FileRefused if the whole file cannot be read because of this record */
+/**
+ * Checks a record for faults that reject the whole file: invalid bytes and an open quote.
+ * @throws FileRefused
+ */
 export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord): void {
   // Of NDJSON no other encoding can be named.
   const advice = format === 'ndjson' ? 'NDJSON is UTF-8: save it in this encoding' : undefined;
@@ -165,8 +170,8 @@ export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: Ra
 }
 
 /**
- * Returns true for a value without which the others of its item would mean something else: the currency of a price, a
- * price whose currency is given, the lines of an opportunity.
+ * Returns true if the record must fail without this value, because its other values would mean something else. Example:
+ * the currency of a price.
  */
 export const isDecisive = ({ path }: Fault, item: object): boolean =>
   /^\/(?:currency|products)(?:\/|$)/.test(path) || (path === '/price' && Object.hasOwn(item, 'currency'));

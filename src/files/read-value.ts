@@ -5,18 +5,18 @@ import { trimText } from '../text/fold.ts';
 export class InvalidCell extends Error {}
 
 /**
- * What a column contains. Determines how values are read as people write them.
+ * What a column contains. Decides which ways of writing a value an import accepts.
  *
  * - `text`: any text.
- * - `name`: a name. `-` and `n/a` are not empty values.
+ * - `name`: a name. `-` and `n/a` are values, not empty cells.
  * - `country`: the name of a country in any language, or its code.
- * - `year`: a year, or a date with it.
+ * - `year`: a year, or a date with a year.
  * - `email`, `emails`: addresses, also as `Ada <ada@example.com>` or `mailto:ada@example.com`.
  * - `domain`: a host name, or a web address with it.
  * - `currency`: a currency code, or a sign such as `€`.
  * - `url`: a web address, also without `https://`.
  * - `phone`, `phones`: phone numbers in any usual form.
- * - `full name`: the name of a person. It is split into a first and a last name.
+ * - `full name`: the name of a person. The import splits it into first and last name.
  */
 export type ValueKind =
   | 'text'
@@ -41,7 +41,7 @@ const nothing = new Set(['n/a', 'n.a.', '#nv', 'k.a.', 'k. a.', 'keine angabe', 
 
 const noWord = /^(?:\p{Pd}+|\?+)$/u;
 
-/** Matches errors that spreadsheets show in their languages, such as `#N/A` and `#REF!`. */
+/** Matches errors that spreadsheets show in any language, such as `#N/A` and `#REF!`. */
 const formulaError = /^#(?:\p{L}\/\p{L}|[¡¿]?\p{Lu}[\p{Lu}\d/]*[!?])$/u;
 
 /** Matches an empty date as Outlook, databases and spreadsheets write it, such as `0/0/00`. */
@@ -60,7 +60,7 @@ const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
 const afterTime = /(?<=:\d\d)(?:\.\d{1,9})?(?:[+-]\d{4})?$/;
 const compactDate = /^(\d{4})(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$/;
 
-/** Earlier years mean that the date has no year. Address books write `--0315`, or a day of 1604 or 0004. */
+/** First year that counts as a birth year. Address books write a day without a year as a date of 1604 or 0004. */
 const firstYear = 1900;
 
 export function readYear(text: string): number {
@@ -74,14 +74,14 @@ export function readYear(text: string): number {
   return year;
 }
 
-/** Longest text that is searched for e-mail addresses (characters). A cell can have many addresses, with names. */
+/** Maximum length of a text that is searched for e-mail addresses (characters). */
 const longestEmails = 10_000;
 
 const betweenEmails = /(?:[\s,;<>()[\]"]|:::)+/;
 
 /**
- * Returns the distinct e-mail addresses in a text, in their order. `invalid`: texts that look like an address, but are
- * not valid.
+ * Finds e-mail addresses in a text.
+ * @returns `addresses`: distinct, in their order. `invalid`: texts with an `@` that are not an address
  */
 export function findEmails(text: string): { addresses: string[]; invalid: string[] } {
   if (!text.startsWith("'") && isEmailAddress(text)) return { addresses: [text], invalid: [] }; // as nearly all are
@@ -108,10 +108,7 @@ export function readDomain(text: string): string {
   return domain;
 }
 
-/**
- * Pages of social networks in a column "Website". Their domain is not that of the company: different companies would be
- * merged.
- */
+/** Matches pages on sites of many companies, such as `facebook.com/acme`. Their domain does not identify a company. */
 const sharedPage =
   /^(?:https?:\/\/)?(?:[\w-]+\.)*(?:(?:facebook|instagram|linkedin|pinterest|tiktok|twitter|x|xing|youtube)\.com|linktr\.ee|sites\.google\.com|business\.site)\/[^?#\s]/i;
 
@@ -127,31 +124,31 @@ export function readUrl(text: string): string {
   return text;
 }
 
-/** Words that begin a last name, such as `van der Berg`. */
+/** Lower-case words that begin a last name, such as `van der Berg`. */
 const particles = new Set(
   "van von der den de del della di da do dos das du la le les los las ter ten te zu zur zum vom af av ben bin ibn al el bint mac st st. ’t 't".split(
     ' ',
   ),
 );
 
-/** Salutations and titles before a name. Compared in lower case, without a dot at the end. */
+/** Titles before a name, in lower case without the final dot. */
 const titles = new Set(
   'herr herrn frau fräulein mr mrs ms miss mx sir mme mlle monsieur madame sr sra srta don doña dott dott.ssa avv dr drs dra prof professor professorin profa univ priv doz dipl mag maga ddr dkfm lic rev'.split(
     ' ',
   ),
 );
 
-/** Titles only if they have a dot or are in capitals. Otherwise they could be names. */
+/** Matches words that are a title only with a final dot. Without it, they could be names. */
 const dottedTitles = /^(?:hr|fr|ing|mag\.a|ao|apl|em|hon)\.$/i;
 const capitalTitles = new Set(['DI', 'PD']);
 
 const joinedTitle = /^(?:dipl|dr|prof|univ|priv|hon)\.?-\p{L}/iu;
 
-/** The end of a title: a subject, `h. c.`, or a school in brackets, as in `Dipl.-Ing. (FH)`. */
+/** Matches a word that continues a title: a subject, `h. c.`, or a school in brackets, as in `Dipl.-Ing. (FH)`. */
 const titleSubject =
   /^(?:(?:med|rer|nat|phil|jur|iur|oec|pol|habil|techn|theol|vet|dent|agr|paed|soc|sc|ing|mont|publ|h|c|h\.c|mult)\.|hc|\((?:fh|ba|dh|uni|tu|h\.?c\.?)\))$/i;
 
-/** Suffixes of a name. Compared in lower case, without dots. */
+/** Suffixes of a name, such as `Jr.`, in lower case without dots. */
 const generations = new Set('jr sr ii iii iv'.split(' '));
 const degrees = new Set(
   'phd dphil md mba emba esq ma mas ms msc mse meng med mfa mph mpa mpp mphil mtech ba bs bsc beng bed bba bcom btech llm llb jd dds dmd dvm dba edd psyd pharmd dnp do rn bsn msn np pa cpa cfa cfp cma pmp cissp cisa cism csm pe pmi shrm-cp shrm-scp phr sphr fca aca acca mrics frcs mbe obe cbe qc kc ret dipl-ing diplom mmag'.split(
@@ -164,16 +161,16 @@ interface FullName {
   last_name?: string;
 }
 
-/** `leftOut`: the titles and degrees that are removed from the name, as written. */
+/** A split name. `leftOut`: titles and degrees that were removed from it, as written. */
 interface ReadName {
   name: FullName;
   leftOut: string[];
 }
 
 /**
- * Splits the name of a person. The last name is the last word with the particles before it. A comma as in `Last, First`
- * decides otherwise. Removes titles before the name and degrees after it. A text of titles alone is a last name.
- * @param hasTwoFamilyNames the person has two last names, as in Spanish and Portuguese
+ * Splits a person's name into first and last name. `Jan van der Berg`: the last word and the particles before it are
+ * the last name. `Berg, Jan`: the last name comes first. Removes titles and degrees.
+ * @param hasTwoFamilyNames true: the person has two last names, as in Spanish and Portuguese
  */
 export function readFullName(written: string, hasTwoFamilyNames = false): ReadName {
   const spaced = written.replaceAll(/\b(dr|prof|mag|dipl|ing|hr|fr|mrs?|ms)\.(?=\p{L})/giu, '$1. ');
@@ -218,7 +215,10 @@ const isTitle = (word: string): boolean =>
   capitalTitles.has(word) ||
   joinedTitle.test(word);
 
-/** Returns true for a degree. In a text of capitals, `MA` can be a name, and only a form with dots is a degree. */
+/**
+ * Returns true for a degree such as `MBA` or `Ph.D.`, or a suffix such as `Jr.`. If the whole text is in capitals, `MA`
+ * can be a name, so a degree needs dots there.
+ */
 function isDegree(word: string, isShouting: boolean): boolean {
   const key = word.toLowerCase().replaceAll('.', '');
   if (generations.has(key)) return true;
@@ -228,7 +228,10 @@ function isDegree(word: string, isShouting: boolean): boolean {
   );
 }
 
-/** Returns true for a word of capitals after `Ann Lee,`. After `Lee,` such a word can be the first name. */
+/**
+ * Returns true for a word in capitals after a comma, as in `Ann Lee, FRSA`. Not after a single word: in `Lee, ANN`, it
+ * is the first name.
+ */
 const isUnknownDegree = (word: string, isShouting: boolean, before: readonly string[]): boolean =>
   !isShouting && before.length > 1 && word.length <= 12 && /^\p{Lu}{3,6}(?:-\p{Lu}{1,5})?[®™]?$/u.test(word);
 
@@ -253,7 +256,6 @@ function startOfLast(words: readonly string[], end: number): number {
   return Math.max(0, start);
 }
 
-/** Common second first names, as in `José Luis García`. */
 const secondFirstNames = new Set(
   'maría maria josé jose luis luís carlos antonio antónio manuel jesús jesus ángel angel juan joão joao francisco javier miguel fernando pablo alberto ignacio isabel carmen teresa pilar dolores cristina luisa luísa elena'.split(
     ' ',

@@ -3,25 +3,23 @@ import type { Cell } from './columns.ts';
 export type RecordFault = 'too long' | 'text after quote' | 'open quote' | 'invalid bytes';
 
 export interface RawRecord {
-  /** The line, as one cell, for NDJSON. Empty if the record is too long. */
+  /** Cells of the record. For NDJSON, the line as one cell. Empty if the record is too long. */
   cells: Cell[];
-  /** Larger than `cells.length` if the record has more cells than the parser keeps. Then it is not exact. */
+  /** Number of cells in the file. Larger than `cells.length`, and not exact, if the parser dropped cells. */
   cellCount: number;
   line: number;
   nextLine: number;
-  /** The record ends with a CR without LF. Always false for NDJSON. */
   endsWithCr: boolean;
   fault: RecordFault | undefined;
-  /** The line of the fault, such as that of a quote that is not closed. */
+  /** Line on which the fault begins, such as the line of an open quote. */
   faultLine: number;
 }
 
-/** Includes the line break (bytes). */
 export const maxRecordBytes = 1024 * 1024;
 
 export const maxColumns = 10_000;
 
-/** Maximum number of surplus cells that are kept of a record. They are empty, or the errors file repeats them. */
+/** Maximum number of cells beyond the header that are kept of a record. */
 export const maxSurplus = 1_000;
 
 export const faultTexts: Record<RecordFault, string> = {
@@ -31,7 +29,7 @@ export const faultTexts: Record<RecordFault, string> = {
   'invalid bytes': 'is not valid UTF-8',
 };
 
-/** Returns true for a row without values. Spreadsheets export such a row as separators alone. */
+/** Returns true for a CSV row without values, such as `;;;`. Spreadsheets export empty rows like this. */
 export const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
   cells.length > 1 &&
   cells.length === cellCount &&
@@ -39,10 +37,9 @@ export const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
   cells.every(({ text }) => text.trim() === '');
 
 export interface FoundRecord {
-  /** Index after the record and its line break. Undefined if the record continues after the text. */
+  /** Index after the record and its line break. Undefined if the record does not end in this text. */
   end: number | undefined;
   cells: Cell[];
-  /** Not exact if there are more cells than are kept. */
   cellCount: number;
   breaks: number;
   endsWithCr: boolean;
@@ -73,9 +70,9 @@ export const lineFormat: RecordFormat = {
 };
 
 /**
- * Parses CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
- * White space can surround the quotes of a cell without line breaks.
- * @param maxCells further cells of a record are dropped
+ * Returns a CSV parser (RFC 4180). Accepts LF, CR LF or CR as line break, white space around quotes, and quotes inside
+ * an unquoted cell.
+ * @param maxCells maximum number of cells that are kept of a record. Further cells are dropped
  */
 export function csvFormat(separator: string, maxCells: number): RecordFormat {
   const separatorCode = separator.charCodeAt(0);
@@ -155,8 +152,8 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
 }
 
 /**
- * Returns -1 if the text has no closing quote. A quote at the end of the text may be the first half of an escaped
- * quote.
+ * Returns the index of the quote that closes a cell, or -1 if there is none. If more text follows, a quote at the end
+ * does not count: it may be half of an escaped quote.
  */
 function closingQuote(text: string, from: number, isLast: boolean): number {
   let at = text.indexOf('"', from);
@@ -170,14 +167,16 @@ function cellOf(text: string, quoted: string | undefined): Cell {
   return formulaText(whole) ?? { text: whole, isQuoted: true };
 }
 
-/** Returns the text of `="01067"`. Programs write this form so that a spreadsheet keeps a text unchanged. */
+/**
+ * Returns the text of a formula such as `="01067"`. Programs write this form so that spreadsheets keep the text
+ * unchanged.
+ */
 function formulaText(text: string): Cell | undefined {
   if (!text.startsWith('="')) return undefined;
   const found = /^="((?:[^"]|"")*)"\s*$/.exec(text)?.[1];
   return found === undefined ? undefined : { text: found.replaceAll('""', '"'), isQuoted: true };
 }
 
-/** Counts LF and CR LF. Also counts CR if `crEndsLine`. */
 export function countLineBreaks(text: string, crEndsLine: boolean): number {
   let count = 0;
   for (let i = 0; i < text.length; i += 1) {

@@ -5,8 +5,8 @@ import { TimeSlice } from '../process/event-loop.ts';
 
 interface ScanOptions {
   /**
-   * How to handle a record that is too long and contains line breaks. True: its first quote counts as not closed. False
-   * (default): reads the record to its end, and reports it as too long.
+   * Decides what a too long record with line breaks is. True: an open quote that began on its first line. False
+   * (default): one long record.
    */
   endsLongRecords?: boolean;
 }
@@ -17,18 +17,15 @@ const blankEnd = /\s*(?:\n|\r|$)/y;
 const lineBreak = /\r\n?|\n/g;
 
 /**
- * Splits the text of a file into records. Accepts text in pieces of any size. Keeps only the current piece and the
- * current record in memory. Of a record that is too long, it keeps only the end.
- *
- * Continues after every fault. After a quote that is not closed, it continues with the next line. A caller that rejects
- * the whole file stops at the faulty record.
+ * Splits text into records. Accepts the text in pieces of any size, and keeps only one piece and one record in memory.
+ * Continues after every fault; after an open quote, it continues with the next line.
  */
 export class RecordScanner {
   readonly #format: RecordFormat;
   readonly #endsLongRecords: boolean;
   #text = '';
   #line: number;
-  /** What was dropped from `#text`, because its record is too long. */
+  /** Counts for the part of a too long record that was dropped from `#text`. */
   #dropped: { breaks: number; hasInvalidBytes: boolean } | undefined;
 
   constructor(format: RecordFormat, line = 1, { endsLongRecords = false }: ScanOptions = {}) {
@@ -37,7 +34,7 @@ export class RecordScanner {
     this.#endsLongRecords = endsLongRecords;
   }
 
-  /** Yields the records that end in the next piece of text. Blank lines are not records. */
+  /** Yields the records that end in the next piece of text. Skips blank lines. */
   *scan(text: string): Generator<RawRecord> {
     this.#text += text;
     yield* this.#records(false);
@@ -76,7 +73,7 @@ export class RecordScanner {
   }
 
   /**
-   * Skips blank lines with one regular expression, because single steps would be slow for millions of lines.
+   * Skips blank lines. Uses one regular expression, because single steps would be slow for millions of lines.
    * @returns the index after the blank lines
    */
   #skipBlankLines(text: string, at: number, isLast: boolean): number {
@@ -120,7 +117,7 @@ export class RecordScanner {
     return this.#line;
   }
 
-  /** Replaces the text of a record that is too long by a short text. The rest of the record parses as before. */
+  /** Replaces the start of a too long record by a short text that lets the rest parse as before. */
   #drop(text: string, at: number, { openQuote }: FoundRecord, isInvalid: boolean): void {
     const whole = text.slice(at);
     const begun = openQuote === undefined ? (whole.trim() === '' ? ' ' : 'x') : '"';
@@ -137,8 +134,8 @@ export class RecordScanner {
 }
 
 /**
- * Yields the records of a file, one array for each piece of text. Keeps at most one piece and one record in memory.
- * @param line of the first piece
+ * Yields the records of a file, one array for each piece of text.
+ * @param line number of the first line
  */
 export async function* scanRecords(
   texts: AsyncIterable<string>,
@@ -156,9 +153,9 @@ export async function* scanRecords(
 }
 
 /**
- * Returns the last character of an unfinished record if the next character decides its meaning. It is a CR, or a quote
- * that may be half of an escaped quote. Otherwise returns `""`.
- * @param quoted the text after the quote that opens the last cell; empty if it is not quoted
+ * Returns the last character of an unfinished record if only the next character decides its meaning: a CR, or half of
+ * an escaped quote. Otherwise returns `""`.
+ * @param quoted text after the opening quote of the last cell; empty if the cell is not quoted
  */
 function undecidedEnd(quoted: string, text: string): string {
   if (text.endsWith('\r')) return '\r';

@@ -32,7 +32,7 @@ function marksSeenWith(seen: number, cell: Cell): number {
   return mark ? seen | sawMark[mark] : seen;
 }
 
-/** Returns the decimal mark of a column, or null if its cells show none or both. */
+/** Returns the decimal mark that a column's cells show. Returns null if they show none or both. */
 function markSeen(seen: number): DecimalMark | null {
   if (seen === sawMark['.']) return '.';
   return seen === sawMark[','] ? ',' : null;
@@ -68,7 +68,7 @@ const longestName = 600;
 const watched = new WeakMap<CsvLayout, number[]>();
 
 /**
- * Returns the columns that the first reading must observe: numbers, custom fields without a given type, and columns
+ * Returns the columns whose cells must be observed: number columns, custom fields without a given type, and columns
  * without a header.
  */
 function watchedColumns(layout: CsvLayout): number[] {
@@ -84,8 +84,9 @@ function watchedColumns(layout: CsvLayout): number[] {
 const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => headers[i] === '' && columns[i] === null;
 
 /**
- * Ends the first reading. Decides the types of custom fields, and the columns that the errors file omits.
- * @throws FileRefused if a column has values, but no header
+ * Completes the layout after the first reading of the file. Decides the types of custom fields, the footer, and the
+ * columns that the errors file omits.
+ * @throws FileRefused if a column without a header has values, and unknown columns are not ignored
  */
 export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
   const { seen = [], meant: _meant, isDeclared: _declared, tail, ...rest } = layout;

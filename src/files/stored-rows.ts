@@ -5,13 +5,13 @@ export interface StoredRow {
   line: number;
   cells: Cell[];
   fault?: RecordFault | 'too many cells' | undefined;
-  /** True: a text may have characters that PostgreSQL cannot store. */
+  /** True if a text may contain characters that PostgreSQL cannot store, such as NUL. */
   mayBeUnstorable: boolean;
 }
 
 /**
- * A string is a plain cell. A string in an array is a quoted cell. A number is a run of empty cells. NUL characters and
- * lone surrogates are escaped.
+ * JSON form of cells. A string is an unquoted cell, a string in an array a quoted cell. A number stands for that many
+ * empty cells, an object for a broken cell.
  */
 type StoredCell = string | [quoted: string] | number | { [broken in NonNullable<Cell['broken']>]?: string };
 

@@ -20,7 +20,7 @@ import { phoneText, type CountryCodes, type PhoneNumber, type PhoneReader } from
 
 type CustomValue = string | number | boolean;
 
-/** The type of a column's cells: of a custom field as the import or its declaration says, or that of a built-in field. */
+/** Type to which the cells of a column are converted. */
 export type ReadType = CustomType | 'url' | 'instant';
 
 export type Choices = ReadonlyMap<string, string>;
@@ -31,7 +31,10 @@ export const choicesBy = (choices: readonly string[]): Choices =>
     ...choices.map((choice) => [choice, choice] as const),
   ]);
 
-/** Returns the choice that a text means. Returns the text if it means none, and undefined if it is empty. */
+/**
+ * Returns the choice that a text names, whatever its case and accents. Returns undefined for an empty text, and the
+ * text itself if it names no choice.
+ */
 function readChoice(text: string, choices: Choices): string | undefined {
   const trimmed = trimText(text);
   const meant = choices.get(text) ?? choices.get(trimmed) ?? choices.get(fold(trimmed));
@@ -39,10 +42,9 @@ function readChoice(text: string, choices: Choices): string | undefined {
 }
 
 /**
- * Reads the value of a custom field.
+ * Converts a cell's text to the type of its column. Returns undefined for an empty text.
  * @param mark the decimal mark of the column, if its cells show it
- * @returns undefined for an empty value
- * @throws InvalidCell if the text is not of the type
+ * @throws InvalidCell if the text does not have the type
  */
 function readCustom(text: string, type: ReadType, mark?: DecimalMark): CustomValue | undefined {
   const trimmed = trimText(text);
@@ -63,7 +65,7 @@ export type DecimalMark = '.' | ',';
 
 const spaced = /^[-+]?\d{1,3}(?:[\s\u00a0\u202f'’]\d{3})+(?!\d)/;
 
-/** Matches numbers with each decimal mark. The other mark can separate thousands. */
+/** Matches numbers with each decimal mark. The other mark may separate thousands, as in `1.234,5`. */
 const written: Record<DecimalMark, RegExp> = {
   '.': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,4})(?:\.\d{1,17})?(?:e[-+]?\d{1,3})?$/i,
   ',': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:\.\d{3}){1,4})(?:,\d{1,17})?(?:e[-+]?\d{1,3})?$/i,
@@ -74,10 +76,7 @@ const longestNumber = 100;
 /** Maximum number of digits that a JavaScript number keeps exactly. */
 const safeDigits = 15;
 
-/**
- * Returns true for a number that JSON prints exactly as written, such as `1.5`, but not `1.50`, `007` or `1e3`. A
- * column of such cells has numbers.
- */
+/** Returns true for a number that JSON prints exactly as written, such as `1.5`, but not `1.50`, `007` or `1e3`. */
 export const isExactNumber = (text: string): boolean =>
   text.length <= safeDigits + 2 &&
   /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/.test(text) &&
@@ -98,7 +97,8 @@ function numberWith(mark: DecimalMark, text: string): number | undefined {
 }
 
 /**
- * Returns the mark if the text is a number with only this mark: `12,5` has a comma. `1.200` fits both, so it has none.
+ * Returns the decimal mark that a number must have: `,` for `12,5`. Returns undefined for `1.200`, which can have
+ * either mark.
  */
 export function decimalMarkOf(text: string): DecimalMark | undefined {
   const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
@@ -106,7 +106,10 @@ export function decimalMarkOf(text: string): DecimalMark | undefined {
   return withPoint === undefined ? ',' : '.';
 }
 
-/** @param mark the decimal mark of the column's other numbers. It decides how `1.200` or `1,200` is read. */
+/**
+ * Converts a text to a number. The decimal mark of the column decides whether `1.200` is 1200 or 1.2.
+ * @throws InvalidCell if the text is not a number, or has two meanings and the mark is unknown
+ */
 function readNumber(text: string, mark?: DecimalMark): number {
   const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
   const number = mark === ',' ? (withComma ?? withPoint) : (withPoint ?? withComma);
@@ -149,7 +152,7 @@ function readDate(text: string): string {
 const timeOfDay = /[\s,T](\d{1,2}:\d{2})(:\d{2}(?:\.\d{1,9})?)?\s*(?:Z|UTC|([-+]\d{2}):?(\d{2})?)?$/i;
 const longestInstant = 40;
 
-/** A date alone means its midnight. Date and time without a zone are in UTC. */
+/** Returns a time as RFC 3339. A date alone means midnight. Without a time zone, the time is in UTC. */
 function readInstant(text: string): string {
   const day = readDate(text);
   if (!text.includes(':')) return `${day}T00:00:00Z`;
@@ -159,7 +162,10 @@ function readInstant(text: string): string {
   return `${day}T${time.padStart(5, '0')}${seconds}${zone === undefined ? 'Z' : `${zone}:${zoneMinutes}`}`;
 }
 
-/** Reads the day first in a date with points. With other separators, throws InvalidCell if two dates are possible. */
+/**
+ * Reads a date such as `31.12.2024` or `12/31/2024`. With points, the day comes first.
+ * @throws InvalidCell if two dates are possible, as in `01/02/2024`
+ */
 function dateAsWritten(text: string): string | undefined {
   const [, first, separator, second, year] = writtenDate.exec(text) ?? [];
   if (first === undefined) return undefined;
@@ -192,25 +198,29 @@ export interface ValueReader {
   phones: PhoneReader;
 }
 
-/** The result of reading an item. For a stored record, the same cells can mean something else: see `fitToStored`. */
+/**
+ * What `readValues` keeps about an item. `fitToStored` uses it to convert cells again once the stored record is known.
+ */
 interface Reading {
   raw: Json;
   furtherEmails: string[];
-  /** Used by `fitToStored` to read phone numbers without a country code for the country of the stored record. */
   reader: ValueReader;
   /** Fields whose cells are exactly the values of the stored record. */
   asStored: Set<string>;
-  /** Faults for addresses that were cut from `other_emails`: of a new record, and of the stored one. */
+  /**
+   * Faults for e-mail addresses beyond the maximum: `new` if the record is new, `stored` together with the addresses of
+   * the stored record.
+   */
   cut: { new: Fault[]; stored?: Fault[] };
 }
 
 const readings = new WeakMap<object, Reading>();
 
 /**
- * Converts the values of an item from the form that people write to that of the API. Removes values such as `n/a`, and
- * values that cannot be read.
- * @param texts of the columns' cells
- * @returns `faults`: the values that cannot be read
+ * Converts the values of an item from the way people write them to the API's form. Removes empty values such as `n/a`,
+ * and values that cannot be read.
+ * @param texts the text of each column's cell
+ * @returns `faults`: one for each value that cannot be read
  */
 export function readValues(
   reader: ValueReader,
@@ -270,7 +280,6 @@ interface Context {
   report: (message: string) => void;
 }
 
-/** Converts a trimmed text that is not empty. Each function throws `InvalidCell`. */
 const readTexts: Record<
   Exclude<ValueKind, 'phones' | 'emails' | 'full name'>,
   (text: string, context: Context) => unknown
@@ -290,7 +299,6 @@ const readTexts: Record<
   },
 };
 
-/** A map, because cells name members that every object has, such as `constructor`. */
 const currencySigns = new Map([
   ['€', 'EUR'],
   ['euro', 'EUR'],
@@ -345,7 +353,9 @@ function readOr(column: Column, value: unknown, context: Context): unknown {
   }
 }
 
-/** Maximum length of a text for each kind of value (characters). A field can have its own maximum. */
+/**
+ * Maximum length of a text for each kind of value (characters). Kinds without an entry use the maximum of their field.
+ */
 const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
   'full name': 600,
   country: 100,
@@ -363,7 +373,7 @@ const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
 const maxTextLength = 16 * 1024;
 
 /**
- * Bounds the time of every reader. Must be called before a text is read.
+ * Limits the length of a text, and so the time that reading it takes.
  * @throws InvalidCell
  */
 function requireLength({ kind, customType, maxLength }: Column, text: string): void {
@@ -394,18 +404,15 @@ function readAs(column: Column, value: unknown, context: Context): unknown {
 }
 
 /**
- * Decides by the country of the record how many last names people have. Without a country, the language of the file
- * decides.
+ * Splits a full name. The record's country decides whether people have two last names, or if it is missing, the
+ * language of the file.
  */
 function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Context) {
   const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
   return readFullName(text, isPair).name;
 }
 
-/**
- * Returns false for 0, because spreadsheets show 0 for a formula that refers to an empty cell. In a custom field, 0 is
- * a value.
- */
+/** Returns true if a text is a value. `0` is not: spreadsheets show 0 for a formula that refers to an empty cell. */
 const isSomething = (text: string): boolean => text !== '' && text !== '0' && !isNothing(text);
 
 const union = (emails: unknown, more: readonly string[]): string[] => [
@@ -423,10 +430,9 @@ function cutEmails(item: Json): Fault[] {
 }
 
 /**
- * Returns the body that changes a stored record. A value that equals the stored one stays as it is. Reads phone numbers
- * without a country code for the stored country if the file has no country.
- * @throws DomainError `validation_failed` if the record would have too many e-mail addresses, and invalid values are
- * not skipped
+ * Returns the body that updates a stored record. Keeps values that equal the stored ones. Uses the stored country to
+ * read phone numbers if the file has no country.
+ * @throws DomainError `validation_failed` if the record would have too many e-mail addresses and `invalid` is `fail`
  */
 export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = 'skip'): Json {
   const reading = readings.get(body);
@@ -454,7 +460,7 @@ export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = '
   return fitted;
 }
 
-/** Returns the warnings of a new record, or of a stored record after `fitToStored`. */
+/** Returns the warnings that apply to a record. For a stored record, call it after `fitToStored`. */
 export function warningsOf(item: object, warnings: readonly Fault[]): Fault[] {
   const { asStored = new Set(), cut = { new: [] } } = readings.get(item) ?? {};
   const others = warnings.filter((fault) => !cut.new.includes(fault) && !asStored.has(tokensOf(fault.path)[0] ?? ''));

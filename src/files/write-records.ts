@@ -13,7 +13,7 @@ import { validationFailed } from '../errors.ts';
  * is large. It is written and compressed while the records are read.
  */
 
-/** Number of rows in a piece of the sheet's text. Few, so that a piece stays small even with large records. */
+// Few, because records can be large.
 const pieceRows = 50;
 
 /**
@@ -45,10 +45,10 @@ export async function* xlsxBytes(
 
 const pieceBytes = 64 * 1024;
 
-/** Level 1 is twice as fast as the usual level 6. Its files are a fifth larger. */
+// Level 1 is twice as fast as the usual level 6, and gives files a fifth larger.
 const compressionLevel = 1;
 
-/** Time of the parts: the earliest time in a ZIP archive. It is fixed, so that equal records give equal files. */
+// Modification time of the parts. It is fixed, so that equal records give equal files; ZIP allows no earlier time.
 const mtime = new Date(1980, 0, 1);
 
 async function* sheetText(
@@ -119,13 +119,16 @@ function cell(reference: string, value: Value, textStyle: number = style.text): 
   }
 }
 
-/** Returns the days since 30 December 1899, in UTC. Spreadsheets count from there for dates after February 1900. */
+/** Returns a time as spreadsheets store it: days since 30 December 1899, in UTC. */
 const dayNumber = (time: Date): number => time.getTime() / 86_400_000 + 25_569;
 
-/** Longest text of a cell (UTF-16 code units). Excel cannot open a file with a longer text. */
+/** Maximum length of a cell's text (UTF-16 code units). Excel cannot open a file with a longer text. */
 export const longestCell = 32_767;
 
-/** Matches characters that XML cannot contain, and characters that must be escaped. `_x0041_` would be read as `A`. */
+/**
+ * Matches characters that XML cannot contain or that must be escaped. Also matches the `_` of a text such as `_x0041_`,
+ * which Excel would show as `A`.
+ */
 const special = /[&<>\ufffe\uffff]|(?![\t\n])\p{Cc}|_(?=x[0-9a-fA-F]{4}_)/gu;
 
 /** Escapes a text for XML. Cuts a text that is too long for a cell, and appends `…`. */
@@ -177,8 +180,8 @@ const relations = (targets: Record<string, [type: string, path: string]>): strin
     .join('')}</Relationships>`;
 
 /**
- * The styles, in this order: default, bold header, text, time. The text style is the built-in format 49: an edited cell
- * stays text.
+ * Cell styles in this order: default, bold header, text, time. In the text style (built-in format 49), edited cells
+ * stay text.
  */
 const styles =
   `${declaration}<styleSheet xmlns="${sheetNames}">` +
@@ -210,7 +213,6 @@ const fileOf = (
 ): AsyncGenerator<string | Buffer> =>
   format === 'xlsx' ? xlsxBytes(columns, title, pages, onPage) : fileText(recordWriter(format, columns), pages, onPage);
 
-/** Number of records in a piece of text. Few, so that a piece stays small even with large records. */
 const pieceRecords = 50;
 
 async function* fileText(
@@ -267,13 +269,13 @@ const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>):
     return cell.isQuoted ? cell : cell.text;
   });
 
-/** The records that an export selects. Each function reads them again. */
+/** Records that an export selects. Each function queries them again. */
 export interface ExportedRecords {
   fields: FileFields;
   title: string;
   /**
    * Starts to read all records, page by page.
-   * @param isForPeople whether the records have the names of others, such as `list_names` of contacts
+   * @param isForPeople true: records also contain the names of related records, such as `list_names` of contacts
    */
   read: (isForPeople: boolean) => Promise<AsyncGenerator<object[]>>;
   count: () => Promise<number>;
@@ -287,7 +289,7 @@ export interface ExportedRecords {
 /**
  * Starts an export, and returns its file in pieces.
  * @param onPage called after each page of records was written
- * @throws DomainError `validation_failed` if the format cannot hold these fields, or so many records
+ * @throws DomainError `validation_failed` if the format cannot hold these fields or so many records
  */
 export async function openExport(
   records: ExportedRecords,

@@ -7,27 +7,28 @@ import { maxRecordBytes } from './record-formats.ts';
 
 const mebibyte = 1024 * 1024;
 
-/** Limit for all unpacked parts of the file together, and for the rows that are read. */
+/**
+ * Maximum size of all unpacked parts of an XLSX file together (bytes). Also limits the text of the rows that are read.
+ */
 export const maxUnpackedBytes = 512 * mebibyte;
-/** Limit for the shared texts, because they are held in memory. */
+/** Maximum size of the texts that cells share (bytes). They are held in memory. */
 export const maxSharedBytes = 64 * mebibyte;
 export const maxIndexBytes = 16 * mebibyte;
 export const maxRows = 200_000;
 export const maxRowNumber = 1_048_576;
 export const maxColumnNumber = 16_384;
-/**
- * Longest text of a cell (characters), twice the limit of Excel. Also bounds the memory for a piece of a sheet, because
- * a few bytes of XML can refer to a large shared text.
- */
+/** Maximum length of a cell's text (characters): twice the limit of Excel. */
 export const maxCellLength = 65_536;
 
 export type PartsFrom = (from: number) => AsyncIterable<Buffer>;
 
-/** Reads ranges of a stored file. Caches the last part, because the directory of a ZIP file is read in small ranges. */
+/**
+ * Reads ranges of a stored file. Caches the last part, because yauzl reads the directory of a ZIP file in small ranges.
+ */
 class StoredReader extends RandomAccessReader {
   readonly #partsFrom: PartsFrom;
   #last: { from: number; part: Buffer } = { from: 0, part: Buffer.alloc(0) };
-  /** The error of reading a stored part. It is not a fault of the file. */
+  /** Error from reading the stored file, such as a lost connection. The file itself is not damaged then. */
   failure: unknown;
 
   constructor(partsFrom: PartsFrom) {
@@ -65,7 +66,7 @@ const maxEntries = 10_000;
 
 const nameOf = (part: string): string => part.toLowerCase();
 
-/** Parts of a ZIP file by name. Names are compared without regard to case (ECMA-376, part 2, 6.2.2.3). */
+/** Parts of a ZIP file by name. Upper and lower case are the same (ECMA-376, part 2, 6.2.2.3). */
 export interface Zip {
   sizeOf(name: string): number | undefined;
   open(name: string): AsyncGenerator<Buffer>;
@@ -126,17 +127,15 @@ export interface XmlHandler {
   text?(text: string): void;
 }
 
-/** Number of characters that are parsed at once. Small, because each can refer to a row of 1 MiB with shared texts. */
+// Number of characters that are parsed at once. Few, because they can refer to much shared text.
 const pieceLength = 1024;
 const maxDepth = 100;
 
 const localName = (name: string): string => name.slice(name.indexOf(':') + 1);
 
 /**
- * Parses XML in pieces, and yields after each piece. The caller can then take the results from the handler. Rejects
- * document type declarations, so entities of a document are never read.
- * @throws FileRefused if the text is not UTF-8, not well-formed or nested too deep, or if a single text or tag is too
- * long
+ * Parses XML in pieces, and yields after each piece. Rejects document type declarations, which could define entities.
+ * @throws FileRefused if the text is not UTF-8, not well-formed or nested too deep, or if one text or tag is too long
  */
 export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler): AsyncGenerator<void> {
   const slice = new TimeSlice();
@@ -203,29 +202,27 @@ export async function readXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler
 
 interface NumberFormat {
   isDate: boolean;
-  /** True for times without a date. Values from 24 hours on are durations, and stay numbers. */
+  /** True if the format shows only a time of day. Values from 24 hours on are then durations, and stay numbers. */
   isTime: boolean;
-  /** The minimum number of digits. Shorter numbers get leading zeros. */
+  /** Minimum number of digits. Shorter numbers get leading zeros. */
   digits: number;
 }
 
 export interface Formats {
   byStyle: readonly NumberFormat[];
-  /** True: days count from 1904, as in workbooks of old Macs. */
+  /** True: dates are days since 1904, as in workbooks of old Macs. */
   from1904: boolean;
 }
 
 /**
- * Returns true for the built-in formats of dates and times (ECMA-376, 18.8.30). Returns false for 46, `[h]:mm:ss`, a
- * duration.
+ * Returns true for the ids of built-in date and time formats (ECMA-376, 18.8.30). Not for 46, the duration `[h]:mm:ss`.
  */
 const isBuiltInDate = (id: number): boolean =>
   (id >= 14 && id <= 22) || (id >= 27 && id <= 36) || id === 45 || id === 47 || (id >= 50 && id <= 58);
 
-/** Returns true for the built-in formats that show only a time of day. */
 const isBuiltInTime = (id: number): boolean => (id >= 18 && id <= 21) || id === 45 || id === 47;
 
-/** Returns true for a date format such as `dd.mm.yyyy`. Returns false for durations such as `[h]:mm`. */
+/** Returns true for a date or time format such as `dd.mm.yyyy`. Returns false for durations such as `[h]:mm`. */
 function isDateFormat(code: string): boolean {
   const [positive = ''] = code.slice(0, 255).split(';', 1);
   if (/\[[hms]+\]/i.test(positive)) return false;
@@ -233,7 +230,7 @@ function isDateFormat(code: string): boolean {
   return /[ymdhs]/i.test(letters) && !/general/i.test(letters);
 }
 
-/** Returns true for a date format that shows only a time of day, such as `hh:mm`. */
+/** Returns true for a format that shows only a time of day, such as `hh:mm`. */
 const isTimeFormat = (code: string): boolean =>
   isDateFormat(code) && /[hs]/i.test(lettersOf(code)) && !/[yd]/i.test(lettersOf(code));
 
@@ -244,7 +241,10 @@ const lettersOf = (code: string): string =>
 const digitsOfFormat = (code: string): number =>
   /^(?:\[[^\]]*\])?(0{2,20})(?:;|$)/.exec(code.slice(0, 255))?.[1]!.length ?? 0;
 
-/** @param code of a format that is not built in */
+/**
+ * Describes a number format.
+ * @param code the format's text; undefined for a built-in format
+ */
 export const numberFormatOf = (code: string | undefined, id: number): NumberFormat => ({
   isDate: code === undefined ? isBuiltInDate(id) : isDateFormat(code),
   isTime: code === undefined ? isBuiltInTime(id) : isTimeFormat(code),
@@ -255,8 +255,8 @@ const dayMs = 24 * 60 * 60 * 1000;
 const maxSerial = 2_958_465;
 
 /**
- * Returns a date as `YYYY-MM-DD`, a date and time as RFC 3339, and a time alone as `hh:mm:ss`. Returns undefined if the
- * number is not a date.
+ * Converts a serial number (days since 1900 or 1904) to a date, a time, or a date with time, as ISO 8601. Returns
+ * undefined if the number is out of range.
  */
 export function dateText(serial: number, from1904: boolean): string | undefined {
   if (!(serial >= 0 && serial <= maxSerial)) return undefined;
@@ -270,8 +270,8 @@ export function dateText(serial: number, from1904: boolean): string | undefined 
 }
 
 /**
- * Returns a number as a spreadsheet program shows it, with 15 digits. Keeps all digits of longer whole numbers: other
- * programs write ids and phone numbers so.
+ * Returns a number as spreadsheet programs show it: with 15 digits. Keeps all digits of longer whole numbers, which can
+ * be ids.
  */
 export function numberText(text: string): string {
   const number = Number(text);
@@ -284,7 +284,7 @@ export const withZeros = (text: string, digits: number): string =>
 
 const longInteger = /^-?[1-9]\d{15,}$/;
 
-/** Converts the ISO 8601 date of a cell. Uses UTC if it has no time zone. */
+/** Converts the ISO 8601 date of a cell: `2024-12-31T00:00:00` → `2024-12-31`. A time without a zone is in UTC. */
 export function isoDateText(text: string): string {
   const [, date, time] = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d:\d\d(?:\.\d+)?)Z?)?$/.exec(text.trim()) ?? [];
   if (date === undefined) return text;

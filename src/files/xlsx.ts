@@ -115,8 +115,7 @@ function readIndex(zip: Zip, part: string, handler: XmlHandler): Promise<void> {
 }
 
 /**
- * Texts that cells refer to by number. Stored as bytes, because millions of strings would need several times the
- * memory.
+ * Texts that cells refer to by number. Stores them as bytes: millions of strings would need several times the memory.
  */
 class SharedStrings {
   readonly #bytes: Buffer;
@@ -184,18 +183,17 @@ async function readSharedStrings({ zip, sharedStrings: part }: Workbook): Promis
 interface XlsxFile {
   sheets: string[];
   /**
-   * Yields the rows of a sheet, without blank rows and rows above the header. The line of a record is its row number.
+   * Yields the rows of a sheet from the header on, without blank rows. The line of a record is its row number.
    * @param sheet name of the sheet; null for the first visible one
-   * @param hasHeader true: the header is the first row with at least two filled cells. False: the first filled row is a
-   * record
+   * @param hasHeader true: the header is the first row with at least two filled cells. False: rows start at the first
+   * filled one
    * @throws FileRefused
    */
   rows(sheet: string | null, hasHeader: boolean): AsyncGenerator<RawRecord[]>;
 }
 
 /**
- * Opens a stored XLSX file. Reads only its directory and the list of its sheets. `rows` also reads the shared texts into
- * memory.
+ * Opens a stored XLSX file. Reads only its directory and the list of its sheets.
  * @param bytes size of the file
  * @param signal stops the reading
  * @throws FileRefused
@@ -382,7 +380,6 @@ class SheetRows implements XmlHandler {
     return { ...whole, cells, cellCount: this.#cells.at(-1)![0] + 1, fault: undefined };
   }
 
-  /** Sorts the cells of a row, because some programs write them in another order. */
   #sortCells(): void {
     this.#cells.sort(([one], [other]) => one - other);
     if (this.#cells.some(([column], i) => column === this.#cells[i - 1]?.[0])) throw twoInOnePlace(this.#row);
