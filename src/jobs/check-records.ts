@@ -18,7 +18,10 @@ import type { NewEvent } from '../queries/records/journal.ts';
 import { shown } from '../queries/history/history.ts';
 import { withoutDeferredWrites, type DeferredWrites } from '../queries/records/deferred-writes.ts';
 
-/** Returns true for a message of the validator. Other messages are already written for people. */
+/**
+ * Returns true for a message of the schema validator, such as `must be string`. Other messages are already written for
+ * people.
+ */
 const isOfValidator = (message: string): boolean => /^(?:must|has a name that must)\b|^is required$/.test(message);
 
 function plainFault(schema: TSchema, item: object, fault: Fault): Fault {
@@ -110,13 +113,13 @@ function textMessage(schema: TSchema, value: string): string {
 const valueInWords = (value: unknown): string =>
   typeof value === 'string' ? quoted(value) : JSON.stringify(value).slice(0, 100);
 
-/** Number of records in one call of `checkItems`. One call reports at most 1,000 errors, and 10 per record. */
+// `checkItems` reports at most 10 faults per record, and 1,000 in all.
 const checkedAtOnce = 100;
 
 /**
- * Validates the items of records. If the import's settings allow it, removes invalid values and adds them to the
- * record's warnings.
- * @returns for each record the valid request body, or the validation error
+ * Validates the request bodies of records. If the import skips invalid values, removes them and adds warnings to the
+ * records.
+ * @returns for each record the valid body or the validation error
  */
 export async function checkRecords(
   settings: ImportSettings,
@@ -167,13 +170,17 @@ function checkDeclared(declared: Declared, item: object | DomainError): object |
   return faults.length > 0 ? validationFailed(faults.map((fault) => withValue(item, fault))) : item;
 }
 
-/** Rejects a new record that lacks a required field. An upsert checks this later, after it has looked for its record. */
+/**
+ * Returns an error for a new record that lacks a required field. For an upsert, the writer checks this once it knows
+ * whether the record is new.
+ */
 const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainError =>
   item instanceof DomainError ? item : (lacksRequired(kind, item as Record<string, unknown>) ?? item);
 
 /**
- * Removes values from an item.
- * @returns false if a value cannot be removed, because it is missing or names the stored record
+ * Removes invalid values from a record's body.
+ * @returns false, with nothing removed, if the record must fail: a value is missing, identifies the record, or gives
+ * others their meaning
  */
 function leaveOut(item: object, faults: readonly Fault[], { operation, match }: ItemRules): boolean {
   const places = faults.map(({ path }) => tokensOf(path));
@@ -186,7 +193,10 @@ function leaveOut(item: object, faults: readonly Fault[], { operation, match }: 
 
 export const maxChanges = 20;
 
-/** Writes records as an import does, rolls the writes back, and keeps the changes that they made. */
+/**
+ * Tries to write records as an import does: rolls the writes back, and keeps the changes that they made, for a preview
+ * or dry run.
+ */
 export class Trial {
   readonly #fields = new Map<string, ImportChange['fields']>();
   readonly #limit: number;
@@ -228,9 +238,8 @@ export class Trial {
   }
 
   /**
-   * Returns the changes that the first records would make. For a stored record, returns only those of its first
-   * occurrence.
-   * @param lines of the records, in the order of their outcomes
+   * Returns the changes that records would make, at most one per stored record.
+   * @param lines line of each record, in the order of `outcomes`
    */
   changesOf(lines: readonly number[], outcomes: readonly Outcome[]): ImportChange[] {
     const changes = new Map<string, ImportChange>();

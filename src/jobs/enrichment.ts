@@ -27,9 +27,9 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the ids of the contacts that a request selects by ids or by filters, each once.
- * @throws DomainError `validation_failed` if the request has both or neither; `not_found` with the JSON pointer of
- * every id that belongs to no contact of the customer; `conflict` if more than `maxEnriched` contacts match
+ * Returns the distinct ids of the contacts that a request selects by ids or by filters.
+ * @throws DomainError `validation_failed` if the request has both or neither; `not_found` with one fault for each
+ * unknown id; `conflict` if more than `maxEnriched` contacts match
  */
 export async function findEnriched(
   db: Database,
@@ -74,7 +74,6 @@ export async function startEnrichment(
   return startJob(sql, spender, { ...given, reserved, inputs: toInputs(ids, (item) => ({ item })) });
 }
 
-/** Returns the maximum cost in credits. Does not start a job or search the catalog. */
 export async function estimateEnrichment(
   sql: Transaction,
   spender: Spender,
@@ -121,7 +120,10 @@ export const enrichContacts: JobBatch = async (context, job) => {
   }));
 };
 
-/** Returns the items of a batch. After a merge, two inputs can name the same contact, which is enriched once. */
+/**
+ * Pairs the inputs of a batch with their contacts. After a merge, two inputs can name one contact: the second is marked
+ * `duplicate`.
+ */
 function itemsOf(inputs: readonly JobInput[], contacts: ReadonlyMap<string, EnrichedContact>): Item[] {
   const seen = new Set<string>();
   return inputs.map((input) => {
@@ -152,7 +154,7 @@ interface Enriched {
   unlocked: Set<string>;
 }
 
-/** Thrown if people were unlocked who fill nothing any more. Their unlocks are rolled back. */
+/** Thrown to roll back unlocks of people whose data would not change any contact. */
 class Wasted extends Error {
   readonly prospectIds: ReadonlySet<string>;
 
@@ -162,9 +164,10 @@ class Wasted extends Error {
   }
 }
 
+// Unlocks people before it locks contacts, as every other job does. So people are chosen by data that was read before.
 /**
- * Fills contacts with the data of people, and unlocks these people within the reserved credits. Unlocks people before
- * it locks contacts, as every other job does. The choice of people therefore uses data that was read before.
+ * Unlocks matched people within the reserved credits, and fills the contacts with their data. If someone's data would
+ * change no contact, tries again without that person.
  */
 async function enrichAll(
   sql: Transaction,
@@ -203,8 +206,8 @@ async function enrichAll(
 }
 
 /**
- * Treats people who were suppressed after the match as not in the catalog. No other people are suppressed before the
- * commit.
+ * Marks an item as `no_match` if its person was suppressed (excluded by the privacy rules) after the match. Holds a
+ * lock, so nobody else is suppressed before the commit.
  */
 async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Promise<void> {
   const prospects = items.flatMap(({ prospect }) => prospect ?? []);
@@ -235,8 +238,8 @@ function choose(
 }
 
 /**
- * Unlocks people and locks contacts.
- * @throws Wasted if some of the people fill nothing any more. The unlocks are then rolled back and the locks released
+ * Unlocks the chosen people and locks the matched contacts, in a savepoint.
+ * @throws Wasted, with both undone, if the data of some people would not change any contact
  */
 async function unlockAndLock(
   sql: Transaction,
@@ -262,10 +265,10 @@ async function unlockAndLock(
   });
 }
 
+// A free result must not reveal whether a person who is not unlocked has the contact's address.
 /**
- * Returns the result of each item. Charges the first item that uses a newly unlocked person. Free results must not
- * reveal whether a person who is not unlocked has the contact's address. Such a person therefore counts as `no_match`,
- * or as `max_credits` once the credits are used up.
+ * Returns the result and price of each item. Charges a newly unlocked person once. A person who stays locked is
+ * reported as `no_match`, or `max_credits` if credits are used up.
  */
 function resultsOf(
   held: JobRow,

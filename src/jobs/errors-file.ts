@@ -18,9 +18,9 @@ export interface ErrorsFile {
 }
 
 /**
- * Returns the CSV file of failed records, with the separator and encoding of the original.
- * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
- * 30 days after the end of the import
+ * Returns the CSV file of an import's failed records, in the encoding of the original file.
+ * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed 30 days after
+ * the end
  */
 export async function openErrorsFile(db: Database, requester: Requester, given: GivenImport): Promise<ErrorsFile> {
   const { customerId } = requester;
@@ -41,9 +41,9 @@ interface GivenImport {
 }
 
 /**
- * Finds the import. Returns a function that reads the columns of its file. That function returns null for a file
- * without a header line.
- * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
+ * Returns the import, and a function that reads the columns of its file. That function returns null if the file has no
+ * header line (NDJSON).
+ * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed
  */
 async function findErrors(
   db: Database,
@@ -67,7 +67,10 @@ async function findErrors(
 
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
 
-/** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
+/**
+ * Reads the header line of the stored file. Returns undefined if it cannot be read, or if the file was removed at the
+ * end of the import.
+ */
 async function readStoredHeader(
   db: Database,
   requester: Requester,
@@ -112,13 +115,13 @@ interface FailurePage {
   nextCursor: string | undefined;
 }
 
-/** Maximum size of a page (bytes). Records can be large, so a page can have fewer records than its limit. */
+/** Maximum size of the records on one page (bytes). A page can therefore have fewer records than its limit. */
 const pageLength = 512 * 1024;
 
 /**
- * Reads one page of an import's failed records, in the order of the file.
- * @throws DomainError `not_found`; `validation_failed` if the cursor is of another import; `conflict` if no file has been
- * uploaded yet, or if the failed records were removed 30 days after the end of the import
+ * Returns one page of an import's failed records, in the order of the file.
+ * @throws DomainError `not_found`; `validation_failed` if the cursor is from another import; `conflict` if no file was
+ * uploaded, or the failed records were removed 30 days after the end
  */
 export async function readFailures(
   db: Database,
@@ -160,7 +163,10 @@ function footerOf(layout: CsvLayout | null): Failure[] {
   }));
 }
 
-/** Returns warnings about the whole file: text that looks wrong, and columns without a field. They are not stored. */
+/**
+ * Returns the warnings about the whole file as one entry for line 1. Examples: wrong characters, columns without a
+ * field.
+ */
 function warningsOfFile(layout: CsvLayout | null): Failure[] {
   // Before the whole file is read, nothing is left out.
   if (!layout?.omitted) return [];

@@ -29,8 +29,8 @@ import { analyzeTable, findChangedTables, vacuumTable } from '../queries/records
 import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
 
 /**
- * Reads the file of an import once and stores its records as rows. If the worker stops, the next one starts over. Sets
- * the import to FAILED if the file cannot be read.
+ * Reads the file of an import and stores its records as rows. Starts over if an earlier worker stopped midway. Sets the
+ * import to FAILED if the file is not readable.
  * @returns the import with its number of records; undefined if it failed or the worker must stop
  */
 async function readFile(
@@ -63,7 +63,7 @@ async function readFile(
   }
 }
 
-/** Returns true for an empty file. An empty sheet is detected later. */
+// An XLSX file with an empty sheet is detected later.
 const isEmpty = ({ format, file_bytes: bytes }: WorkingImport): boolean =>
   format === 'auto' || (format === 'xlsx' && bytes === 0);
 
@@ -72,14 +72,11 @@ interface Reading {
   layout: CsvLayout | null;
 }
 
-/** Maximum size of the records that one statement stores (characters). A single record can be larger. */
+/** Maximum length of the records that one statement stores (characters). A single record can be longer. */
 const batchLength = 1024 * 1024;
 const batchRecords = 1_000;
 
-/**
- * Stores the records of a file as rows.
- * @returns false if the worker must stop
- */
+/** Stores the records of a file as rows. Returns false if the worker must stop. */
 async function storeRecords(
   { db }: RunContext,
   taken: WorkingImport,
@@ -136,7 +133,9 @@ async function recordsOf(
   return beginning.readOn();
 }
 
-/** Decides how the columns are read, and removes the footer. The records can then be written. */
+/**
+ * Ends the reading of a file: stores the layout and the number of records, and deletes the rows of a report's footer.
+ */
 async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
   const { customer_id: customerId } = taken;
   const settled = layout && settleLayout(taken, layout);
@@ -155,18 +154,18 @@ async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }:
 const turnSeconds = 2;
 
 /**
- * Runs a customer's imports. Stores the records of a file as rows, then writes up to 1,000 of them per transaction.
- * Progress is stored, so a retry resumes after the last transaction.
+ * Returns the handler of the import queue. It stores the records of a file as rows, then writes up to 1,000 per
+ * transaction. A retry resumes after the last transaction.
  * @param seconds time limit of one call; unfinished work is enqueued again
  */
 export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
   takeTurn('import', { import: batchOf(seconds) }, 0);
 
 /**
- * Runs the import that has waited longest in this process, until the time limit is reached. A worker may take it over.
- * @param options `only`: id of the only import to run; `takesOver`: also takes an import that another process has not
- * released
- * @returns false if no import is available: another process has it, or it is paused
+ * Works in this process at the import that has waited longest, until the time limit is reached. A worker may take the
+ * import over.
+ * @param options `only`: id of the only import to run; `takesOver`: also takes an import that another process holds
+ * @returns false if no import is available
  */
 export const workAtImport = (
   context: RunContext,
@@ -213,7 +212,9 @@ async function writeAll(context: RunContext, taken: WorkingImport, isOver: () =>
   throw new Error('An import has fewer records than were counted');
 }
 
-/** Logs the end of an import. Analyses and vacuums tables that it changed much, because queries follow at once. */
+/**
+ * Logs the end of an import. Analyses and vacuums the tables that it changed much, so that the next queries are fast.
+ */
 async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
   log.info('an import is completed');
   try {

@@ -25,10 +25,10 @@ const shownSamples = 3;
 export interface PreviewColumn {
   header: string;
   samples: string[];
-  /** Type of a custom field: as declared, as given, or as found in the first records. */
+  /** Type of the column's values: given, declared, or found in the first records. Null if the field needs none. */
   type: ReadType | null;
   isTypeGiven: boolean;
-  /** True if the field is declared. The declaration then decides the type. */
+  /** True if the field fixes the type: it is built in, or a declared custom field. */
   isDeclared: boolean;
 }
 
@@ -37,9 +37,9 @@ export interface DetailedPreview extends ImportPreview {
 }
 
 /**
- * Returns the header line, the first records and their errors.
+ * Returns the header line of an uploaded file, its first records and their errors.
  * @param options `isTried`: also returns what the records would change, by writing them and rolling back
- * @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started
+ * @throws DomainError `not_found`; `conflict` if no file was uploaded yet or the import has started
  */
 export async function previewImport(
   db: Database,
@@ -90,8 +90,8 @@ export async function previewImport(
 }
 
 /**
- * Adds column names, and errors and warnings of the header line to the preview.
- * @returns how the columns are read, according to the first records
+ * Adds the columns, and errors and warnings about them, to the preview. Returns the layout according to the first
+ * records.
  */
 async function addLayout(
   db: Database,
@@ -119,10 +119,7 @@ async function addLayout(
   return settled;
 }
 
-/**
- * Decides from the first records how columns are read. Reports a layout that cannot be imported as an error of the
- * preview.
- */
+/** Completes the layout from the first records. If such a file cannot be imported, adds the error to the preview. */
 function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
   try {
     return settleLayout(found, layout);
@@ -133,7 +130,10 @@ function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLay
   }
 }
 
-/** Returns values by header. Of columns with the same header, the first one that is read decides. */
+/**
+ * Returns a value for each header. Of columns with the same header, a column without a field decides, else the first
+ * one.
+ */
 function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
   const order = [...headers.keys()].toSorted((a, b) => Number(columns[b] === null) - Number(columns[a] === null));
   return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));

@@ -12,14 +12,14 @@ import { openSender, type Sender } from '../accounts/webhook-sender.ts';
 import type { JobContext } from './turns.ts';
 
 /**
- * Pauses after the first, second … failed attempt to send an event (seconds). After the last attempt, the event is
- * given up.
+ * Seconds to wait after the first, second … failed attempt to send an event. After the last attempt, the event is given
+ * up.
  */
 const pauses = [5, 5 * 60, 30 * 60, ...[2, 5, 10, 14, 20, 24].map((hours) => hours * 3600)];
 
 const spread = 0.2;
 
-/** Maximum pause that a receiver can request (seconds). */
+/** Maximum number of seconds that a receiver can ask the service to wait. */
 const longestAsked = 24 * 3600;
 
 /**
@@ -34,13 +34,13 @@ function pauseAfter(attempt: number, asked: number | null, random = Math.random)
   return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, longestAsked)));
 }
 
-/** Time between two searches for endpoints with undelivered events (ms). */
+/** Milliseconds between two searches for endpoints with undelivered events. */
 const intervalMs = 300;
-/** After this time, a search starts no further endpoint (ms). The next search can find more urgent ones. */
+/** Milliseconds after which a search starts no further endpoint. The next search can find more urgent ones. */
 const lookMs = 1_000;
 const maxFound = 2_000;
 const begunAtOnce = 4;
-/** Maximum time of an endpoint's turn (ms). Then no further delivery to it starts, and it queues behind the others. */
+/** Milliseconds of an endpoint's turn. Then no further delivery to it starts, and it queues behind the others. */
 const turnMs = 5_000;
 const pauseMs = 2_000;
 const deliveryMs = 15_000;
@@ -54,7 +54,7 @@ export interface WebhookSending {
   stop(): Promise<void>;
 }
 
-/** Sends webhooks until it is stopped. Sends none if the installation has no key for their secrets. */
+/** Starts to send webhooks until it is stopped. Sends none if the installation has no key for webhook secrets. */
 export function sendWebhooks(context: SendContext): WebhookSending {
   const key = context.config.WEBHOOK_SECRET_KEY;
   return key === undefined ? { stop: () => Promise.resolve() } : new Sending(context, new SecretBox(key));
@@ -67,7 +67,7 @@ class Sending implements WebhookSending {
   readonly #stopping = new AbortController();
   readonly #loops: Promise<void>[];
   readonly #places: FairSemaphore;
-  /** Limits endpoints whose last delivery failed, or that have had none yet, to half of the slots. */
+  /** Slots for endpoints whose last delivery failed or that have had none yet: half as many as all slots. */
   readonly #placesOfOthers: FairSemaphore;
   readonly #busy = new Map<string, Promise<void>>();
 
@@ -122,8 +122,8 @@ class Sending implements WebhookSending {
   }
 
   /**
-   * Sends to an endpoint until nothing is left, its turn is over, or its customer has no free slot. Never rejects.
-   * @param begun called after the first visit
+   * Sends to an endpoint until no event is left, its turn is over, or its customer has no free slot. Never rejects.
+   * @param begun called after the first look at the endpoint's events
    */
   async #serve({ customer_id: customerId, id }: DueEndpoint, isWorking: boolean, begun: () => void): Promise<void> {
     const log = this.#context.log.child({ webhook_id: id, customer: customerId });
@@ -191,8 +191,7 @@ class Sending implements WebhookSending {
   }
 
   /**
-   * Returns a function that sends one delivery. It signs with the secrets that are valid at the visit, and never
-   * rejects.
+   * Returns a function that sends one delivery, signed with the secrets that were valid at the visit. Never rejects.
    */
   #senderFor(customerId: string, { url, secrets: sealed, now }: Visit, log: FastifyBaseLogger) {
     const secrets = sealed.map((one) => this.#box.open(customerId, one));

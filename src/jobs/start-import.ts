@@ -77,18 +77,18 @@ export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSe
 
 export interface ImportSource {
   content: Content;
-  /** Names of the sheets of an XLSX file, in order. Null for other formats. */
+  /** Names of the sheets of an XLSX file, in their order. Null for other formats. */
   sheets: string[] | null;
 }
 
 type SourceRow = ImportSettings & StoredFile;
 
-/** Limits how many XLSX files requests read at the same time. Each holds the shared texts of its file in memory. */
+// Each XLSX file that is being read holds the texts of its cells in memory.
 const sheetReads = new ConcurrencyLimiter({ name: 'sheet_reads', limit: 2 });
 
 /**
- * Opens a complete file for a request, and reads it with `read`. XLSX files wait for a slot, which customers share
- * fairly. Reading ends when the request is aborted.
+ * Opens a stored file for a request, and reads it with `read`. XLSX files wait for one of a few slots. Stops if the
+ * request is aborted.
  * @throws FileRefused if the file cannot be read in its format
  */
 export function readSource<T>(
@@ -102,8 +102,8 @@ export function readSource<T>(
 }
 
 /**
- * Opens a complete file, reads it once with `read`, and closes it.
- * @param signal ends the reading of an XLSX file
+ * Opens a stored file, reads it with `read`, and closes it.
+ * @param signal stops the reading of an XLSX file
  * @throws FileRefused if the file begins with the byte order mark of another encoding
  */
 export async function withSource<T>(
@@ -144,7 +144,7 @@ async function openSource(
 }
 
 /**
- * Yields a stored file in chunks. Holds no connection while the caller processes a chunk.
+ * Yields a stored file in chunks. Holds no database connection while the caller processes a chunk.
  * @param from offset of the first byte
  * @throws DomainError `conflict` if the import ended meanwhile, because its file is then deleted
  */
@@ -164,18 +164,18 @@ type Upload = Pick<StoredFile, 'id' | 'upload'>;
 interface GivenFile {
   id: string;
   visible: VisibleImports;
-  /** Maximum number of records that the import may write without an approval. */
+  /** Maximum number of records that the import may write without an approval. Default: no limit. */
   mayWrite?: number;
-  /** False: whoever sends or starts the import may make no notes. */
+  /** False: the caller who sends the file or starts the import may not create notes. */
   mayNote?: boolean;
 }
 
 /**
- * Stores an uploaded file, with one transaction for each chunk. Then starts the import if its settings say so. If too
- * many imports have started during the upload, keeps the file.
- * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
- * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
- * another upload has started, or if the import should start and too many are running
+ * Stores an uploaded file, one transaction per chunk. Then starts the import if its settings say so. Keeps the file if
+ * too many imports are running.
+ * @param cleaner deletes the chunks of a failed upload; it must work even after the HTTP request was aborted
+ * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file, has ended, has a
+ * newer upload, or cannot start because too many are running
  */
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
@@ -238,7 +238,6 @@ async function storeChunks(
   return { bytes, lines: lines + (last === lineFeed ? 0 : 1), ...probe.found };
 }
 
-/** Unpacks a file that is a gzip file itself, such as contacts.csv.gz. */
 async function* unpacked(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   try {
     yield* gunzipIfPacked(pieces);
@@ -250,7 +249,7 @@ async function* unpacked(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
 
 const lineFeed = 10;
 
-/** Counts LF, and CR without LF behind it, in any encoding: at least as many as there are line breaks. */
+/** Returns at least the number of line breaks, in any encoding. Counts the bytes LF, and CR without a following LF. */
 function lineEndsIn(chunk: Buffer): number {
   let count = 0;
   for (let at = chunk.indexOf(lineFeed); at >= 0; at = chunk.indexOf(lineFeed, at + 1)) count += 1;
@@ -291,8 +290,7 @@ async function beginWork(sql: Transaction, customerId: string, id: LockedId): Pr
 }
 
 /**
- * Creates an import. Its file is uploaded later.
- * @returns its id
+ * Creates an import, whose file is uploaded later. Returns its id.
  * @throws DomainError `validation_failed` if settings contradict each other; `not_found` if a list does not exist;
  * `conflict` if the customer has too many unfinished imports
  */
@@ -354,9 +352,9 @@ function mappedFault(object: ImportObject, mapped: MappedField): string | undefi
 }
 
 /**
- * Changes settings between upload and start.
- * @throws DomainError `not_found`; `validation_failed` if a setting is invalid; `conflict` if no file is uploaded yet
- * or the import has started
+ * Changes the settings of an import that has a file and has not started.
+ * @throws DomainError `not_found`; `validation_failed` if a setting is invalid; `conflict` if no file was uploaded yet,
+ * or the import has started or waits for an approval
  */
 export async function changeImport(
   sql: Transaction,
@@ -375,9 +373,9 @@ export async function changeImport(
 const awaited = () => conflict('A start of this import waits for an approval: until then it stays as it is');
 
 /**
- * Starts a waiting import, or runs a completed dry run again for real.
- * @throws DomainError `not_found`, also for a list; `conflict` if no file is uploaded yet, if the import has started
- * and is not a dry run with its file, or if the customer has too many running imports
+ * Starts an import that has a file. With `dry_run: false`, a completed dry run is run again for real.
+ * @throws DomainError `not_found`, also for a list; `conflict` if the import has no file, has started, waits for an
+ * approval, or too many are running
  */
 export async function startUploaded(
   sql: Transaction,
@@ -402,8 +400,8 @@ export async function startUploaded(
 }
 
 /**
- * Returns the number of records that an import writes when it starts. For a file that was not read yet, returns the
- * maximum.
+ * Returns the number of records that an import writes when it starts: 0 for a dry run. If its file was not read yet,
+ * returns the maximum.
  * @throws DomainError `not_found`
  */
 export async function sizeOfImport(
@@ -418,7 +416,7 @@ export async function sizeOfImport(
   return { records: found.status === 'COMPLETED' && total !== null ? total : maxRecordsOf(found) };
 }
 
-/** Returns the maximum number of records of a file that is not read yet: of a text as many as it has lines. */
+/** Returns the maximum number of records of a file that was not read yet. A text file has at most one per line. */
 function maxRecordsOf({ format, line_count, file_bytes, has_header }: ImportState): number {
   if (format === 'xlsx') return maxXlsxRecords;
   // Files of earlier releases: a record of a text needs a character and a line break.
@@ -438,7 +436,7 @@ export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
 }
 
 /**
- * Cancels an import. Records that are already written are kept.
+ * Cancels an import. Keeps the records that it has already written.
  * @throws DomainError `not_found`; `conflict` if the import has ended
  */
 export async function cancelImport(

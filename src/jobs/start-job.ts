@@ -24,7 +24,8 @@ import { countReusable } from '../queries/crm/enrichment.ts';
 export const priceOf = (cost: number, person: Prospect): number => (isFree(person) ? 0 : cost);
 
 /**
- * Returns true for a person without a valid e-mail address. A `work_email` that is known to be invalid does not count.
+ * Returns true for a person without an e-mail address, or whose only address is known to be invalid. Unlocking such a
+ * person is free.
  */
 function isFree({ work_email, emails, verification_status }: Prospect): boolean {
   const invalid = verification_status === 'invalid' ? fold(work_email) : undefined;
@@ -45,7 +46,7 @@ export async function maxCostOfChosen(
   return maxCostOf(cost, wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
 }
 
-/** Returns the maximum cost of unlocking this number of people if `maxCredits` limits how many are unlocked. */
+/** Returns the maximum cost of unlocking people if `maxCredits` limits how many are unlocked. */
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
@@ -55,7 +56,7 @@ interface Given extends Omit<NewJob, 'api_key_id'> {
 
 /**
  * Creates a job with its inputs, reserves its credits and enqueues it, in the caller's transaction.
- * @throws TooExpensive if the customer's credits, or the spend cap of the key, do not cover the maximum cost
+ * @throws TooExpensive if the customer's credits, or the spend cap of the API key, do not cover the maximum cost
  */
 export async function startJob(sql: Transaction, spender: Spender, { inputs, ...given }: Given): Promise<JobStarted> {
   const job = await insertJob(sql, spender.customerId, { ...given, api_key_id: spender.apiKeyId });
@@ -67,8 +68,8 @@ export async function startJob(sql: Transaction, spender: Spender, { inputs, ...
 type Sizes = Pick<NewJob, 'total' | 'reserved'>;
 
 /**
- * Starts a job whose size is known only when its inputs are stored. See `startJob`.
- * @param storeInputs stores the inputs of the job with this id
+ * Starts a job like `startJob`, but its size is known only after its inputs are stored.
+ * @param storeInputs stores the inputs and returns the size
  * @throws TooExpensive
  */
 export async function startUnsizedJob(
@@ -96,8 +97,9 @@ async function enqueue(
 }
 
 /**
- * Converts a request's items to inputs with consecutive positions.
- * @param keyOf returns the key of an item. A later input with an equal key is a duplicate
+ * Converts the items of a request to job inputs, numbered from 1. Marks an input as duplicate if an earlier one has the
+ * same key.
+ * @param keyOf returns the key of an item
  */
 export function toInputs<T>(
   given: readonly T[],
@@ -112,7 +114,7 @@ export function toInputs<T>(
 }
 
 /**
- * Cancels a job. Finished items keep their results, and the others are skipped. Unspent credits are released.
+ * Cancels a job. Finished items keep their results, the others are skipped, and unspent credits are released.
  * @throws DomainError `not_found`; `conflict` if the job has already ended
  */
 export async function cancelJob(sql: Transaction, customerId: string, id: string, visible: VisibleJobs): Promise<void> {
@@ -123,12 +125,12 @@ export async function cancelJob(sql: Transaction, customerId: string, id: string
 }
 
 /**
- * Retries a FAILED or CANCELLED job. Creates a job for the items without a result, at the same price per item. If the
- * job has not ended, only enqueues it again. The new job counts for no API key, because only operators retry jobs.
+ * Retries a FAILED or CANCELLED job: creates a job for its items without a result, at the same price per item. A job
+ * that has not ended is only enqueued again. The new job counts against the spend cap of no API key.
  * @returns the new job, or the given one if it has not ended
- * @throws DomainError `not_found`; `conflict` if every item has a result, if the job was already retried, or if its
- * inputs were deleted
- * @throws InsufficientCredits if the customer has too few for the new job
+ * @throws DomainError `not_found`; `conflict` if every item has a result, the job was already retried, or its inputs
+ * were deleted
+ * @throws InsufficientCredits
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
   const { id: locked, status } = await lockJob(sql, customerId, id, allJobs);
@@ -160,7 +162,7 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
 };
 
 /**
- * Copies inputs that have no result, or were cancelled, to the job `to`.
+ * Copies the job's inputs that have no result, or were cancelled, to the job `to`.
  * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job
  */
 async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string) {
@@ -180,13 +182,13 @@ const remainingEmails: TakeRemaining = async (sql, job, to) => {
   return { total, reserved: (items.length - reusable) * job.cost };
 };
 
-/** Limits the retry to the credits that the job has reserved but not spent. */
+// The retry reserves at most what the first job reserved and did not spend.
 const remainingContacts: TakeRemaining = async (sql, job, to) => {
   const { total, items } = await takeOpenInputs(sql, job, to);
   return { total, reserved: maxWithin(job.cost, items.length, job.reserved - job.charged) };
 };
 
-/** Counts all records again. Records that are done are skipped later. */
+// The retry skips records that are already undone.
 const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, reserved: 0 });
 
 const takeRemaining = {

@@ -18,9 +18,8 @@ const reuseHours = ({ VERIFY_REUSE_HOURS }: Settings, { fresh = false }: { fresh
   fresh ? 0 : VERIFY_REUSE_HOURS;
 
 /**
- * Starts a job that verifies emails. Verifies and charges a repeated email only once. Case and surrounding white space
- * do not matter.
- * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer
+ * Starts a job that verifies emails. A repeated email (in any case) is verified and charged once.
+ * @throws DomainError `not_found` with one fault for each unknown contact
  * @throws TooExpensive
  */
 export async function startEmailVerification(
@@ -35,10 +34,6 @@ export async function startEmailVerification(
   return startJob(sql, spender, { ...job, cost: settings.VERIFY_COST, total: inputs.length, reserved, inputs });
 }
 
-/**
- * Returns the maximum cost in credits. Does not start a job.
- * @throws DomainError `not_found` as `startEmailVerification`
- */
 export async function estimateEmailVerification(
   sql: Transaction,
   spender: Spender,
@@ -50,9 +45,9 @@ export async function estimateEmailVerification(
 }
 
 /**
- * Returns the inputs of a job, the number of different addresses (`matches`), and the price of addresses without a
- * reusable result (`reserved`).
- * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer
+ * Prepares the emails of a request as job inputs.
+ * @returns `matches`: the number of different addresses. `reserved`: the price of addresses without a reusable result
+ * @throws DomainError `not_found` with one fault for each unknown contact
  */
 async function readEmails(sql: Transaction, customerId: string, settings: Settings, body: VerifyEmail) {
   const { emails } = body;
@@ -73,7 +68,7 @@ async function readEmails(sql: Transaction, customerId: string, settings: Settin
 }
 
 /**
- * Starts a job that verifies the work emails of all contacts in a list and stores the outcomes with them.
+ * Starts a job that verifies the work emails of all contacts in a list, and stores the outcomes with the contacts.
  * @throws DomainError `not_found`; `conflict` if the list has too many contacts
  * @throws TooExpensive
  */
@@ -92,10 +87,6 @@ export function startListVerification(
   });
 }
 
-/**
- * Returns the maximum cost in credits. Does not start a job.
- * @throws DomainError `not_found`, `conflict` as `startListVerification`
- */
 export async function estimateListVerification(
   sql: Transaction,
   spender: Spender,

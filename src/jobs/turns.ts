@@ -25,15 +25,15 @@ export interface JobContext {
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;
-  /** Aborts when the worker is asked to stop. A long job must then end early and is resumed later. */
+  /** Aborts when the worker is asked to stop. A long job must then end early, and another worker resumes it. */
   stopping: AbortSignal;
-  /** The message in progress. Its signal aborts when the queue gives the message to another worker. */
+  /** Message that is being processed. Its signal aborts when the queue gives the message to another worker. */
   message?: Message & { signal: AbortSignal };
 }
 
 export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<string, never>;
 
-/** Processes one message. Must be idempotent: a message can be delivered again after an interruption. */
+/** Processes one message of a queue. Must be idempotent: after an interruption, a message is delivered again. */
 export type Handler<K extends JobKind> = (context: JobContext, data: Payload<K>) => Promise<void>;
 
 type Working<Q extends RunQueue = RunQueue> = Taken<Q> & { going: Going };
@@ -43,13 +43,13 @@ export type WorkingImport = Working<'import'>;
 interface Going {
   isTimeUp(): boolean;
   /**
-   * Set when the transaction of a batch has committed. `batch`: the turn runs another batch. `over`: the turn ends, and
-   * the remaining work is enqueued. Undefined: not decided.
+   * Decided when a batch commits. `batch`: the turn runs another one. `over`: the turn ends, and the rest of the work
+   * is enqueued. Undefined: not decided yet.
    */
   next?: 'batch' | 'over' | undefined;
 }
 
-/** Thrown if the run has ended, or a later turn has taken it. The worker must stop processing it. */
+/** Thrown to stop a worker whose run (job or import) has ended, or was taken by a later turn. */
 export class AttemptLost extends Error {
   constructor() {
     super('The job or import has ended, or a later turn has taken it');
@@ -58,7 +58,7 @@ export class AttemptLost extends Error {
 }
 
 /**
- * Locks the run and runs a transaction with its row.
+ * Locks a run (job or import), and calls `write` with its row in one transaction.
  * @throws AttemptLost, with nothing written, if the run has ended or a later turn has taken it
  */
 export const inAttempt = <Q extends RunQueue, T>(
@@ -74,9 +74,9 @@ export const inAttempt = <Q extends RunQueue, T>(
   });
 
 /**
- * Decides in the transaction of a batch whether its turn continues. The turn ends if the run has ended, its time is up,
- * or another customer waits. Then enqueues the remaining work.
- * @param hasEnded true if the transaction ends the run
+ * Decides, in the transaction of a batch, whether the worker's turn continues. It ends if the run has ended, its time
+ * is up, or another customer waits. The rest of the work is then enqueued.
+ * @param hasEnded true if this transaction ends the run
  */
 async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
   const { customer_id: customerId, queue, going } = run;
@@ -86,8 +86,8 @@ async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<
 }
 
 /**
- * Ends a turn. Enqueues the customer's next turn if this or another run waits.
- * @param besides `except`: id of a run that does not wait
+ * Ends a turn: releases the run, and enqueues the customer's next turn if any run waits.
+ * @param besides `except`: id of a run that does not count
  */
 async function leave(sql: Transaction, run: Taken, besides: { except?: string } = {}): Promise<void> {
   // The next turn can begin before the queue knows that this one is over.
@@ -95,13 +95,13 @@ async function leave(sql: Transaction, run: Taken, besides: { except?: string } 
   if (await hasDueRun(sql, run.customer_id, run.queue, { dead: [], ...besides })) await enqueueNext(sql, run);
 }
 
-/** Pauses a locked run, and enqueues a turn for the end of the pause. */
+/** Pauses a locked run for some seconds, and enqueues a turn for the end of the pause. */
 async function rest(sql: Transaction, run: Taken, pause: { seconds: number; failed?: boolean }): Promise<void> {
   await restRun(sql, run.customer_id, run, pause);
   await enqueueNext(sql, run, pause.seconds);
 }
 
-/** Number of turns during which a run is young. Turns of young runs come before those of other runs. */
+/** Number of turns of a new run that come before the later turns of other runs. */
 const youngTurns = 5;
 
 const enqueueNext = (
@@ -111,16 +111,16 @@ const enqueueNext = (
 ): Promise<void> => enqueueTurn(sql, queue, customerId, { seconds, isLate: attempt >= youngTurns });
 
 export interface BatchResults {
-  /** A result for an input that already has one is ignored and not charged again. */
+  /** Results of the batch. A result is ignored, and not charged, if its input already has one. */
   results: NewResult[];
-  /** Position from which the next batch resumes, by job type. If undefined, the stored progress does not change. */
-  progress?: object;
   /**
-   * True if the job becomes COMPLETED once every input has its result. False if work remains that is not among the
-   * inputs.
+   * Progress to store with the job, such as the position at which the next batch resumes. Undefined: the stored
+   * progress stays.
    */
+  progress?: object;
+  /** True: the job becomes COMPLETED once every input has a result. False: more work remains than the inputs show. */
   mayComplete: boolean;
-  /** Number of seconds for which no turn takes the job if it is not completed. */
+  /** Number of seconds to pause the job if it is not completed. */
   restSeconds?: number;
 }
 
@@ -129,10 +129,10 @@ interface Settled extends JobRow {
 }
 
 /**
- * Ends a batch in one transaction: stores results, counts finished items and charges credits. Completes the job if all
- * work is done. Ends the turn if others wait or its time is up. Updates `working` for the next batch.
- * @param deliver returns the results for the locked job, and may write other data in the same transaction. Their cost
- * must not exceed `reserved - charged`
+ * Ends a batch in one transaction: stores its results, charges credits, and completes the job if no work is left.
+ * Updates `working` for the next batch.
+ * @param deliver returns the results for the locked job, and may write other data in the same transaction. The cost of
+ * the results must not exceed `reserved - charged`
  * @throws AttemptLost, with nothing written, if the job has ended or a later turn has taken it
  */
 export async function settle(
@@ -171,8 +171,8 @@ const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
   (await findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: 1 })).length > 0;
 
 /**
- * Sets the final status, charges credits and releases unspent ones.
- * @param charge credits for results that are stored in the same transaction
+ * Ends a job: sets its final status, charges credits and releases unspent ones.
+ * @param charge credits for results that the same transaction stores
  * @returns false, with nothing written, if the job had already ended
  */
 export async function endJob(
@@ -198,12 +198,9 @@ export async function endJob(
 export type RunContext = Pick<JobContext, 'db' | 'log' | 'stopping' | 'message'>;
 
 /**
- * Runs one batch, in a few seconds. Stores its results if no later turn has taken the run. Ends the run when all work
- * is done.
- *
- * Must be idempotent, because a batch may be repeated after an error or crash. Must not catch errors of `settle`. Only
- * after an `unavailable`, it may store the same results later.
- * @param signal aborted when the batch must stop early: the worker is asked to stop, or has lost its message
+ * Runs one batch of a job or import, in a few seconds. Must be idempotent, because a batch is repeated after an error
+ * or crash. Must not catch errors of `settle`, except `unavailable`.
+ * @param signal aborts when the batch must stop early: the worker is asked to stop, or has lost its message
  */
 export type RunBatch<Q extends RunQueue, C extends RunContext = JobContext> = (
   context: C,
@@ -215,7 +212,7 @@ export type JobBatch = RunBatch<JobQueue>;
 
 export type RunBatches<Q extends RunQueue> = Record<Run<Q>['type'], RunBatch<Q>>;
 
-/** A job or import becomes FAILED after this number of errors in a row without progress between them. */
+/** Number of errors in a row, without progress between them, after which a job or import becomes FAILED. */
 const maxFailures = 5;
 
 const turnSeconds = 10;
@@ -223,9 +220,9 @@ const turnSeconds = 10;
 const pauseSeconds = 1;
 
 /**
- * Handles a message. Takes one run of the customer and runs a batch of it. Runs further batches while no other customer
- * waits.
- * @param seconds time limit of a turn. With 0, exactly one batch
+ * Returns the handler of a queue's messages. It takes one run (job or import) of the customer, and runs batches of it
+ * until the run ends, another customer waits or time is up.
+ * @param seconds time limit of a turn; 0 for exactly one batch
  */
 export const takeTurn =
   <Q extends RunQueue>(queue: Q, batches: RunBatches<Q>, seconds = turnSeconds): Handler<Q> =>
@@ -259,13 +256,13 @@ const takeFreeRun = <Q extends RunQueue>(
 interface Alone {
   customerId: string;
   only?: string | undefined;
-  /** Also takes an import that another process has taken and not released, unless that process has a message. */
+  /** True: also takes an import that another process has taken, unless that process has a message for it. */
   takesOver?: boolean | undefined;
 }
 
 /**
- * Takes an import and runs one batch of it, without a message. Any turn may take the import over. Does not enqueue the
- * remaining work.
+ * Takes an import and runs one batch of it, without a message of the queue. A worker's turn may take the import over.
+ * Does not enqueue the rest of the work.
  * @returns false if no import is free
  */
 export async function runWithoutTurn<C extends RunContext>(
@@ -315,10 +312,8 @@ async function runBatch<Q extends RunQueue, C extends RunContext>(
   });
 }
 
-/**
- * Schedules a retry, or sets the run to FAILED after five errors without progress in between. Errors of an unavailable
- * service do not count, so those are retried without limit.
- */
+// Errors of an unavailable service do not count, so they are retried without limit.
+/** Schedules a retry of a run, or sets it to FAILED after too many errors. Logs the error. */
 async function handleBatchError({ db, log }: RunContext, run: Taken, error: unknown): Promise<void> {
   const isPassing = isUnavailable(error);
   let isLost = error instanceof AttemptLost;
@@ -331,8 +326,8 @@ async function handleBatchError({ db, log }: RunContext, run: Taken, error: unkn
 }
 
 /**
- * Pauses a run after an error, or sets it to FAILED.
- * @param isPassing true if the error does not count
+ * Pauses a run after an error, or sets it to FAILED after `maxFailures` errors.
+ * @param isPassing true for an error that does not count, such as an unavailable service
  * @returns false, with nothing written, if the run has ended or another turn has taken it
  */
 async function storeFailure(sql: Transaction, run: Taken, isPassing: boolean): Promise<boolean> {
@@ -350,18 +345,18 @@ async function storeFailure(sql: Transaction, run: Taken, isPassing: boolean): P
 }
 
 /**
- * Returns the error that customers see after internal errors. The cause is only in the log, because it may contain
- * internal details.
+ * Returns the error that customers see after internal errors. The cause is only logged, because it may reveal internal
+ * details.
  */
 const gaveUpMessage = (run: Run): string =>
   `The ${nounOf(run)} failed repeatedly because of an internal error of the service`;
 
-/** Maximum time of a turn (ms). Then other customers come first. A started batch is completed. */
+/** Milliseconds after which a turn starts no further batch, so that other customers come first. */
 const turnMs = 1_000;
 
 /**
- * Creates a handler that runs batches for one customer until the work is done or the time limit is reached. Each batch
- * has its own transaction. Unfinished work is enqueued again, behind that of other customers.
+ * Creates a handler that runs batches for one customer, each in its own transaction, until no work is left. After the
+ * time limit, it enqueues the rest behind other customers.
  * @param doBatch returns false if no work was left
  */
 export const runBatches =
@@ -381,10 +376,7 @@ export const runBatches =
         return db.transaction((sql) => enqueueTurn(sql, queue, customerId));
   };
 
-/**
- * Runs `step` in new transactions until it returns 0 or false.
- * @returns the sum of the results; true counts as 1
- */
+/** Runs `step` in new transactions until it returns 0 or false. Returns the sum of its results; true counts as 1. */
 export async function repeat(
   { db, stopping }: JobContext,
   step: (sql: Transaction) => Promise<number | boolean>,

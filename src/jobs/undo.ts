@@ -18,15 +18,15 @@ import { settle, type JobBatch } from './turns.ts';
 interface Undo {
   undo_of: string;
   only?: string | undefined;
-  /** The job reads the change's journal rows below this position. */
+  /** Position in the journal (the log of changes). The undo ignores journal rows from here on. */
   until: number;
   needs: Scope[];
-  /** True if the change has merged records. The undo then cannot be undone. */
+  /** True if the change has merged records. Its undo cannot be undone. */
   has_merges: boolean;
   source: EventSource;
 }
 
-/** The caller who undoes a change. Without scopes, everything is allowed. */
+/** Caller who undoes a change. Without `scopes`, the caller may undo everything. */
 type Undoer = Spender & { scopes?: readonly Scope[] };
 
 export const undoerOf = (caller: Caller): Undoer => ({
@@ -45,9 +45,9 @@ function neededScopes(types: readonly string[]): Scope[] {
 }
 
 /**
- * Prepares the undo of a change.
+ * Checks that a change can be undone, and returns its size and the scopes that the undo needs.
  * @throws DomainError `not_found` if the change has changed no record; `forbidden` if the key lacks a scope; `conflict`
- * if the change has not ended, is the undo of a merge, or is a merge whose record was merged itself since
+ * if the change cannot be undone, for example because it has not ended
  */
 export async function prepareUndo(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
   // Asked first: what had ended then writes nothing that is not measured.
@@ -62,7 +62,7 @@ export async function prepareUndo(sql: Queryable, { customerId, scopes }: Undoer
 }
 
 /**
- * Starts a job that undoes one call, job or import.
+ * Starts a job that undoes a change: one call, job or import.
  * @param only id of the only record to undo
  * @throws DomainError as `prepareUndo`
  */
@@ -80,18 +80,20 @@ export async function startUndo(sql: Transaction, by: Undoer, changeId: string, 
   });
 }
 
-/** Maximum number of records of a change whose undo is tried, in about a second. */
+/**
+ * Maximum number of records for which a dry run of the undo is tried. That takes about a second. Larger changes are
+ * estimated.
+ */
 const maxTried = 1_000;
 
-/**
- * Milliseconds that a trial waits for a lock. It holds locks in another order than single writes, so it gives way before
- * PostgreSQL finds a deadlock (after 1 s) and fails one of those.
- */
+// The dry run locks in another order than single writes. PostgreSQL would find a deadlock after 1 s and fail one of
+// those.
+/** Milliseconds that a dry run waits for a lock before it gives way to single writes. */
 const trialLockMs = 500;
 
 /**
- * Counts what an undo would do. Runs it and rolls it back. Estimates it for a large change, and while others hold its
- * records.
+ * Counts the records that an undo would restore or keep, by running the undo and rolling it back. Estimates the numbers
+ * for a large change, or if its records are locked.
  * @throws DomainError as `prepareUndo`
  */
 export async function countUndo(db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> {
@@ -126,7 +128,7 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
 const maxBatchSize = 500;
 
 interface Progress {
-  /** Records that were first written at this position or later are done. */
+  /** Journal position. Records that the change first wrote at this position or later are done. */
   before?: number;
   done?: number;
 }
@@ -146,7 +148,7 @@ export const undoChange: JobBatch = async (context, job) => {
   });
 };
 
-/** Undoes the next records of a change: those that were first written below a position. */
+/** Undoes the next records of a change: the last ones that it first wrote below the journal position `before`. */
 async function undoNext(
   sql: Transaction,
   customerId: string,

@@ -16,7 +16,7 @@ import { parseOrder } from '../filters/columns.ts';
 import { findSpendable } from '../queries/jobs/credits.ts';
 import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
 
-/** Lists to which an unlock job adds its contacts, as stored with the job. Missing in most jobs. */
+/** Ids of the lists to which an unlock job adds its contacts. Stored with the job, if it has any lists. */
 type Listing = Pick<UnlockContacts, 'list_ids'>;
 
 const maxBatchSize = 250;
@@ -27,8 +27,8 @@ const unlockBatchSize = (job: JobRow): number =>
   job.sync_crm ? contactsAtOnce(maxBatchSize, listsOf(job).length) : maxBatchSize;
 
 /**
- * Creates or updates a contact for each prospect if the job has the option `sync_crm`. Adds the contacts to the job's
- * lists, except lists that were deleted meanwhile.
+ * With the job's option `sync_crm`, creates or updates a contact for each prospect, and adds it to the job's lists.
+ * Otherwise does nothing.
  * @returns contact ids by prospect id
  */
 const toContacts = async (
@@ -58,8 +58,8 @@ interface Unlocking extends BatchResults {
 }
 
 /**
- * Settles a batch of unlocks. The last batch completes the job. If searches use an index, the unlocks are indexed
- * before that.
+ * Ends a batch of unlocks, and writes them to the search index if there is one. After the last batch, completes the
+ * job.
  * @throws DomainError `unavailable` if the catalog does not respond. The job is then retried
  */
 export async function settleUnlocks(
@@ -82,7 +82,7 @@ export async function settleUnlocks(
 }
 
 /**
- * Indexes all unlocks of the job, then completes it.
+ * Writes all unlocks of the job to the search index, then completes the job.
  * @throws DomainError `unavailable` if the catalog does not respond. The job is then retried
  */
 export async function completeUnlocks(context: JobContext, job: WorkingJob): Promise<void> {
@@ -104,7 +104,7 @@ export const searchOf = (
 
 /**
  * Starts a job that unlocks the first prospects that match the filters.
- * @param matches number of matches when the request arrived. No more are unlocked
+ * @param matches number of prospects that matched when the request arrived; no more are unlocked
  * @throws TooExpensive
  */
 export async function startUnlock(
@@ -124,7 +124,6 @@ export async function startUnlock(
   return startJob(sql, spender, { ...given, inputs: [] });
 }
 
-/** Returns the maximum cost in credits. Does not start a job. */
 export async function estimateUnlock(
   sql: Transaction,
   spender: Spender,
@@ -138,8 +137,8 @@ export async function estimateUnlock(
 }
 
 /**
- * Starts a job that unlocks the prospects with these ids. The job checks whether they exist.
- * @param known prospects that the catalog has. Nothing is reserved for free ones
+ * Starts a job that unlocks the prospects with these ids. The job itself checks whether they exist.
+ * @param known the prospects that the catalog found. No credits are reserved for free ones
  * @throws TooExpensive
  */
 export async function startSelectedUnlock(
@@ -157,7 +156,7 @@ export async function startSelectedUnlock(
 }
 
 /**
- * Returns the fields of a request that name the destination of the contacts.
+ * Returns where an unlock job stores its contacts. With lists, contacts are always created.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 async function destinationOf(
@@ -169,10 +168,6 @@ async function destinationOf(
   return { lists: known.length > 0 ? { list_ids: known } : {}, sync_crm: sync_crm || known.length > 0 };
 }
 
-/**
- * Returns the maximum cost in credits. Does not start a job.
- * @param known prospects that the catalog has
- */
 export async function estimateSelectedUnlock(
   sql: Transaction,
   spender: Spender,
@@ -188,7 +183,7 @@ export async function estimateSelectedUnlock(
 export const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
   catalog.find([...new Set(ids)]);
 
-/** Returns the prospects that the catalog has. Returns none if it does not respond. */
+/** Returns the prospects with these ids that the catalog has. Returns none if the catalog does not respond. */
 export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> {
   try {
     return await findChosen(catalog, ids);
@@ -226,7 +221,7 @@ export const unlockContacts: JobBatch = async (context, job) => {
   });
 };
 
-/** Unlocks the next chosen prospects of the job. A prospect that the customer has already unlocked costs nothing. */
+/** Unlocks the next of a job's chosen prospects. A prospect that the customer has already unlocked costs nothing. */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const limit = unlockBatchSize(job);

@@ -9,10 +9,8 @@ import { isDoubted } from '../verification/verifier.ts';
 import { inAttempt, type WorkingJob, type JobContext, settle, settledUpTo, type JobBatch } from './turns.ts';
 
 const batchSize = 200;
-/**
- * After this time, a batch starts no more mailbox checks (ms). Emails that still wait are left to a later batch. A slow
- * domain therefore does not delay others.
- */
+// A slow domain must not delay the emails of others.
+/** Milliseconds after which a batch starts no more mailbox checks. Emails that still wait are left to a later batch. */
 const beginMs = 8_000;
 
 const maxContactsAtOnce = 1_000;
@@ -47,15 +45,15 @@ interface Batch {
   customerId: string;
   signal: AbortSignal;
   /**
-   * True if emails of unknown domains are left to a later batch while the name server is not trusted. False if they end
-   * as `unknown`.
+   * What happens to an email while the name server is not trusted. True: a later batch verifies it. False: it ends as
+   * `unknown`.
    */
   mayWait: boolean;
 }
 
 /**
- * Verifies emails, or reuses their earlier results. Ends when all started checks have ended. A stopping worker waits
- * for them no longer than its shutdown time.
+ * Verifies emails, or reuses earlier results. Waits for all started checks, but if the worker must stop, only for a
+ * short time.
  * @returns the emails with an outcome. `hasDoubts`: the name server was not trusted for another email
  */
 async function verifyAll(
@@ -92,7 +90,7 @@ async function verifyAll(
 }
 
 /**
- * Returns how long a worker that shuts down waits for verifications (ms). The rest of `SHUTDOWN_MS` is for storing the
+ * Milliseconds that a worker waits for verifications when it shuts down. The rest of `SHUTDOWN_MS` is for storing the
  * results.
  */
 const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);
@@ -118,11 +116,11 @@ interface Item {
   verification?: Verification;
 }
 
+// If the worker dies before the last group is stored, the batch is repeated for all contacts.
 /**
- * With the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. The last group of
- * contacts is stored together with the results. If the worker dies before that, the verification is repeated and stored
- * with all contacts again.
- * @returns the outcomes for the last group
+ * With the job's option `sync_crm`, stores the outcomes with the contacts, in groups of limited size. Does not store
+ * the last group.
+ * @returns the outcomes of the last group, to be stored together with the results
  */
 async function saveAllButLast(
   { db }: JobContext,
@@ -152,8 +150,7 @@ const forContacts =
   };
 
 /**
- * Marks verifications as reused (free) if another job has verified the same address meanwhile. Also marks those of an
- * address that an earlier item has with other accents.
+ * Marks verifications as reused (free) if their address was verified meanwhile by another job, or by an earlier item.
  */
 async function markReused(sql: Transaction, job: JobRow, items: readonly Item[]): Promise<Item[]> {
   const hours = reuseHoursOf(job);
@@ -167,14 +164,11 @@ async function markReused(sql: Transaction, job: JobRow, items: readonly Item[])
   });
 }
 
-/** Returns the address if later jobs can reuse the result: this job verified it, with a clear outcome. */
+/** Returns the address if later jobs can reuse its result: this job verified it, and the outcome is clear. */
 const reusableAddress = ({ input, verification }: Item): string | null =>
   verification && !verification.reused && verification.status !== 'unknown' ? input.address : null;
 
-/**
- * Returns the results with their prices. An unknown outcome is free, because the mail server gave no clear answer. A
- * reused outcome is free too.
- */
+/** Returns the results with their prices. Duplicates, reused outcomes and unknown outcomes are free. */
 function price(job: JobRow, items: readonly Item[]): NewResult[] {
   // Never more than was reserved, even if a result that the start could reuse is gone.
   let left = job.reserved - job.charged;

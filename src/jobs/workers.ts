@@ -42,7 +42,8 @@ const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Computes folded texts and terms of records that an older version of this program wrote without them.
+ * Computes the search columns of records that an older version of this program wrote without them: folded texts (lower
+ * case, no accents) and search terms.
  * @param maxMs time limit (ms); the next call resumes with the remaining records
  * @returns the number of batches written
  */
@@ -75,8 +76,8 @@ export async function indexRecords(
 }
 
 /**
- * Deletes expired records, old approvals, the memory of old merges, and companies and lists that were deleted long ago.
- * Works in small batches, so that transactions stay short. Truncates the old part of the journal.
+ * Deletes data that has expired: idempotency records, approvals, old merges, the old part of the journal, and records
+ * that were deleted long ago. Works in small batches, so that transactions stay short.
  */
 export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async (context) => {
   const removed = await repeat(context, removeExpiredRecords);
@@ -122,8 +123,8 @@ export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
 };
 
 /**
- * Runs once a minute. Enqueues waiting work that has no message, e.g. after a database was restored. Cancels expired
- * imports, deletes data of jobs that ended long ago, and updates incomplete search indexes.
+ * Runs once a minute. Enqueues waiting work that has no message, for example after a restore of the database. Cancels
+ * expired imports, deletes data of old jobs, and completes the search indexes.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const woken: Partial<Record<TurnKind, number>> = {};
@@ -174,15 +175,14 @@ async function forEachImport(
   return acted;
 }
 
-/** Number of prospects whose unlocks one request indexes. If the request fails, the next run retries all of them. */
 const unlocksAtOnce = 500;
 
-/** A run stops sending when its failed requests have taken this long in all (ms). */
+/** Milliseconds that failed requests may take in all. Then a run stops sending, and the next run continues. */
 const maxStuckMs = 30_000;
 
 /**
- * Indexes unlocks. Skips prospects that fail; the next run retries them.
- * @returns the number of prospects updated
+ * Writes waiting unlocks to the search index. Skips prospects that fail; the next run retries them.
+ * @returns the number of prospects written
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
   const stuck: string[] = [];
@@ -227,9 +227,9 @@ interface WorkerOptions extends Omit<JobContext, 'stopping' | 'verifier' | 'db' 
 }
 
 /**
- * Starts the workers.
- * @param handlers default: all kinds
- * @throws the error that prevented the start. Workers that had already started are stopped first
+ * Starts the workers of this process.
+ * @param handlers default: all kinds of jobs, and webhooks
+ * @throws the error that prevented the start, after stopping workers that had already started
  */
 export async function startWorkers(
   { url, ...services }: WorkerOptions,
@@ -287,7 +287,7 @@ export async function startWorkers(
   }
 }
 
-/** Messages of the driver and of pg-boss about a lost connection. They have no error code. */
+/** Matches messages about a lost connection that have no error code, from the database driver and pg-boss. */
 const lostMessages =
   /^(Connection terminated|Client (has encountered|was closed)|timeout e|LISTEN\/NOTIFY (hear|conn))/;
 
@@ -298,8 +298,8 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns the context of a message. Database and catalog calls of a turn count against the customer's share.
- * Maintenance has no customer and runs for all of them.
+ * Returns the context for processing a message. A customer's turn shares database and catalog slots with the customer's
+ * other work. Maintenance runs for all customers.
  */
 function contextOf(context: SharedContext, kind: JobKind, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log, db: context.allCustomersDb };
@@ -314,16 +314,11 @@ function contextOf(context: SharedContext, kind: JobKind, data: object, log: Fas
 
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
-/**
- * Intervals for polling the queue (seconds). The second is for workers that are also notified. A worker that is
- * notified while the customer's share is used up takes nothing, and is not notified again when a slot is free.
- */
+// A worker that is notified while its customer has no free slot takes nothing, and is not notified again.
+/** Seconds between two polls of the queue, without and with notifications. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 2 };
 
-/**
- * Returns the maximum number of slots for one customer's turns. They never take all slots of a process, unless it has
- * only one.
- */
+/** Returns the maximum number of slots for one customer's turns: half of the process's slots, but at least one. */
 const shareOf = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
 
 async function startKind(

@@ -76,14 +76,16 @@ const importedRecords: Record<ImportObject, ImportedRecords> = {
 export interface PlannedRecord {
   record: FileRecord;
   item: object | DomainError;
-  /** Normalised value that names the stored record. Undefined if the record is to be created. */
+  /**
+   * Normalised value of the match field, which identifies the stored record. Undefined if the record is to be created.
+   */
   match: string | undefined;
   statement: number;
 }
 
 /**
- * Checks records against the stored data, and writes nothing. Call it while no other bulk writer of the process waits.
- * @returns the changes that the first records would make
+ * Returns the changes that the first records would make. Writes nothing. Call it while no other bulk writer of the
+ * process waits.
  */
 export async function tryRecords(
   sql: Transaction,
@@ -100,7 +102,8 @@ const linesOf = (planned: readonly PlannedRecord[]): number[] => planned.map(({ 
 const maxStatements = 20;
 
 /**
- * Validates the records of the next transaction. If too many have the same match value, takes only the first records.
+ * Validates the records for the next transaction. Returns fewer records than given if too many have the same match
+ * value.
  */
 export async function planRecords(settings: ImportSettings, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
   const statementOf = statements(settings);
@@ -119,10 +122,10 @@ const matchOf = ({ match }: ImportSettings, item: object): string | undefined =>
     ? undefined
     : canonicalOf(match)(String((item as Record<string, unknown>)[match]));
 
+// A repeated match value is for a later statement. A record that names a company, or gets an external id by another
+// match value, stays behind earlier records that could affect it.
 /**
- * Returns a function that gives each record the number of its statement. A statement writes a match value once, so a
- * repeated value is for a later statement. A record that names a company, or gets an external id by another match
- * value, stays behind earlier records that could affect it.
+ * Returns a function that assigns each record to a numbered statement. One statement writes each match value only once.
  */
 function statements({
   match,
@@ -154,7 +157,7 @@ export const fewRecords = 20;
  * @param after line of the last record before these
  * @returns true if the import has ended
  * @throws AttemptLost, with nothing written, if the import has ended, a later turn has taken it, or these records are
- * written already
+ * already written
  */
 export async function writeRecords(
   sql: Transaction,
@@ -207,8 +210,8 @@ async function writeAll(
 type Settings = ImportSettings & { customer_id: string };
 
 /**
- * Runs the statements of records in order.
- * @param deferred collects the last writes; those of a trial are rolled back
+ * Writes records, statement by statement.
+ * @param deferred collects writes for the end of the transaction; a `Trial` rolls all writes back
  */
 async function writeInOrder(
   sql: Transaction,
@@ -237,12 +240,12 @@ async function writeInOrder(
 const isRepeated = (outcome: Outcome): boolean =>
   outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
-/** Number of parts into which rejected records are divided. */
+/** Number of parts into which a rejected batch is divided. */
 const parts = 10;
 
 /**
- * Writes records. If PostgreSQL rejects them, e.g. because a value is too large for an index, writes smaller parts,
- * down to single records. Only the rejected records then fail.
+ * Writes records. If PostgreSQL rejects a batch, writes smaller parts, down to single records, so that only the
+ * rejected records fail.
  */
 async function writeAccepted(
   sql: Transaction,
@@ -267,7 +270,7 @@ async function writeAccepted(
 
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
 
-/** Locks the rows that several statements change, in the lock order of single writes. */
+/** Locks the rows that several statements will change, in the order in which single writes lock them. */
 async function lockItems(
   sql: Transaction,
   { customer_id: customerId, object, mode, match }: Settings,
@@ -297,13 +300,12 @@ function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: re
 const rejectedMessage = 'the database cannot store this record';
 
 /**
- * Returns true if PostgreSQL rejected the data: SQLSTATE classes 22, 23, 54 and P0, e.g. a violated constraint or a row
- * that is too large.
+ * Returns true if PostgreSQL rejected the data (SQLSTATE classes 22, 23, 54, P0), for example a row that is too large.
  */
 const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
-/** Writes a batch. If it throws, its writes are rolled back, and the transaction can be continued. */
+/** Writes a batch. If it throws, its writes are rolled back, and the transaction can continue. */
 function writeBatch(
   sql: Transaction,
   row: Settings,
@@ -323,16 +325,12 @@ function writeBatch(
   return importedRecords[object].write(sql, customerId, batch, deferred);
 }
 
-/**
- * Removes custom fields that are equal to the stored ones. They stay valid even if a later declaration does not allow
- * them.
- */
+/** Removes `custom_fields` if they equal the stored ones, so that a later declaration does not make them invalid. */
 function withoutStored(body: Record<string, unknown>, stored: Record<string, unknown>): Record<string, unknown> {
   const { custom_fields, ...others } = body;
   return isDeepStrictEqual(custom_fields, stored['custom_fields']) ? others : body;
 }
 
-/** Adds contacts to the lists of the import. Ignores lists that have been deleted. */
 async function addContactsToLists(
   sql: Transaction,
   { customer_id: customerId, list_ids }: ImportRow,
@@ -343,7 +341,7 @@ async function addContactsToLists(
   await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] });
 }
 
-/** Makes the notes that the records do not have already. */
+/** Creates the notes of imported records. Skips notes that a record already has. */
 async function addNotes(
   sql: Transaction,
   { customer_id: customerId, object }: ImportRow,
@@ -375,7 +373,7 @@ function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | un
   return counts;
 }
 
-/** Maximum number of records of one import whose warnings are kept. */
+/** Maximum number of records of one import whose warnings are stored. */
 const maxWarnings = 100_000;
 
 function keptMessages({ warnings }: ImportRow, messages: readonly (Message | undefined)[]): (Message | undefined)[] {
@@ -383,7 +381,7 @@ function keptMessages({ warnings }: ImportRow, messages: readonly (Message | und
   return messages.map((message) => (message?.warning !== undefined && --room < 0 ? undefined : message));
 }
 
-/** Returns the message about a record. A failed record has only an error, which names all of its values. */
+/** Returns the error or the warnings of a record. The error of a failed record also lists its warnings. */
 function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
   if (outcome.status === 'failed') {
     const { message, matchingIds, faults } = outcome.error;
@@ -395,8 +393,8 @@ function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outco
 }
 
 /**
- * Returns true for a fault of a declared custom field. It was found beside the stored record, so it does not have the
- * value yet.
+ * Returns true for a fault of a declared custom field, found after the stored record was read. Its message does not
+ * name the value yet.
  */
 const isOfDeclared = (item: object | DomainError, { path }: Fault): boolean =>
   !(item instanceof DomainError) && path.startsWith('/custom_fields/');
@@ -414,7 +412,6 @@ function errorOf(
 const textOf = ({ path, message }: Fault): string =>
   path === '' ? message : `${tokensOf(path).join('.')}: ${message}`;
 
-/** Maximum length of the message of one record (UTF-16 units). */
 const maxMessage = 2_000;
 
 function joined(texts: readonly string[]): string {
