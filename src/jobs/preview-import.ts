@@ -131,11 +131,10 @@ function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLay
 }
 
 /**
- * Returns a value for each header. Of columns with the same header, a column without a field decides, else the first
- * one.
+ * Returns a value for each header. Of columns with the same header, the first one with a field decides.
  */
 function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
-  const order = [...headers.keys()].toSorted((a, b) => Number(columns[b] === null) - Number(columns[a] === null));
+  const order = [...headers.keys()].toSorted((a, b) => Number(columns[a] === null) - Number(columns[b] === null));
   return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
 }
 

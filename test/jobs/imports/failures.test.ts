@@ -2,7 +2,7 @@ import { beforeEach, expect, test } from 'vitest';
 import type { Import } from '../../../src/schemas/imports.ts';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
-import { beginImport, contactsCsv, failurePages, importFile, newContacts } from '../importing.ts';
+import { beginImport, contactsCsv, failurePages, importFile, newContacts, sendFile } from '../importing.ts';
 
 const app = await startApp();
 let customer: TestCustomer;
@@ -47,6 +47,12 @@ test('of columns with the same header each has a name of its own', async () => {
     'Phone (3)': '+49 30 901821',
     'Phone (2)': 'x',
   });
+});
+
+test('of columns with the same header, a preview shows the field of the one that has one', async () => {
+  const id = await beginImport(customer, { object: 'contacts', mode: 'create', start: false, guess: true });
+  await sendFile(customer, id, 'E-mail,Last name,E-mail\na@example.com,L,b@example.com');
+  expect((await customer.get(`/imports/${id}/preview`)).body.mapping).toMatchObject({ 'E-mail': 'work_email' });
 });
 
 test('more than 20 other addresses are named in a warning, or fail the record, new and stored', async () => {
