@@ -149,14 +149,16 @@ function readDate(text: string): string {
   return found;
 }
 
-const timeOfDay = /[\s,T](\d{1,2}:\d{2})(:\d{2}(?:\.\d{1,9})?)?\s*(?:Z|UTC|([-+]\d{2}):?(\d{2})?)?$/i;
+const dayAlone = /^\d{1,4}[-/.]\s*\d{1,2}[-/.]\s*\d{1,4}/;
+const timeAlone = /^(?:T|,?\s+)(\d{1,2}:\d{2})(:\d{2}(?:\.\d{1,9})?)?\s*(?:Z|UTC|([-+]\d{2}):?(\d{2})?)?$/i;
 const longestInstant = 40;
 
 /** Returns a time as RFC 3339. A date alone means midnight. Without a time zone, the time is in UTC. */
 function readInstant(text: string): string {
   const day = readDate(text);
   if (!text.includes(':')) return `${day}T00:00:00Z`;
-  const [, time, seconds = ':00', zone, zoneMinutes = '00'] = timeOfDay.exec(text.slice(0, longestInstant + 1)) ?? [];
+  const [, time, seconds = ':00', zone, zoneMinutes = '00'] =
+    timeAlone.exec(text.slice(0, longestInstant).replace(dayAlone, '')) ?? [];
   if (time === undefined || text.length > longestInstant)
     throw new InvalidCell(`${quoted(text)} is not a date and time (such as 2024-12-31T18:00:00Z)`);
   return `${day}T${time.padStart(5, '0')}${seconds}${zone === undefined ? 'Z' : `${zone}:${zoneMinutes}`}`;

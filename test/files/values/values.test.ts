@@ -274,6 +274,10 @@ test.each([
   ['2026-12-31 18:00:00-05', '2026-12-31T18:00:00-05:00'],
   ['2026-12-31T18:00', '2026-12-31T18:00:00Z'],
   ['2026-12-31T18:00:00.123Z', '2026-12-31T18:00:00.123Z'],
+  [
+    '2026-12-31 10:00 - 18:00',
+    '/close_date "2026-12-31 10:00 - 18:00" is not a date and time (such as 2024-12-31T18:00:00Z)',
+  ],
   ['31.12.2026 6:00 PM', '/close_date "31.12.2026 6:00 PM" is not a date and time (such as 2024-12-31T18:00:00Z)'],
 ])('the closing date %j of a deal is %j', async (text, value) => {
   const [item] = itemsOf(await read({ ...contacts, object: 'opportunities' }, `close_date\n"${text}"\n`));
