@@ -219,8 +219,13 @@ async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
 }
 
 async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
-  if (first.length > 0) yield first;
-  for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;
+  try {
+    if (first.length > 0) yield first;
+    for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;
+  } finally {
+    // Whoever stops early ends the source, too: it may have a request to drain.
+    await rest.return?.();
+  }
 }
 
 export interface FoundFile {

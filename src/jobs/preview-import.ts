@@ -44,12 +44,19 @@ export interface DetailedPreview extends ImportPreview {
 export async function previewImport(
   db: Database,
   requester: Requester,
-  { id, visible, isTried = false }: { id: string; visible: VisibleImports; isTried?: boolean },
+  {
+    id,
+    visible,
+    isTried = false,
+    mayNote = true,
+  }: { id: string; visible: VisibleImports; isTried?: boolean; mayNote?: boolean },
 ): Promise<DetailedPreview> {
   const { customerId } = requester;
   const state = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
   requireUploaded(state);
-  const found = { ...state, declared: await db.lookup((sql) => listDeclared(sql, customerId, state.object)) };
+  const declared = await db.lookup((sql) => listDeclared(sql, customerId, state.object));
+  // As if whoever looks at it started it: see `allowNotes`.
+  const found = { ...state, declared, takesNotes: mayNote };
   const preview: DetailedPreview = {
     headers: null,
     mapping: null,

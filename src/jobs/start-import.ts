@@ -297,7 +297,7 @@ async function beginWork(sql: Transaction, customerId: string, id: LockedId): Pr
 export async function beginImport(
   sql: Transaction,
   customerId: string,
-  given: ImportCreate & Pick<NewImport, 'fingerprint' | 'takesNotes'>,
+  given: ImportCreate & Pick<NewImport, 'fingerprint'>,
 ): Promise<string> {
   const faults = [...matchFaults(given), ...settingFaults(given, given)];
   if (faults.length > 0) throw validationFailed(faults);

@@ -63,10 +63,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       requireScopes(caller, body);
       requireNoteScope(caller, body);
       return app.once(request, reply.code(201), async (sql) =>
-        done(
-          'Import created: send its file',
-          await beginImport(sql, caller.customerId, { ...body, takesNotes: mayNote(caller) }),
-        ),
+        done('Import created: send its file', await beginImport(sql, caller.customerId, body)),
       );
     },
   );
@@ -150,7 +147,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     ({ db, caller, requester, params: { id } }) =>
-      previewImport(db, requester, { id, visible: visibleTo(caller), isTried: true }),
+      previewImport(db, requester, { id, visible: visibleTo(caller), isTried: true, mayNote: mayNote(caller) }),
   );
 
   app.post(

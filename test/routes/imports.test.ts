@@ -239,6 +239,7 @@ describe('the file of an import', () => {
     ['no gzip', Buffer.from('no gzip at all'), { 'content-encoding': 'gzip' }],
     ['cut gzip', gzipSync(randomBytes(100_000)).subarray(0, 50_000), { 'content-encoding': 'gzip' }],
     ['a cut gzip file', gzipSync(randomBytes(100_000)).subarray(0, 50_000), {}],
+    ['a long file that only begins like gzip', Buffer.concat([Buffer.from([0x1f, 0x8b]), Buffer.alloc(2 ** 26)]), {}],
   ])('is refused if it is %s, and leaves nothing', async (_name, body, headers) => {
     const id = await beginImport(customer, waiting);
     const call = openUpload(id, headers);

@@ -105,8 +105,6 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
   match: MatchField | null;
   /** Hash of settings and file. Only imports by the command line have one. */
   fingerprint?: Buffer;
-  /** True (default) if the import may create notes. */
-  takesNotes?: boolean;
 }
 
 /**
@@ -125,13 +123,13 @@ export async function createImport(sql: Transaction, customerId: string, setting
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
       customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
-      list_ids, dry_run, is_automatic, fingerprint, takes_notes, actor, request_id
+      list_ids, dry_run, is_automatic, fingerprint, actor, request_id
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
       ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
       ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${settings.header ?? true}, ${listIds}::uuid[],
-      ${settings.dry_run ?? false}, ${start}, ${fingerprint}, ${settings.takesNotes ?? true},
+      ${settings.dry_run ?? false}, ${start}, ${fingerprint},
       ${sql.json({ ...actor })}, ${requestId}
     )
     returning id`;

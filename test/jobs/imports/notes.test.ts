@@ -66,6 +66,12 @@ test('a key that may not make activities cannot import notes: it is told, and a 
     error: expect.stringContaining('"note" is not the name of a field'),
   });
   // Whoever starts an import decides, not who changes it before.
+  const begunByKey = await beginImport(client, { ...whoever, dry_run: false, start: false });
+  await sendFile(client, begunByKey, 'work_email,Notes\nw@b.example,z\n');
+  const previews = [customer, client].map(
+    async (one) => (await one.get(`/imports/${begunByKey}/preview`)).body.mapping,
+  );
+  expect(await Promise.all(previews)).toMatchObject([{ Notes: 'note' }, { Notes: null }]);
   const later = await beginImport(customer, { ...whoever, dry_run: false, start: false });
   await sendFile(customer, later, 'work_email,Notes\nw@b.example,z\n');
   expect(await client.patch(`/imports/${later}`, {})).toMatchObject({ status: 200 });
