@@ -7,6 +7,7 @@ import { recordScopes, type Scope } from '../schemas/scopes.ts';
 import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob } from './start-job.ts';
+import { isStatementTimeout } from '../database/pools.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
 import { isLocked } from '../queries/records/journal.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
@@ -90,10 +91,12 @@ const maxTried = 1_000;
 // those.
 /** Milliseconds that a dry run waits for a lock before it gives way to single writes. */
 const trialLockMs = 500;
+/** Milliseconds that a statement of a dry run may take. */
+const trialMs = 3_000;
 
 /**
  * Counts the records that an undo would restore or keep, by running the undo and rolling it back. Estimates the numbers
- * for a large change, or if its records are locked.
+ * for a large change, if its records are locked, or if this takes too long.
  * @throws DomainError as `prepareUndo`
  */
 export async function countUndo(db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> {
@@ -104,7 +107,10 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
   const trial = rolledBack(
     (work) => bulkWriters.run({ customerId }, () => db.transaction(work)),
     async (sql) => {
-      await sql`select set_config('lock_timeout', ${String(trialLockMs)}, true)`;
+      await sql`
+        select
+          set_config('lock_timeout', ${String(trialLockMs)}, true),
+          set_config('statement_timeout', ${String(trialMs)}, true)`;
       const counts = { records: 0, restored: 0, kept: 0, conflicts: 0 };
       for (let before: number | undefined = until; before !== undefined;) {
         const { effects, outcomes } = await undoNext(sql, customerId, { undo_of: changeId, until }, before);
@@ -120,12 +126,14 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
     },
   );
   return trial.catch((error: unknown) => {
-    if (isLocked(error)) return estimate();
+    if (isLocked(error) || isStatementTimeout(error)) return estimate();
     throw error;
   });
 }
 
 const maxBatchSize = 500;
+/** Each can have a thousand lines and a thousand contacts. */
+const maxOpportunities = 50;
 
 interface Progress {
   /** Journal position. Records that the change first wrote at this position or later are done. */
@@ -155,8 +163,9 @@ async function undoNext(
   { undo_of, only, until }: Pick<Undo, 'undo_of' | 'only' | 'until'>,
   before: number,
 ): Promise<{ effects: Effect[]; outcomes: Map<string, Outcome> }> {
-  const effects = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
-  const [first] = effects;
+  const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
+  const [first] = found;
+  const effects = first?.noun === 'opportunity' ? found.slice(0, maxOpportunities) : found;
   if (!first) return { effects, outcomes: new Map() };
   const undo = { contact: undoContacts, company: undoCompanies }[first.noun as string] ?? undoOthers;
   const undoing = { sql, customerId, changeId: undo_of, effects };

@@ -689,6 +689,19 @@ test('many records of a change are taken back once each, however often a worker 
   }
 });
 
+test('an activity that is hidden with the contact to which it was moved since is not made twice', async () => {
+  const [first, second] = [
+    await make(customer, '/contacts', contactBody()),
+    await make(customer, '/contacts', contactBody()),
+  ];
+  const note = await make(customer, '/activities', { type: 'note', body: 'N', contact_id: first });
+  const change = await changeOf(customer.call('DELETE', `/activities/${note}`));
+  await undo(change);
+  expect((await customer.patch(`/activities/${note}`, { contact_id: second })).status).toBe(200);
+  expect((await customer.call('DELETE', `/contacts/${second}`)).status).toBe(200);
+  expect((await undo(change)).results).toMatchObject([{ item: note, reason: 'gone' }]);
+});
+
 test('a dry run gives way to a write that holds its records', async () => {
   const id = await make(customer, '/contacts', contactBody());
   const change = await newestChange();

@@ -278,7 +278,14 @@ export async function restoreActivities(
     }
     return { id, ...columns, ...left, created_by, folded: foldRecord(activitySource, columns) };
   });
-  const restored = rows.filter((row) => holders.some((name) => row[name] !== null));
+  // A row may still be there, hidden with a record to which it was moved since.
+  const hidden = await sql<{ id: string }[]>`
+    select id
+    from activities
+    where customer_id = ${customerId}
+      and id = any(${rows.map(({ id }) => id)}::uuid[])`;
+  const taken = new Set(hidden.map(({ id }) => id));
+  const restored = rows.filter((row) => !taken.has(row.id) && holders.some((name) => row[name] !== null));
   const left = holders.map((name) => `deleted_${name}` as const);
   const table = { ...written, columns: ['id', ...written.columns, ...left] } as WrittenTable<(typeof rows)[number]>;
   return new Set<string>(await insertRows(sql, customerId, table, restored, (row) => ({ ...row })));
