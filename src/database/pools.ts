@@ -191,6 +191,8 @@ const isConnectionFailure = (error: unknown): boolean => {
 
 export const isStatementTimeout = (error: unknown): boolean => codeOf(causeOf(error)) === '57014';
 
+export const isLockTimeout = (error: unknown): boolean => codeOf(causeOf(error)) === '55P03';
+
 /**
  * Returns true if an error, or its cause, means that a connection was lost or could not be opened. Returns false for
  * other temporary errors, such as a deadlock.

@@ -7,9 +7,8 @@ import { recordScopes, type Scope } from '../schemas/scopes.ts';
 import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob } from './start-job.ts';
-import { isStatementTimeout } from '../database/pools.ts';
+import { isLockTimeout, isStatementTimeout } from '../database/pools.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
-import { isLocked } from '../queries/records/journal.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
 import { undoOthers } from '../queries/history/undo-others.ts';
@@ -126,7 +125,7 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
     },
   );
   return trial.catch((error: unknown) => {
-    if (isLocked(error) || isStatementTimeout(error)) return estimate();
+    if (isLockTimeout(error) || isStatementTimeout(error)) return estimate();
     throw error;
   });
 }

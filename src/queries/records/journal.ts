@@ -1,3 +1,4 @@
+import { isLockTimeout } from '../../database/pools.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { randomUUID } from 'node:crypto';
 import type { PendingQuery, Row } from 'postgres';
@@ -290,7 +291,7 @@ async function emptyPart(db: Database, part: number): Promise<boolean> {
       return true;
     });
   } catch (error) {
-    if (isLocked(error)) return false;
+    if (isLockTimeout(error)) return false;
     throw error;
   }
 }
@@ -305,7 +306,3 @@ const keepEnds = (sql: Transaction, part: number) => sql`
   on conflict (customer_id) do update
   set position = excluded.position, id = excluded.id, contacts = excluded.contacts, companies = excluded.companies
   where kept.position < excluded.position`;
-
-/** Returns true if a lock could not be had in time (SQLSTATE 55P03), also as the cause of another error. */
-export const isLocked = (error: unknown): boolean =>
-  error instanceof Error && (('code' in error && error.code === '55P03') || isLocked(error.cause));
