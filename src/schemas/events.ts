@@ -329,7 +329,7 @@ export const UndoEstimate = Type.Object(
   {
     title: 'UndoEstimate',
     description:
-      'What the undo would do now. For a change of more than 1,000 records, the numbers are estimates: a record that ' +
+      'What the undo would do now. For a change of more than 1,000 records, and while others write them, the numbers are estimates: a record that ' +
       'was updated since counts as kept, and one that was not written since as restored.',
   },
 );
