@@ -27,10 +27,8 @@ const uuid8 = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{
 /**
  * Declares the tests that every engine must pass. All tests use one catalog; each test replaces its people.
  * @param runs number of random catalogs to try
- * @param again whether other tests run these with the same engine, on fewer nodes. Left out then is what a reindex does
- * to each person, because after a reindex the engine waits for searches of the old index: twice the timeout of a search.
  */
-export function conforms({ catalog, db }: Opened, { runs = 40, again = false } = {}): void {
+export function conforms({ catalog, db }: Opened, { runs = 40 } = {}): void {
   let present: string[] = [];
 
   beforeAll(async () => {
@@ -416,8 +414,6 @@ export function conforms({ catalog, db }: Opened, { runs = 40, again = false } =
       }
     }
   });
-
-  if (again) return;
 
   test('a person with a suppressed id, profile or e-mail address, a further one too, is not imported but counted, and a reindex leaves the person out', async () => {
     const [by, profile] = [randomUUID(), `https://www.profnet.example/in/${randomUUID()}`];

@@ -18,7 +18,6 @@ const long: Record<string, number> = {
   'contract/auth-matrix': 60,
   'database/citus/distribute': 120,
   'catalog/elasticsearch/engine': 110,
-  'catalog/elasticsearch/three-nodes': 95,
   'queries/plans': 95,
   'clients/python': 80,
   'upgrade/upgrade': 70,

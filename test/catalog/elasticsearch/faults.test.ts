@@ -89,9 +89,9 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
 
   /** Imports people and calls `hurt` when some of them are written. Returns all their ids. */
   async function loadWhile(seed: number, hurt: () => Promise<void> | void): Promise<string[]> {
-    const people = [...generatePeople(12_000, seed)];
+    const people = [...generatePeople(4_000, seed)];
     const lines = people.map((one) => `${JSON.stringify(one)}\n`);
-    const chunks = Array.from({ length: 60 }, (_, i) => Buffer.from(lines.slice(i * 200, (i + 1) * 200).join('')));
+    const chunks = Array.from({ length: 20 }, (_, i) => Buffer.from(lines.slice(i * 200, (i + 1) * 200).join('')));
     let hurting: Promise<void> | undefined;
     const report = await importPeople(app.db, app.catalog, {
       chunks: Readable.from(chunks),
@@ -101,7 +101,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     });
     await hurting;
     expect(hurting, '`hurt` was called during the import').toBeDefined();
-    expect(report).toMatchObject({ loaded: 12_000, bad: 0 });
+    expect(report).toMatchObject({ loaded: 4_000, bad: 0 });
     return people.map(({ _id }) => _id);
   }
 
