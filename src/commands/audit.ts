@@ -1,14 +1,11 @@
 import type { Command } from 'commander';
 import { listEvents } from '../queries/accounts/customers.ts';
 import type { AuditEvent } from '../schemas/accounts.ts';
-import { commandAction, asInteger, asUuid, table } from './command.ts';
+import { commandAction, asInteger, table, verb } from './command.ts';
 import { forCustomer } from './database.ts';
 
 export function define(command: Command): void {
-  command
-    .command('list')
-    .description("show the events of a customer's keys and users, newest first")
-    .requiredOption('--customer <id>', 'customer of the events', asUuid)
+  verb(command, 'list', "show the events of a customer's keys and users, newest first", 'customer')
     .option('--limit <count>', 'maximum number of events', asInteger(1, 10_000), 100)
     .action(commandAction(list, print));
 }

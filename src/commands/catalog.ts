@@ -17,41 +17,38 @@ import {
   listUnfinishedImports,
 } from '../queries/jobs/catalog-imports.ts';
 import { countUnindexed } from '../queries/jobs/unlocks.ts';
-import { commandAction, asInteger, asUuid, ignoreQuit, UsageError, keepHeapSmall } from './command.ts';
+import { commandAction, asInteger, asUuid, ignoreQuit, UsageError, keepHeapSmall, verb } from './command.ts';
 import { withCatalog } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
 export function define(command: Command): void {
-  command
-    .command('import <file>')
-    .description(
-      'import people from NDJSON or CSV, gzipped or not; - is standard input. After an interruption, the same command resumes',
-    )
+  verb(
+    command,
+    'import <file>',
+    'import people from NDJSON or CSV, gzipped or not; - is standard input. After an interruption, the same command resumes',
+  )
     .addOption(new Option('--format <format>', 'needed if the file name does not show it').choices(['ndjson', 'csv']))
     .option('--strict', 'exit with 1 at the end if there were bad lines; good lines are imported anyway')
     .option('--restart', 'start over instead of resuming an interrupted import of this file')
     .action(importAndReport);
 
-  command
-    .command('generate')
-    .description('generate fictional people as NDJSON')
+  verb(command, 'generate', 'generate fictional people as NDJSON')
     .requiredOption('--count <count>', 'number of people', asInteger(1, 1_000_000_000))
     .option('--seed <seed>', 'seed; the same count and seed give the same people', asInteger(0, 4_294_967_295), 1)
     .option('--output <file>', 'file to write; default: standard output')
     .action(generate);
 
-  command
-    .command('reindex')
-    .description('rebuild the search index from the stored people; the service keeps working meanwhile')
-    .action(commandAction(reindex, ({ people }) => `Reindexed ${people} people`));
+  verb(
+    command,
+    'reindex',
+    'rebuild the search index from the stored people; the service keeps working meanwhile',
+  ).action(commandAction(reindex, ({ people }) => `Reindexed ${people} people`));
 
-  command
-    .command('remove')
-    .description('remove people from the catalog; their unlocks are kept')
+  verb(command, 'remove', 'remove people from the catalog; their unlocks are kept')
     .requiredOption('--id <id>', 'person id; repeatable', (id: string, ids?: string[]) => [...(ids ?? []), asUuid(id)])
     .action(commandAction(remove, ({ removed }) => `Removed ${removed} people`));
 
-  command.command('status').description('show the state of the catalog').action(commandAction(status, printStatus));
+  verb(command, 'status', 'show the state of the catalog').action(commandAction(status, printStatus));
 }
 
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {

@@ -5,23 +5,17 @@ import { listChanges } from '../queries/history/history.ts';
 import { type Change, eventNouns, type EventNoun, type UndoEstimate } from '../schemas/events.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { withDatabase } from './database.ts';
-import { asInteger, asUuid, commandAction, table } from './command.ts';
+import { asInteger, asUuid, commandAction, table, verb } from './command.ts';
 
 export function define(command: Command): void {
-  command
-    .command('list')
-    .description("list what has happened with a customer's records, newest first")
-    .requiredOption('--customer <id>', 'customer of the records', asUuid)
+  verb(command, 'list', "list what has happened with a customer's records, newest first", 'customer')
     .addOption(new Option('--object <object>', 'only records of this kind').choices(eventNouns))
     .option('--record <id>', 'only this record', asUuid)
     .option('--change <id>', 'only what this call, job or import has changed', asUuid)
     .option('--limit <number>', 'maximum number of changes', asInteger(1, 1_000), 100)
     .action(commandAction(list, print));
 
-  command
-    .command('undo')
-    .description('start a job that takes back what one call, job or import has changed')
-    .requiredOption('--customer <id>', 'customer of the records', asUuid)
+  verb(command, 'undo', 'start a job that takes back what one call, job or import has changed', 'customer')
     .requiredOption('--change <id>', 'the call, job or import', asUuid)
     .option('--dry-run', 'only count what would be taken back')
     .action(commandAction(undo, describe));

@@ -27,8 +27,26 @@ export function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
 
+const subjects = {
+  change: 'the call, job or import',
+  customer: 'the customer',
+  job: 'the job',
+  key: 'the API key',
+  user: 'the user',
+  webhook: 'the endpoint',
+};
+
+/**
+ * Adds a subcommand.
+ * @param subject adds a required option of this name, whose value is the id of what the subcommand is about
+ */
+export function verb(command: Command, name: string, about: string, subject?: keyof typeof subjects): Command {
+  const added = command.command(name).description(about);
+  return subject === undefined ? added : added.requiredOption(`--${subject} <id>`, subjects[subject], asUuid);
+}
+
 export function addJson(command: Command): void {
-  for (const verb of command.commands) addJson(verb);
+  for (const one of command.commands) addJson(one);
   if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
 }
 

@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
 import { describeConfig, type ConfigReport } from '../process/config.ts';
-import { commandAction, table } from './command.ts';
+import { commandAction, table, verb } from './command.ts';
 
 export function define(command: Command): void {
-  command
-    .command('check')
-    .description('show which variables are set and from where, which do not exist, and which have no effect')
-    .action(commandAction(async () => describeConfig(), print));
+  verb(
+    command,
+    'check',
+    'show which variables are set and from where, which do not exist, and which have no effect',
+  ).action(commandAction(async () => describeConfig(), print));
 }
 
 const print = ({ settings, unknown, without_effect }: ConfigReport): string =>

@@ -4,15 +4,11 @@ import type { Database, Transaction } from '../database/db.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/jobs/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/jobs/credits.ts';
 import { pools, type Credits, type Pool } from '../schemas/jobs.ts';
-import { commandAction, asInteger, asText, asUuid, table } from './command.ts';
+import { commandAction, asInteger, asText, table, verb } from './command.ts';
 import { forCustomer, withServices } from './database.ts';
 
 export function define(command: Command): void {
-  command
-    .command('show')
-    .description("show both pools of a customer's credits")
-    .requiredOption('--customer <id>', 'customer of the credits', asUuid)
-    .action(commandAction(show, print));
+  verb(command, 'show', "show both pools of a customer's credits", 'customer').action(commandAction(show, print));
 
   toMove(command, 'grant', 'grant credits to a customer', asInteger(1, maxCredits)).action(
     commandAction(move(grantCredits), print),
@@ -22,15 +18,16 @@ export function define(command: Command): void {
     commandAction(move(adjustCredits), print),
   );
 
-  command
-    .command('check')
-    .description('check that balances, jobs and results of all customers match the ledger; exit 1 if not')
-    .action(async (options: { json?: boolean }) => {
-      const report = await check();
-      await commandAction(async () => report, describe)(options);
-      if (report.faults.length > 0)
-        throw new Error(`The credits do not match the ledger: ${counted(report.faults.length, 'fault')}`);
-    });
+  verb(
+    command,
+    'check',
+    'check that balances, jobs and results of all customers match the ledger; exit 1 if not',
+  ).action(async (options: { json?: boolean }) => {
+    const report = await check();
+    await commandAction(async () => report, describe)(options);
+    if (report.faults.length > 0)
+      throw new Error(`The credits do not match the ledger: ${counted(report.faults.length, 'fault')}`);
+  });
 }
 
 /** Maximum credits in one grant or adjustment. Every JSON parser reads a number of this size exactly. */
@@ -43,11 +40,8 @@ function asSigned(value: string): number {
   return sign === '-' ? -amount : amount;
 }
 
-const toMove = (command: Command, verb: string, about: string, asAmount: (value: string) => number): Command =>
-  command
-    .command(verb)
-    .description(about)
-    .requiredOption('--customer <id>', 'customer of the credits', asUuid)
+const toMove = (command: Command, name: string, about: string, asAmount: (value: string) => number): Command =>
+  verb(command, name, about, 'customer')
     .addOption(new Option('--pool <pool>', 'pool of credits').choices(pools).makeOptionMandatory())
     .requiredOption('--amount <number>', 'number of credits', asAmount)
     .option('--note <text>', 'reason, shown in the ledger', asText(255));

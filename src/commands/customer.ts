@@ -2,31 +2,25 @@ import type { Command } from 'commander';
 import { enqueueAllTurns } from '../queries/records/turns.ts';
 import { requireCustomer, createCustomer, listCustomers, setCustomerStatus } from '../queries/accounts/customers.ts';
 import type { Customer, CustomerStatus } from '../queries/accounts/customers.ts';
-import { commandAction, asCountry, asName, asText, asUuid, table } from './command.ts';
+import { commandAction, asCountry, asName, asText, table, verb } from './command.ts';
 import { inTransaction, withDatabase } from './database.ts';
 
 export function define(command: Command): void {
-  command
-    .command('create')
-    .description('create a customer with a free subscription and a sales pipeline')
+  verb(command, 'create', 'create a customer with a free subscription and a sales pipeline')
     .requiredOption('--name <name>', 'business name', asName)
     .option('--country <code>', 'ISO 3166-1 alpha-2', asCountry)
     .option('--city <city>', 'city of the business', asText(255))
     .action(commandAction(create, (customer) => print([customer])));
 
-  command.command('list').description('list all customers, newest first').action(commandAction(list, print));
+  verb(command, 'list', 'list all customers, newest first').action(commandAction(list, print));
 
-  command
-    .command('suspend')
-    .description('reject all keys and sessions of a customer until it is resumed')
-    .requiredOption('--customer <id>', 'the customer', asUuid)
-    .action(commandAction(setStatus('SUSPENDED'), (customer) => print([customer])));
+  verb(command, 'suspend', 'reject all keys and sessions of a customer until it is resumed', 'customer').action(
+    commandAction(setStatus('SUSPENDED'), (customer) => print([customer])),
+  );
 
-  command
-    .command('resume')
-    .description('end a suspension')
-    .requiredOption('--customer <id>', 'the customer', asUuid)
-    .action(commandAction(setStatus('OK'), (customer) => print([customer])));
+  verb(command, 'resume', 'end a suspension', 'customer').action(
+    commandAction(setStatus('OK'), (customer) => print([customer])),
+  );
 }
 
 const create = (options: { name: string; country?: string; city?: string }): Promise<Customer> =>

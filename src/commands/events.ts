@@ -5,13 +5,15 @@ import { openCursors, findEnd, readEvents } from '../queries/records/feed.ts';
 import type { FeedCursors, FeedEvent, FeedPosition } from '../queries/records/feed.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
 import { withDatabase } from './database.ts';
-import { asSome, asUuid, ignoreQuit, UsageError } from './command.ts';
+import { asSome, ignoreQuit, UsageError, verb } from './command.ts';
 
 export function define(command: Command): void {
-  command
-    .command('tail')
-    .description("print the changes of a customer's data as they happen, one line for each, until it is interrupted")
-    .requiredOption('--customer <id>', 'customer whose changes are shown', asUuid)
+  verb(
+    command,
+    'tail',
+    "print the changes of a customer's data as they happen, one line for each, until it is interrupted",
+    'customer',
+  )
     .option('--types <list>', `types of changes, comma-separated: ${eventTypes.join(', ')}`, asSome('type', eventTypes))
     .option('--cursor <cursor>', 'continue after the change with this cursor; default: with the next change')
     .action(tail);

@@ -38,7 +38,7 @@ import { logger } from '../process/logger.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { hasWorker } from '../queries/jobs/runs.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import { asName, asUuid, commandAction, UsageError, keepHeapSmall } from './command.ts';
+import { asName, asUuid, commandAction, UsageError, keepHeapSmall, verb } from './command.ts';
 import { withDatabase } from './database.ts';
 
 const canAsk = (isStandardInput: boolean): boolean => !isStandardInput && process.stdin.isTTY && process.stderr.isTTY;
@@ -118,12 +118,12 @@ interface ImportOptions {
 }
 
 export function defineImport(command: Command, object: ImportObject): void {
-  const verb = command
-    .command('import <file>')
-    .description(
-      `write ${object} from a CSV, NDJSON or XLSX file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
-    )
-    .requiredOption('--customer <id>', `customer of the ${object}`, asUuid)
+  const added = verb(
+    command,
+    'import <file>',
+    `write ${object} from a CSV, NDJSON or XLSX file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
+    'customer',
+  )
     .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).default('create'))
     .addOption(
       new Option('--match <field>', 'field that names the stored record; default for update: id').choices(
@@ -146,7 +146,7 @@ export function defineImport(command: Command, object: ImportObject): void {
     .option('--name <name>', 'name of the import', asName)
     .option('--errors <file>', 'file to write the failed records to')
     .action((file: string, options: ImportOptions) => importAndReport(object, file, options));
-  if (object === 'contacts') verb.option('--list <id>', 'list to add the contacts to; repeatable', asUuids);
+  if (object === 'contacts') added.option('--list <id>', 'list to add the contacts to; repeatable', asUuids);
 }
 
 const asUuids = (id: string, ids: string[] = []): string[] => [...ids, asUuid(id)];

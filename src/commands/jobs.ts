@@ -4,29 +4,26 @@ import { cancelJob, retryJob } from '../jobs/start-job.ts';
 import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/jobs.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { jobStatuses, allJobs, type JobStatus } from '../schemas/jobs.ts';
-import { commandAction, asInteger, asUuid, table } from './command.ts';
+import { commandAction, asInteger, asUuid, table, verb } from './command.ts';
 import { inTransaction, withDatabase } from './database.ts';
 
 export function define(command: Command): void {
-  command
-    .command('list')
-    .description('list the jobs that spend credits, newest first')
+  verb(command, 'list', 'list the jobs that spend credits, newest first')
     .option('--customer <id>', 'only jobs of this customer', asUuid)
     .addOption(new Option('--status <status>', 'only jobs with this status').choices(jobStatuses))
     .option('--limit <number>', 'maximum number of jobs', asInteger(1, 10_000), 100)
     .action(commandAction(list, print));
 
-  command
-    .command('cancel')
-    .description('cancel a job and release its unspent credits')
-    .requiredOption('--job <id>', 'the job', asUuid)
-    .action(commandAction(cancel, (job) => print([job])));
+  verb(command, 'cancel', 'cancel a job and release its unspent credits', 'job').action(
+    commandAction(cancel, (job) => print([job])),
+  );
 
-  command
-    .command('retry')
-    .description('start a new job for the open items of a failed or cancelled job; enqueue a turn for a waiting job')
-    .requiredOption('--job <id>', 'the job', asUuid)
-    .action(commandAction(retry, (job) => print([job])));
+  verb(
+    command,
+    'retry',
+    'start a new job for the open items of a failed or cancelled job; enqueue a turn for a waiting job',
+    'job',
+  ).action(commandAction(retry, (job) => print([job])));
 }
 
 const list = (options: { customer?: string; status?: JobStatus; limit: number }): Promise<OwnedJob[]> =>

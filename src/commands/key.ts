@@ -10,14 +10,16 @@ import type { ApiKey, Duration, SpendCap, SpendCaps } from '../schemas/accounts.
 import { isUsual, scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { mintToken } from '../access/credentials.ts';
-import { commandAction, asInteger, asKeyName, asSome, asUuid, table } from './command.ts';
+import { commandAction, asInteger, asKeyName, asSome, table, verb } from './command.ts';
 import { forCustomer, inTransaction } from './database.ts';
 
 export function define(command: Command): void {
-  command
-    .command('create')
-    .description("create an API key in the name of the customer's first admin; only this command shows its value")
-    .requiredOption('--customer <id>', 'customer of the key', asUuid)
+  verb(
+    command,
+    'create',
+    "create an API key in the name of the customer's first admin; only this command shows its value",
+    'customer',
+  )
     .requiredOption('--name <name>', 'purpose of the key, 1 to 120 characters', asKeyName)
     .addOption(
       new Option('--expiration <days>', 'days until the key expires').choices(durations.map(String)).default('90'),
@@ -34,17 +36,13 @@ export function define(command: Command): void {
     )
     .action(commandAction(create, describe));
 
-  command
-    .command('list')
-    .description("list a customer's API keys, newest first, without their values")
-    .requiredOption('--customer <id>', 'customer of the keys', asUuid)
-    .action(commandAction(list, print));
+  verb(command, 'list', "list a customer's API keys, newest first, without their values", 'customer').action(
+    commandAction(list, print),
+  );
 
-  command
-    .command('revoke')
-    .description('revoke an API key permanently, with immediate effect')
-    .requiredOption('--key <id>', 'the key', asUuid)
-    .action(commandAction(revoke, (key) => print([key])));
+  verb(command, 'revoke', 'revoke an API key permanently, with immediate effect', 'key').action(
+    commandAction(revoke, (key) => print([key])),
+  );
 }
 
 function addCap(value: string, caps: SpendCaps = noCaps): SpendCaps {

@@ -2,15 +2,12 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import { findPipelines, createPipeline, listPipelinesWithStages, salesStages } from '../queries/crm/pipelines.ts';
 import type { NewStage } from '../queries/crm/pipelines.ts';
 import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/opportunities.ts';
-import { commandAction, asCurrency, asInteger, asName, asText, asUuid, table } from './command.ts';
+import { commandAction, asCurrency, asInteger, asName, asText, table, verb } from './command.ts';
 import { forCustomer } from './database.ts';
 
 export function define(command: Command): void {
   // The HTTP API can only read pipelines and their stages.
-  command
-    .command('create')
-    .description('create a pipeline with its stages')
-    .requiredOption('--customer <id>', 'customer of the pipeline', asUuid)
+  verb(command, 'create', 'create a pipeline with its stages', 'customer')
     .requiredOption('--name <name>', 'name', asName)
     .option('--description <text>', 'description', asText(5_000), '')
     .option('--currency <code>', 'ISO 4217', asCurrency, 'USD')
@@ -24,11 +21,9 @@ export function define(command: Command): void {
     )
     .action(commandAction(create, (pipeline) => print([pipeline])));
 
-  command
-    .command('list')
-    .description("list a customer's pipelines with their stages, newest first")
-    .requiredOption('--customer <id>', 'customer of the pipelines', asUuid)
-    .action(commandAction(list, print));
+  verb(command, 'list', "list a customer's pipelines with their stages, newest first", 'customer').action(
+    commandAction(list, print),
+  );
 }
 
 function addStage(text: string, stages: NewStage[] = []): NewStage[] {

@@ -16,7 +16,7 @@ import type { RightsServices } from '../catalog/postgres.ts';
 import { toIdentifier, type Identifier, type IdentifierKind } from '../queries/jobs/catalog-imports.ts';
 import { isInstant } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { commandAction, asText, UsageError, table } from './command.ts';
+import { commandAction, asText, UsageError, table, verb } from './command.ts';
 import { withCatalog } from './database.ts';
 
 export function define(command: Command): void {
@@ -49,15 +49,15 @@ export function define(command: Command): void {
       commandAction(liftGiven, ({ lifted, shown }) => `Lifted ${lifted} suppressions; ${shown} people are shown again`),
     );
 
-  command
-    .command('list')
-    .description('list all suppressions; save it with --json beside the backups')
-    .action(commandAction(() => run((services, noted) => list(services, noted)), printList));
+  verb(command, 'list', 'list all suppressions; save it with --json beside the backups').action(
+    commandAction(() => run((services, noted) => list(services, noted)), printList),
+  );
 
-  command
-    .command('apply [file]')
-    .description('add the suppressions of a list that was saved with --json, and enforce all; after a restore')
-    .action((file: string | undefined, options: object) => commandAction(() => applyFile(file), printErased)(options));
+  verb(
+    command,
+    'apply [file]',
+    'add the suppressions of a list that was saved with --json, and enforce all; after a restore',
+  ).action((file: string | undefined, options: object) => commandAction(() => applyFile(file), printErased)(options));
 }
 
 const about = (command: Command, name: string, description: string): Command =>

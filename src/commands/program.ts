@@ -1,6 +1,12 @@
 import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import packageJson from '../../package.json' with { type: 'json' };
 import { addJson, exitCodeOf, type CommandModule } from './command.ts';
+import type { recordCommand } from './records.ts';
+
+const loadRecords =
+  (...of: Parameters<typeof recordCommand>) =>
+  async () =>
+    (await import('./records.ts')).recordCommand(...of);
 
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('./serve.ts') },
@@ -14,16 +20,10 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
     about: 'manage the endpoints to which events of a customer are sent',
     load: () => import('./webhook.ts'),
   },
-  contacts: { about: "import, export, merge and enrich customers' contacts", load: () => import('./contacts.ts') },
-  companies: { about: "import, export and merge customers' companies", load: () => import('./companies.ts') },
-  products: {
-    about: "import and export customers' products",
-    load: async () => (await import('./sales.ts')).products,
-  },
-  opportunities: {
-    about: "import and export customers' opportunities",
-    load: async () => (await import('./sales.ts')).opportunities,
-  },
+  contacts: { about: "import, export, merge and enrich customers' contacts", load: loadRecords('contacts') },
+  companies: { about: "import, export and merge customers' companies", load: loadRecords('companies') },
+  products: { about: "import and export customers' products", load: loadRecords('products') },
+  opportunities: { about: "import and export customers' opportunities", load: loadRecords('opportunities') },
   pipeline: { about: "manage customers' pipelines", load: () => import('./pipeline.ts') },
   credits: { about: 'show, grant, adjust and check credits', load: () => import('./credits.ts') },
   jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('./jobs.ts') },

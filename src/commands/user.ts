@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
 import { lengthOf } from '../text/fold.ts';
-import { UsageError, commandAction, asEmail, asName, asUuid, table } from './command.ts';
+import { UsageError, commandAction, asEmail, asName, table, verb } from './command.ts';
 import type { Transaction } from '../database/db.ts';
 import { conflict } from '../errors.ts';
 import { hashPassword } from '../accounts/users.ts';
@@ -42,10 +42,7 @@ async function readText(input: NodeJS.ReadStream): Promise<string> {
 }
 
 export function define(command: Command): void {
-  command
-    .command('create')
-    .description('create a user who can log in')
-    .requiredOption('--customer <id>', 'customer of the user', asUuid)
+  verb(command, 'create', 'create a user who can log in', 'customer')
     .requiredOption('--email <address>', 'e-mail address for the login; unique among all users', asEmail)
     .requiredOption('--name <name>', 'full name', asName)
     .addOption(
@@ -56,22 +53,16 @@ export function define(command: Command): void {
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
     .action(commandAction(create, (user) => print([user])));
 
-  command
-    .command('list')
-    .description("list a customer's users, newest first")
-    .requiredOption('--customer <id>', 'customer of the users', asUuid)
-    .action(commandAction(list, print));
+  verb(command, 'list', "list a customer's users, newest first", 'customer').action(commandAction(list, print));
 
-  command
-    .command('deactivate')
-    .description('deactivate a user and end their sessions; API keys that they created stay valid')
-    .requiredOption('--user <id>', 'the user', asUuid)
-    .action(commandAction(deactivate, (user) => print([user])));
+  verb(
+    command,
+    'deactivate',
+    'deactivate a user and end their sessions; API keys that they created stay valid',
+    'user',
+  ).action(commandAction(deactivate, (user) => print([user])));
 
-  command
-    .command('reset-password')
-    .description('set a new password and end all sessions of the user')
-    .requiredOption('--user <id>', 'the user', asUuid)
+  verb(command, 'reset-password', 'set a new password and end all sessions of the user', 'user')
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
     .action(commandAction(reset, (user) => print([user])));
 }

@@ -9,41 +9,33 @@ import { eventTypes, type EventType } from '../schemas/events.ts';
 import type { Endpoint, EndpointSettings, TestResult } from '../schemas/webhooks.ts';
 import { openSender } from '../accounts/webhook-sender.ts';
 import { withServices } from './database.ts';
-import { asSome, asUuid, commandAction, table } from './command.ts';
+import { asSome, commandAction, table, verb } from './command.ts';
 
 export function define(command: Command): void {
-  command
-    .command('create')
-    .description('create an endpoint to which events are sent; only this command shows its secret')
-    .requiredOption('--customer <id>', 'customer of the endpoint', asUuid)
+  verb(command, 'create', 'create an endpoint to which events are sent; only this command shows its secret', 'customer')
     .requiredOption('--url <url>', 'https URL with a public address')
     .requiredOption('--types <types>', 'types of events, separated by commas', asSome('type', eventTypes))
     .option('--bulk', 'also send events of records that an import or a job has written')
     .action(commandAction(create, describeSecret));
 
-  command
-    .command('list')
-    .description("list a customer's endpoints, newest first, without their secrets")
-    .requiredOption('--customer <id>', 'customer of the endpoints', asUuid)
-    .action(commandAction(list, print));
+  verb(command, 'list', "list a customer's endpoints, newest first, without their secrets", 'customer').action(
+    commandAction(list, print),
+  );
 
   const verbs = {
     enable: 'send events to an endpoint again, from now on',
     disable: 'send no events to an endpoint',
   };
-  for (const [verb, about] of Object.entries(verbs))
-    named(command, verb, about).action(commandAction(activate(verb === 'enable'), describe));
-  named(command, 'rotate', 'give an endpoint a new secret; only this command shows it').action(
+  for (const [name, about] of Object.entries(verbs))
+    verb(command, name, about, 'webhook').action(commandAction(activate(name === 'enable'), describe));
+  verb(command, 'rotate', 'give an endpoint a new secret; only this command shows it', 'webhook').action(
     commandAction(rotate, describeSecret),
   );
-  named(command, 'test', 'send the event webhook.test to an endpoint now').action(
+  verb(command, 'test', 'send the event webhook.test to an endpoint now', 'webhook').action(
     commandAction(sendTest, describeTest),
   );
-  named(command, 'delete', 'delete an endpoint').action(commandAction(remove, ({ id }) => `Deleted ${id}`));
+  verb(command, 'delete', 'delete an endpoint', 'webhook').action(commandAction(remove, ({ id }) => `Deleted ${id}`));
 }
-
-const named = (command: Command, verb: string, about: string): Command =>
-  command.command(verb).description(about).requiredOption('--webhook <id>', 'the endpoint', asUuid);
 
 const create = (options: { customer: string; url: string; types: EventType[]; bulk?: true }): Promise<Issued> =>
   withServices(async ({ db, config }) => {
