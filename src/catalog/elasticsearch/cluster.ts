@@ -134,7 +134,11 @@ const doesNotAnswer = (cause: Error): DomainError =>
 interface CallOptions {
   requestTimeout: number;
   signal?: AbortSignal;
+  retryBackoff: () => number;
 }
+
+// By default, the client waits 1 to 2 s before it retries a call on the only node. The call would hold its slot so long.
+const retryBackoff = (): number => 0;
 
 export interface Reader {
   /**
@@ -234,7 +238,9 @@ export class ClusterClient {
     const stop = catalogCallDuration.startTimer();
     try {
       // The call gets its own signal, because the client fires the abort event of its signal when the call times out.
-      const answer = await withLinkedAbort(signal, (own) => call(this.#client, { requestTimeout, signal: own.signal }));
+      const answer = await withLinkedAbort(signal, (own) =>
+        call(this.#client, { requestTimeout, retryBackoff, signal: own.signal }),
+      );
       stop({ outcome: 'ok' });
       return answer;
     } catch (error) {
