@@ -159,7 +159,7 @@ export const isPreview = (request: FastifyRequest): boolean => sentText(request,
 const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
 
 export const editLinks = (path: string): Html =>
-  html`!${linkButton('Edit', `${path}/edit`)}
+  html`!${linkButton('Edit', `${path}/edit`, 'secondary outline')}
   !${linkButton('Delete', `${path}/delete`, 'danger outline', 'data-dialog')}`;
 
 export const savedNotice = (request: FastifyRequest, noun: string, others: Record<string, string> = {}): Html =>
