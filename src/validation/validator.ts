@@ -285,6 +285,8 @@ const messageOf: MessageFor = (error, value) => {
       return `must have at most ${params['limit']} elements`;
     case 'minItems':
       return `must have at least ${params['limit']} elements`;
+    case 'uniqueItems':
+      return `elements ${params['i']} and ${params['j']} are the same`;
     case 'type':
       return typeMessage(params['type'], parentSchema ?? {});
     case 'enum':

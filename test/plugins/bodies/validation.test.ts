@@ -7,12 +7,13 @@ import { formats } from '../../../src/schemas/formats.ts';
 import { VerifyEmail } from '../../../src/schemas/jobs.ts';
 import { ListCreate, MembersByHand } from '../../../src/schemas/lists.ts';
 import { OpportunityPatch } from '../../../src/schemas/opportunities.ts';
+import { Declaration } from '../../../src/schemas/wire.ts';
 import { escapePointer } from '../../../src/text/json.ts';
 import { appWithoutDatabase, type Json } from '../../contract/declared.ts';
 import { propertiesOf, positionsOf } from '../../contract/positions.ts';
 import { inject } from '../../setup/factories.ts';
 
-const bodies = { ContactPatch, ContactQuery, ListCreate, MembersByHand, OpportunityPatch, VerifyEmail };
+const bodies = { ContactPatch, ContactQuery, Declaration, ListCreate, MembersByHand, OpportunityPatch, VerifyEmail };
 
 const app = appWithoutDatabase();
 void app.register(async (scope) => {
@@ -166,6 +167,7 @@ test.each([
   ['ContactQuery', { order_by: { last_name: 'asc' } }, 'must be one of ASC, DESC'],
   ['ContactQuery', { filters: { score: '5' } }, 'must be a whole number or an array or an object or null'],
   ['ContactPatch', { gender: 'x'.repeat(256) }, 'must have at most 255 characters'],
+  ['Declaration', { type: 'choice', choices: ['a', 'b', 'a'] }, 'elements 0 and 2 are the same'],
   ['ContactQuery', { order_by: '-x' }, /^must be an object or an array, such as \{"/],
 ] as const)('a fault of %s says which form is right: %j', async (name, body, message) => {
   const [fault] = (await faultsOf(name, body)).errors;
