@@ -131,6 +131,8 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
 }
 
 const maxBatchSize = 500;
+/** Number of records in a batch after a larger one took too long. */
+const fewRecords = 20;
 /** Each can have a thousand lines and a thousand contacts. */
 const maxOpportunities = 50;
 
@@ -138,20 +140,33 @@ interface Progress {
   /** Journal position. Records that the change first wrote at this position or later are done. */
   before?: number;
   done?: number;
+  /** Number of records in each batch since one took too long. */
+  limit?: number;
 }
 
 export const undoChange: JobBatch = async (context, job) => {
   const request = job.request as Undo;
-  await settle(context, job, async (sql, held) => {
-    setOrigin(sql, { source: request.source });
-    const { customer_id: customerId } = held;
-    const { before = request.until, done = 0 } = (held.progress ?? {}) as Progress;
-    const { effects, outcomes } = await undoNext(sql, customerId, request, before);
-    const last = effects.at(-1);
-    if (!last) return { results: [], mayComplete: true };
-    const writers = await writersOf(sql, customerId, outcomes);
-    const results = effects.map(({ id }, i) => resultOf(done + i + 1, id, outcomes.get(id)!, writers));
-    return { results, progress: { before: last.first, done: done + effects.length }, mayComplete: false };
+  const undo = (limit: number) =>
+    settle(context, job, async (sql, held) => {
+      setOrigin(sql, { source: request.source });
+      const { customer_id: customerId } = held;
+      const { before = request.until, done = 0 } = (held.progress ?? {}) as Progress;
+      const { effects, outcomes } = await undoNext(sql, customerId, request, before, limit);
+      const last = effects.at(-1);
+      if (!last) return { results: [], mayComplete: true };
+      const writers = await writersOf(sql, customerId, outcomes);
+      const results = effects.map(({ id }, i) => resultOf(done + i + 1, id, outcomes.get(id)!, writers));
+      const progress: Progress = {
+        before: last.first,
+        done: done + effects.length,
+        ...(limit < maxBatchSize && { limit }),
+      };
+      return { results, progress, mayComplete: false };
+    });
+  const { limit = maxBatchSize } = (job.progress ?? {}) as Progress;
+  await undo(limit).catch((error: unknown) => {
+    if (isStatementTimeout(error)) return undo(fewRecords);
+    throw error;
   });
 };
 
@@ -161,8 +176,9 @@ async function undoNext(
   customerId: string,
   { undo_of, only, until }: Pick<Undo, 'undo_of' | 'only' | 'until'>,
   before: number,
+  limit = maxBatchSize,
 ): Promise<{ effects: Effect[]; outcomes: Map<string, Outcome> }> {
-  const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
+  const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit });
   const [first] = found;
   const effects = first?.noun === 'opportunity' ? found.slice(0, maxOpportunities) : found;
   if (!first) return { effects, outcomes: new Map() };

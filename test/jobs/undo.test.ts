@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { openDatabase } from '../../src/database/db.ts';
+import { parseConfig } from '../../src/process/config.ts';
+import { isOnCitus } from '../setup/database.ts';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { purgeCompanies } from '../../src/queries/crm/deletions.ts';
@@ -812,4 +815,28 @@ describe('activities', () => {
     await undo(change);
     expect((await customer.get(`/activities/${activities[0]}`)).status).toBe(404);
   });
+});
+
+test('records whose undo takes too long at once are undone in smaller batches', async () => {
+  const items = Array.from({ length: 400 }, (_, i) =>
+    contactBody({ first_name: 'Slow', work_email: `slow${i}@x.example` }),
+  );
+  const { body: made } = await customer.post('/contacts/batch/create', { items });
+  const faster = made.data.results.map(({ id }: { id: string }) => ({ id, first_name: 'Fast' }));
+  const change = await changeOf(customer.post('/contacts/batch/update', { items: faster }));
+  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '1000' }), app.url, { distributed: isOnCitus() });
+  await app.owner.unsafe(`
+    create function pause(name text) returns boolean language plpgsql as $$
+      begin
+        perform pg_sleep(case when name = 'Slow' then 0.005 else 0 end);
+        return true;
+      end $$`);
+  await app.owner`alter table contacts add constraint contacts_pause check (pause(first_name)) not valid`;
+  onTestFinished(async () => {
+    await hurried.close();
+    await app.owner`alter table contacts drop constraint contacts_pause`;
+  });
+  const { body: job } = await customer.post(`/changes/${change}/undo`, {});
+  await workAtUndos({ ...app, db: hurried }, customer);
+  expect(await readJob(customer, job.id)).toMatchObject({ status: 'COMPLETED', succeeded: 400 });
 });
