@@ -23,8 +23,9 @@ export function parseJson(text: string, maxValues = 400_000): { value?: unknown;
 function whereOf(error: unknown): string {
   const { message } = error as SyntaxError;
   const [, line, column] = /\(line (\d+) column (\d+)\)$/.exec(message) ?? [];
-  if (line === '1') return `: it breaks off at character ${column}`;
-  if (line !== undefined) return `: it breaks off at line ${line}, column ${column}`;
+  const what = message.includes('after JSON') ? 'it goes on behind its end' : 'it breaks off';
+  if (line === '1') return `: ${what} at character ${column}`;
+  if (line !== undefined) return `: ${what} at line ${line}, column ${column}`;
   const [, token] = /^Unexpected token '([!-~])'/.exec(message) ?? [];
   return token === undefined ? '' : `: ${token} is unexpected`;
 }

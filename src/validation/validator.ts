@@ -345,7 +345,8 @@ function typeMessage(types: string | string[], schema: Record<string, unknown>):
   const names = [types].flat().map((type) => typeNames[type] ?? type);
   const form = example === undefined ? undefined : JSON.stringify(example);
   const shown = form && form.length <= 200 ? `, such as ${form}` : '';
-  const members = shown === '' && properties ? ` with ${Object.keys(properties).join(', ')}` : '';
+  const known = Object.keys(properties ?? {});
+  const members = shown === '' && known.length > 0 ? ` with ${known.join(', ')}` : '';
   return `must be ${names.join(' or ')}${members}${shown}`;
 }
 

@@ -172,7 +172,7 @@ describe('lines of an NDJSON file', () => {
         'is not valid JSON: it breaks off at character 2',
         'is not valid JSON: it breaks off at character 2',
         'is not valid JSON: } is unexpected',
-        'is not valid JSON: it breaks off at character 3',
+        'is not valid JSON: it goes on behind its end at character 3',
       ],
     ],
     ['fail with a NUL character', '{"a":"\0"}', ['is not valid JSON: it breaks off at character 7']],

@@ -58,6 +58,7 @@ test.each([
   ['{"a":1,\n  b:2}', ': it breaks off at line 2, column 3'],
   ['{"a":undefined}', ': u is unexpected'],
   ['{"a":"x', ': it breaks off at character 8'],
+  ['{"a":1}{}', ': it goes on behind its end at character 8'],
   ['{"a":é}', ''],
 ])(
   'a body that is not valid JSON is refused with the place, as far as the parser names it: %j',
