@@ -23,7 +23,7 @@ export function trimText(given: string): string {
   return text.slice(start, end);
 }
 
-const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
+const names = new Set(['name', 'first_name', 'middle_name', 'last_name', 'company_name']);
 const codes = new Set(['location_country', 'currency']);
 
 export function normalise<T extends object>(fields: T): T {

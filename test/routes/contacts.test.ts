@@ -58,8 +58,10 @@ describe('a created contact', () => {
 });
 
 test('names are trimmed, and a country is in upper case', async () => {
-  const id = await create({ first_name: '  Ada ', last_name: '\tLovelace\n', location_country: 'gb' });
-  expect(await read(id)).toMatchObject({ first_name: 'Ada', last_name: 'Lovelace', location_country: 'GB' });
+  const given = { first_name: '  Ada ', middle_name: ' King ', last_name: '\tLovelace\n', location_country: 'gb' };
+  const id = await create(given);
+  const trimmed = { first_name: 'Ada', middle_name: 'King', last_name: 'Lovelace', location_country: 'GB' };
+  expect(await read(id)).toMatchObject(trimmed);
 });
 
 describe('paging', () => {
@@ -210,7 +212,9 @@ describe('an update', () => {
   test('and a create take null for the work e-mail of a contact that something else identifies', async () => {
     const person = { work_email: null, external_id: null };
     const faults = { status: 400, body: { errors: [{ path: '/work_email' }] } };
-    expect(await customer.post('/contacts', contactBody(person))).toMatchObject(faults);
+    const blanks = [{ phone_numbers: [{ country_code: '+49', number: ' ' }] }, { mobile_phone: ' ' }];
+    for (const nobody of [{}, ...blanks])
+      expect(await customer.post('/contacts', contactBody({ ...person, ...nobody }))).toMatchObject(faults);
     const known = { external_id: unique('x') };
     const id = await create({ ...person, ...known });
     expect(await read(id)).toMatchObject({ work_email: '', ...known });
@@ -219,7 +223,7 @@ describe('an update', () => {
       200,
     );
     const other = await create({ work_email: 'ada@example.com' });
-    for (const nobody of [{}, { profnet_url: 'https://none.example' }])
+    for (const nobody of [{}, { profnet_url: 'https://none.example' }, ...blanks])
       expect(await customer.patch(`/contacts/${other}`, { work_email: null, ...nobody })).toMatchObject(faults);
     const cleared = { work_email: null, profnet_url: 'https://profiles.example/in/ada' };
     expect((await customer.patch(`/contacts/${other}`, cleared)).status).toBe(200);

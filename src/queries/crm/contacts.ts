@@ -193,7 +193,8 @@ const columnsOf = <T extends { work_email?: string | null }>(fields: T) =>
   normalise({ ...fields, ...(fields.work_email === null ? { work_email: '' } : {}) }) as T & { work_email: string };
 
 const hasIdentity = ({ work_email, external_id, profnet_url, phone_numbers, mobile_phone }: ContactColumns): boolean =>
-  Boolean(work_email || external_id || mobile_phone || profileKey(profnet_url ?? '')) || phone_numbers.length > 0;
+  Boolean(work_email || external_id || mobile_phone?.trim() || profileKey(profnet_url ?? '')) ||
+  phone_numbers.some(({ number }) => number.trim() !== '');
 
 const withoutIdentity = (): DomainError =>
   validationFailed([

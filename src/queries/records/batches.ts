@@ -249,11 +249,14 @@ export function lacksRequired(
 }
 
 /**
- * Returns true if the body has no value for a field. A URL that is not a profile counts as no value, because it
- * identifies nobody.
+ * Returns true if the body has no value for a field. A URL that is not a profile, and a blank phone number, count as no
+ * value, because they identify nobody.
  */
 function isEmpty(body: Readonly<Record<string, unknown>>, name: string): boolean {
   const value = body[name] ?? '';
   if (name === 'profnet_url') return typeof value !== 'string' || profileKey(value) === undefined;
-  return value === '' || (Array.isArray(value) && value.length === 0);
+  if (name === 'phone_numbers' && Array.isArray(value)) return value.every((one) => isBlank(one?.number));
+  return isBlank(value) || (Array.isArray(value) && value.length === 0);
 }
+
+const isBlank = (value: unknown): boolean => typeof value === 'string' && value.trim() === '';
