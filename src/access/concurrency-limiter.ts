@@ -3,8 +3,8 @@ import { gateRefusals, gateWait } from '../process/metrics.ts';
 import { unlessAborted, type Requester } from './credentials.ts';
 
 /**
- * Id of who holds slots: the id of a customer, or the address of a caller without a credential. Work that belongs to
- * neither has a unique symbol.
+ * Who holds slots: a customer (by id), or a caller without a credential (by IP address). Work of neither uses a unique
+ * symbol.
  */
 type SlotHolder = string | symbol;
 

@@ -158,8 +158,8 @@ export interface Requester {
    */
   timeUp?: AbortSignal;
   /**
-   * Milliseconds that all waits of the operation for limited resources may take together. Undefined: only the limits of
-   * the resources apply.
+   * Maximum total milliseconds that the operation may wait for limited resources. Undefined: only the limits of the
+   * resources apply.
    */
   retryTimeoutMs?: number;
   /**
@@ -178,7 +178,7 @@ export interface Requester {
 
 export const serviceItself = 'service';
 
-/** Stands in place of a customer id in work on the rows of many customers, such as the search for waiting jobs. */
+/** Used in place of a customer id for work on the rows of many customers, such as the search for waiting jobs. */
 export const allCustomers = 'all customers';
 
 export class CallerHungUp extends DomainError {

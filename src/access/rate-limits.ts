@@ -98,8 +98,8 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 }
 
 /**
- * Environment variables that set the maximum number of requests per minute, by rate limit. The limits are checked in
- * this order.
+ * Environment variables with the maximum number of requests per minute, by rate limit. Requests are checked against the
+ * limits in this order.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',

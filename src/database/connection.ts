@@ -167,10 +167,7 @@ export function addressOf(url: string): DatabaseAddress {
 export const serviceRole = 'sales_data_api';
 
 const connectTimeout = 5;
-/**
- * Seconds that are added to the statement timeout. If the server has not responded by then, the driver closes the
- * connection.
- */
+/** Seconds after the statement timeout at which the driver closes a connection whose server has not responded. */
 const silenceMargin = 2;
 /**
  * Interval at which PostgreSQL checks that the client of a running statement is still connected. If not, it cancels the
@@ -192,7 +189,7 @@ export interface ConnectionOptions {
 // settings needs a full scan.
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
-/** Planner settings for searches. PostgreSQL plans each query for its parameter values, without parallel workers. */
+/** Planner settings for searches. PostgreSQL makes a new plan for each query, without parallel workers. */
 const plannedAnew = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
   planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
@@ -207,8 +204,8 @@ export interface QueryPlans {
 export const plansOfPostgres: QueryPlans = { plannedOnce, plannedAnew };
 
 /**
- * Name of a setting that exists only in a Citus database. Its value is the `plan_cache_mode` for statements whose plan
- * must not depend on the customer.
+ * Name of a setting that exists only in a Citus database. Its value is the `plan_cache_mode` of statements that need
+ * the same plan for all customers.
  */
 export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 

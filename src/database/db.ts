@@ -12,7 +12,10 @@ import type { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 
 export interface Origin {
-  /** Source that the transaction's events name. Null forbids events: a transaction that records one is rolled back. */
+  /**
+   * Source that the transaction's events get. With null, the transaction must not record events: if it does, it is
+   * rolled back.
+   */
   source: EventSource | null;
   actor: EventActor;
   changeId: string;
@@ -39,8 +42,8 @@ export function originOf(sql: object): Origin {
 const retryMs = 500;
 
 /**
- * Logs one line when the database becomes unavailable, and one when it is available again. A test statement decides,
- * because a single connection can also break for other reasons.
+ * Logs one line when the database becomes unavailable, and one when it is available again. Runs a test query to find
+ * out, because a single connection can also break for other reasons.
  */
 class Outages {
   readonly #ping: () => Promise<unknown>;
@@ -56,7 +59,7 @@ class Outages {
     this.#log = log;
   }
 
-  /** Checks whether the database answers, unless a check is already running. Call it when a connection closes. */
+  /** Checks whether the database responds, unless a check is already running. Call it when a connection closes. */
   suspect(): void {
     if (!this.#log || this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
@@ -245,10 +248,9 @@ const healthLifetime = 5;
 export interface SharedDatabase extends Database {
   /**
    * Returns database access for the work of one customer. If the requester's signal aborts, the running calls reject,
-   * and their statements are cancelled. If only the caller has closed the HTTP connection, transactions continue until
+   * and their statements are cancelled. A transaction continues after the caller has closed the HTTP connection, until
    * the request's time is up.
-   * @param source source that the transactions' events name. Null forbids events: a transaction that records one is
-   *   rolled back
+   * @param source source that the transactions' events get. With null, transactions must not record events
    */
   for(requester: Requester, source: EventSource | null): Database;
   /** Reads API keys and sessions, on connections that the work of customers cannot occupy. */

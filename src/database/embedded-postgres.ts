@@ -25,7 +25,7 @@ export interface EmbeddedPostgres {
   /** Id of the process that owns the server, if that is another process. The server ends with it. */
   owner: number | undefined;
   watch(onEnd: (reason: string) => void): void;
-  /** Ends `watch`. Stops the server if this process owns it. */
+  /** Stops watching the server. Also stops the server if this process owns it. */
   close(): Promise<void>;
 }
 

@@ -8,13 +8,13 @@ import type { Estimate } from '../schemas/jobs.ts';
 import { actorOf } from './auth.ts';
 import { callApproved } from './requester.ts';
 
-/** Cost of a call in credits, and number of records. A missing number counts as zero. */
+/** Cost of a call in credits, and the number of records that it writes. A missing number counts as zero. */
 export type SizeNow = Promise<Partial<Size>> | Partial<Size>;
 
 /**
- * Stores a call that is too large for its key to send without an approval. Returns the response that says so, or
- * undefined if the call may run.
- * @throws DomainError `conflict` if an approved call has grown since it was sent
+ * Checks whether a call costs or writes so much that its API key needs an approval. If so, stores the call and returns
+ * the body of the 202 response. Otherwise returns undefined, and the call may run.
+ * @throws DomainError `conflict` if an approved call has become larger since it was sent
  */
 export async function letWait(
   sql: Transaction,
@@ -42,8 +42,8 @@ const isOver = (size: Size, over: Partial<ApproveOver>): boolean =>
   size.credits > (over.credits ?? Infinity) || size.records > (over.records ?? Infinity);
 
 /**
- * Returns a function that measures a call which starts a job, for `letWait`. Returns undefined if the call asks only
- * for the estimate.
+ * Returns a function that calculates the cost and the number of records of a call that starts a job. Returns undefined
+ * for a dry run, which needs no approval.
  */
 export const unlessDry = <T = undefined>(
   body: { dry_run?: boolean } | null,
@@ -57,8 +57,8 @@ export const unlessDry = <T = undefined>(
       };
 
 /**
- * Runs an approved call, or stores that it was refused.
- * @throws DomainError `not_found`; `conflict` if the call no longer waits, or has failed
+ * Runs a call that a user has approved, or stores that the user has refused it.
+ * @throws DomainError `not_found`; `conflict` if the call no longer waits for a decision, or has failed
  */
 export async function decideCall(request: FastifyRequest, id: string, isApproved: boolean): Promise<void> {
   const { customerId } = request.caller;

@@ -46,7 +46,7 @@ export const isHttps = (publicUrl: string | undefined): boolean => publicUrl?.st
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** True if the route takes an API key also as `Authorization: Bearer <key>`. It then takes no session token. */
+    /** True if the route also accepts an API key as `Authorization: Bearer <key>`. It then accepts no session token. */
     keyAsBearer?: true;
   }
 }

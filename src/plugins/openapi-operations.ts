@@ -110,7 +110,7 @@ declare module 'fastify' {
     /** True if a successful response has the header `ETag`, which contains the version of the record. */
     etag?: true;
     isCounted?: true;
-    /** True if responses have the header `x-more`, and always `x-next-cursor`. */
+    /** True if every response of the route has the headers `x-more` and `x-next-cursor`. */
     tellsMore?: true;
   }
 }
