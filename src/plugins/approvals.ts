@@ -16,7 +16,7 @@ export type SizeNow = Promise<Partial<Size>> | Partial<Size>;
  * the body of the 202 response. Otherwise returns undefined, and the call may run.
  * @throws DomainError `conflict` if an approved call has become larger since it was sent
  */
-export async function letWait(
+export async function requestApprovalIfNeeded(
   sql: Transaction,
   { caller, url, bodyBytes, server }: FastifyRequest,
   reply: FastifyReply,

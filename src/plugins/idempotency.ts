@@ -4,7 +4,7 @@ import fp from 'fastify-plugin';
 import type { Queryable, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { decide, storeApprovedAnswer } from '../queries/accounts/approvals.ts';
-import { letWait, type SizeNow } from './approvals.ts';
+import { requestApprovalIfNeeded, type SizeNow } from './approvals.ts';
 import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey } from '../queries/records/idempotency.ts';
 import type { StoredAnswer } from '../queries/records/idempotency.ts';
 
@@ -48,7 +48,7 @@ export default fp(
         const { caller } = request;
         const approved = caller.kind === 'key' ? caller.approved : undefined;
         if (approved) await decide(sql, approved, 'approved');
-        const waits = size && (await letWait(sql, request, reply, () => size(sql, prepared)));
+        const waits = size && (await requestApprovalIfNeeded(sql, request, reply, () => size(sql, prepared)));
         const body = waits ?? (await effect(sql, prepared));
         if (approved) await storeApprovedAnswer(sql, approved, body);
         return body;
