@@ -45,7 +45,7 @@ const isOver = (size: Size, over: Partial<ApproveOver>): boolean =>
  * Returns a function that calculates the cost and the number of records of a call that starts a job. Returns undefined
  * for a dry run, which needs no approval.
  */
-export const unlessDry = <T = undefined>(
+export const sizeUnlessDryRun = <T = undefined>(
   body: { dry_run?: boolean } | null,
   estimate: (sql: Transaction, prepared: T) => Promise<Pick<Estimate, 'matches' | 'cost'>>,
 ) =>

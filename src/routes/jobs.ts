@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { unlessDry } from '../plugins/approvals.ts';
+import { sizeUnlessDryRun } from '../plugins/approvals.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { spenderOf, type Caller } from '../access/credentials.ts';
 import { cancelJob } from '../jobs/start-job.ts';
@@ -69,7 +69,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         (sql, matches) => act(sql, spenderOf(caller, body.max_credits), app.config, body, matches),
         {
           prepare: () => request.catalog.count(search),
-          size: unlessDry(body, (sql, matches: number) =>
+          size: sizeUnlessDryRun(body, (sql, matches: number) =>
             estimateUnlock(sql, spenderOf(caller), app.config, body, Math.min(matches, body.total_records)),
           ),
         },
@@ -102,7 +102,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         (sql, known) => act(sql, spenderOf(caller, body.max_credits), app.config, body, known),
         {
           prepare: () => find(catalog, body.ids),
-          size: unlessDry(body, (sql, known: Prospect[]) =>
+          size: sizeUnlessDryRun(body, (sql, known: Prospect[]) =>
             estimateSelectedUnlock(sql, spenderOf(caller), app.config, body, known).then(({ cost }) => ({
               matches: body.ids.length,
               cost,
@@ -134,7 +134,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       const { body, caller } = request;
       const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
       return app.once(request, reply, (sql) => act(sql, spenderOf(caller, body.max_credits), app.config, body), {
-        size: unlessDry(body, (sql) => estimateEmailVerification(sql, spenderOf(caller), app.config, body)),
+        size: sizeUnlessDryRun(body, (sql) => estimateEmailVerification(sql, spenderOf(caller), app.config, body)),
       });
     },
   );
@@ -165,7 +165,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       const act = body.dry_run ? estimateEnrichment : startEnrichment;
       return app.once(request, reply, (sql, ids) => act(sql, spenderOf(caller), app.config, body, ids), {
         prepare: () => findEnriched(db, caller.customerId, body),
-        size: unlessDry(body, async (sql, ids: string[]) => {
+        size: sizeUnlessDryRun(body, async (sql, ids: string[]) => {
           const { contacts: matches, cost } = await estimateEnrichment(sql, spenderOf(caller), app.config, body, ids);
           return { matches, cost };
         }),

@@ -20,7 +20,7 @@ import {
   MembersRemoved,
 } from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
-import { unlessDry } from '../plugins/approvals.ts';
+import { sizeUnlessDryRun } from '../plugins/approvals.ts';
 import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['lists'];
@@ -168,7 +168,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
           const data = await startListVerification(sql, spenderOf(caller, body?.max_credits), app.config, given);
           return { success: true, message: 'Verification started', data };
         },
-        { size: unlessDry(body, estimate) },
+        { size: sizeUnlessDryRun(body, estimate) },
       );
     },
   );
