@@ -111,7 +111,7 @@ declare module 'fastify' {
     etag?: true;
     isCounted?: true;
     /** True if every response of the route has the headers `x-more` and `x-next-cursor`. */
-    tellsMore?: true;
+    hasMoreHeader?: true;
   }
 }
 
@@ -228,7 +228,7 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
     ...(isSuccess && [body, schema?.querystring].some(takesCursor)
       ? { 'x-next-cursor': headers['x-next-cursor'] }
       : {}),
-    ...(isSuccess && config?.tellsMore ? { 'x-more': headers['x-more'] } : {}),
+    ...(isSuccess && config?.hasMoreHeader ? { 'x-more': headers['x-more'] } : {}),
     ...(isSuccess && config?.concurrent === 'exports' ? { 'x-events-cursor': headers['x-events-cursor'] } : {}),
     ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),

@@ -22,7 +22,7 @@ const events: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/events/list',
     {
-      config: { access: { anyScope }, isLong: true, tellsMore: true },
+      config: { access: { anyScope }, isLong: true, hasMoreHeader: true },
       schema: {
         operationId: 'listEvents',
         summary: 'Read changes',
