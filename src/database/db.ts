@@ -130,7 +130,7 @@ function sendLastStatements(sql: object): void {
   const statements = builders.get(sql)?.() ?? [];
   // Sent now, so that one that cannot be built fails before the commit is sent.
   const answers = Promise.all(statements.map((statement) => statement.execute()));
-  // Thrown by `settleLastStatements`, unless the transaction has failed before.
+  // Thrown by `awaitLastStatements`, unless the transaction has failed before.
   answers.catch(() => undefined);
   lastStatements.set(sql, answers);
 }
@@ -139,7 +139,7 @@ function sendLastStatements(sql: object): void {
  * Waits for the statements that `sendWithCommit` registered. Rejects if one failed, because then nothing was committed.
  * Call it after the commit.
  */
-const settleLastStatements = (sql: object): Promise<unknown> => Promise.resolve(lastStatements.get(sql));
+const awaitLastStatements = (sql: object): Promise<unknown> => Promise.resolve(lastStatements.get(sql));
 
 export class Transactions {
   #isDiskFull = false;
@@ -209,7 +209,7 @@ async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => P
     sendLastStatements(transaction);
     return done;
   });
-  await settleLastStatements(opened!);
+  await awaitLastStatements(opened!);
   runAfterCommit(opened!);
   return result as T;
 }
