@@ -62,7 +62,7 @@ export async function replaceKey(
 }
 
 /**
- * Changes the spend caps and the approval limits of an active key. Omitted limits stay unchanged.
+ * Changes the spend caps and the approval limits of an active API key. Omitted limits stay unchanged.
  * @throws DomainError `not_found`; `conflict` if the key is not active
  */
 export async function setSpendCaps(

@@ -49,7 +49,7 @@ export async function verifyPassword(stored: string | undefined, password: strin
 }
 
 /**
- * Converts a password to Unicode NFKC, because keyboards encode the same character differently (NIST SP 800-63B,
+ * Converts a password to Unicode NFKC, because keyboards can encode the same character differently (NIST SP 800-63B,
  * 3.1.1.2).
  */
 const normal = (password: string): string => password.normalize('NFKC');

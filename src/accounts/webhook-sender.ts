@@ -95,7 +95,6 @@ function checkedConnector(rules: TargetRules, { resolve, dial }: Required<Sender
   return (options, callback) => void connect(options, callback);
 }
 
-/** Returns true for a name that always means this machine (RFC 6761, 6.3). */
 const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host);
 
 function dialTo(addresses: readonly string[]): buildConnector.connector {
@@ -178,7 +177,10 @@ function resultOf(status: number): Pick<Outcome, 'ok' | 'status' | 'error'> {
   return { ok: false, status, error: status >= 300 && status < 400 ? 'redirect' : 'status' };
 }
 
-/** Returns the seconds in `Retry-After`. If the header contains a time, subtracts the receiver's own time. */
+/**
+ * Returns the seconds to wait that `Retry-After` asks for. The header can also contain a date: this is compared with
+ * the receiver's own clock (`Date`).
+ */
 function retryAfterOf(headers: Record<string, string | string[] | undefined>): number | null {
   const value = [headers['retry-after']].flat()[0];
   if (value === undefined) return null;

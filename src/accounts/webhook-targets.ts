@@ -51,7 +51,7 @@ export class SecretBox {
 
   /**
    * Encrypts a secret.
-   * @param customerId also needed to decrypt, so that the result is of no use in another customer's row
+   * @param customerId needed again to decrypt: a copy in another customer's row cannot be decrypted
    */
   seal(customerId: string, secret: string): Buffer {
     const iv = randomBytes(ivBytes);

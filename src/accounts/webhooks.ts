@@ -124,7 +124,7 @@ export async function updateEndpoint(
 }
 
 /**
- * Rejects a key that was revoked while its request ran. Otherwise the request would leave an endpoint behind.
+ * Checks that the calling API key was not revoked while its request ran. A revoked key must not create an endpoint.
  * @throws DomainError `unauthorized`
  */
 async function requireKey(

@@ -15,8 +15,7 @@ interface Schema {
 const shownKeywords = ['type', 'enum', 'required'];
 
 /**
- * Returns the short form of a schema that assistants see. It omits the type null, and the element type of arrays of
- * texts.
+ * Returns a shorter form of a schema, for assistants. Omits the type null, and the element type of arrays of texts.
  * @param described number of levels of values that keep their descriptions
  */
 function shown({ properties, items, description, ...schema }: Schema, described: number): Schema {

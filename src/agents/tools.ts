@@ -35,7 +35,7 @@ const order = (fields: FilterFields) =>
   );
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 256, description });
-/** Returns members of a request as arguments of a tool. Keeps only the first sentence of each description, or none. */
+/** Converts members of a request to arguments of a tool. Keeps only the first sentence of each description, or none. */
 const brief = <P extends TProperties>(properties: P, isDescribed = true): P =>
   Object.fromEntries(
     Object.entries(properties).map(([name, { description = '', ...schema }]) => [
