@@ -246,12 +246,12 @@ export interface Catalog extends CatalogReads {
    * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Returns those of the ids that are stored. Sees all written people. */
+  /** Returns those of the given ids that the catalog contains. Includes people who were just written. */
   findStored(ids: string[]): Promise<string[]>;
   people(): AsyncIterable<Prospect[]>;
   remove(ids: string[]): Promise<number>;
   /**
-   * Deletes what removed people leave behind, such as old versions of rows, documents and suggestions. Call it after
+   * Deletes the remains of removed people, such as old versions of rows, documents and suggestions. Call it after
    * `finish`.
    */
   purge(): Promise<void>;

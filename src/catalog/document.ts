@@ -22,14 +22,14 @@ export const fieldCodes = {
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
 
 /**
- * `most`: number of results after which `memoize` starts a new half of its cache. `longest`: maximum length of a text
- * whose result is cached (UTF-16 units).
+ * `most`: maximum number of results in each half of the cache of `memoize`. `longest`: maximum length of a text whose
+ * result is cached (UTF-16 units).
  */
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * Caches the results of a pure function for recent texts. Do not change the results, because all callers share them.
- * The older half of a full cache is deleted.
+ * Caches the results of a pure function for recent texts. Callers share the results and must not change them. When the
+ * cache is full, its older half is deleted.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();
@@ -55,7 +55,9 @@ function keyOfProfile(url: string): string | undefined {
   return profile && key('u', profile);
 }
 
-/** Returns the keys under which the catalog can store a profile: the current key, and that of earlier releases. */
+/**
+ * Returns the keys under which the catalog may have stored a profile: the current key, and the key of earlier releases.
+ */
 export function storedKeysOfProfile(url: string): string[] {
   const known = keyOfProfile(url);
   return known === undefined ? [] : [...new Set([known, key('u', formerProfileKey(url)) ?? known])];

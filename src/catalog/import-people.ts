@@ -34,9 +34,15 @@ export class BatchWriter {
   readonly #save: (reached: Reached) => Promise<void>;
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /** Batches that are being written or have failed, by their end in the input. The saved line never passes them. */
+  /**
+   * Writes that are running or have failed, by the position in the input after their batch. An import never resumes
+   * after the first of them.
+   */
   readonly #inFlight = new Map<Reached, RunningWrite>();
-  /** Ends of batches in the order of the input, from the first batch that is not yet written. */
+  /**
+   * Positions in the input after each sent batch, in order. A position is removed when its batch and all earlier ones
+   * are written.
+   */
   readonly #ahead: Reached[] = [];
   #failed: Promise<void> | undefined;
   #savedAt = 0;
@@ -132,7 +138,7 @@ export interface ImportRequest {
    */
   onBad: (line: number, fault: string) => unknown;
   onProgress: (reached: ImportProgress) => void;
-  /** Called with a text for each repair of the catalog, and if an interrupted import cannot be resumed. */
+  /** Called with a message if the catalog was repaired, or if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 

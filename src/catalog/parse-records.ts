@@ -76,7 +76,10 @@ export interface ImportedPerson {
   formerId: string | undefined;
 }
 
-/** Returns the ids of earlier releases that people keep, because the catalog or an unlock contains them. */
+/**
+ * Returns the ids that an earlier release computed for these people, and that the catalog or an unlock contains. These
+ * people keep their ids.
+ */
 export async function findKeptIds(
   db: Database,
   catalog: Pick<Catalog, 'findStored'>,

@@ -14,8 +14,8 @@ import {
 } from './catalog.ts';
 
 /**
- * Returns the text that the index contains for a value or word: the field's code, a colon, and the folded text. Null
- * counts as empty.
+ * Returns the text for a value or word in the index: the field's code, a colon, and the folded text. Null is treated as
+ * an empty text.
  */
 const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
@@ -69,8 +69,8 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
 }
 
 /**
- * Matches prospects (`p`) that an index look-up of each wanted value finds. With a direct condition, the planner
- * expects many matches and reads all prospects.
+ * Returns a condition that finds prospects (`p`) by one index look-up for each wanted value. For a simpler condition,
+ * the planner would expect many matches and read all prospects.
  * @param isFound condition of the look-up on the prospect `t`, by one index
  * @param isWanted further condition on the found prospect `one`
  */
@@ -83,8 +83,8 @@ const oneFoundBy = (sql: FragmentMaker, wanted: Fragment, isFound: Fragment, isW
   ))`;
 
 /**
- * Matches prospects by names and company. The index stores a hash, because the three texts can be too long for an index
- * entry.
+ * Returns a condition that finds prospects by names and company. The index stores a hash, because the three texts can
+ * be too long for an index entry.
  */
 function printNamed(sql: FragmentMaker, people: NamedPerson[]): Fragment {
   const names = (i: 0 | 1 | 2): Fragment => sql`${people.map((person) => person[i])}::text[]`;
@@ -116,8 +116,8 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 }
 
 /**
- * Matches prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each prospect by
- * index, even if its statistics are old.
+ * Returns the condition that the customer has not unlocked the prospect `p`. `offset 0` makes PostgreSQL look up each
+ * prospect by index, even if its statistics are old.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
@@ -172,7 +172,9 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
   return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
 }
 
-/** Compares rows: `(a, b, id) > (x, y, z)`. Only valid if all sort fields are ascending and never null. */
+/**
+ * Returns the condition `(a, b, id) > (x, y, z)`, which is only valid if all sort fields are ascending and never null.
+ */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
   const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
@@ -193,8 +195,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 }
 
 /**
- * Excludes prospects before a value of the first sort field, so that an index scan can start there. PostgreSQL cannot
- * derive this from the whole condition, which contains `or`. Returns `true` if the field can be null.
+ * Returns a condition that lets an index scan start at a value of the first sort field. PostgreSQL cannot derive it
+ * from the whole condition, which contains `or`. Returns `true` if the field can be null.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

@@ -76,7 +76,7 @@ async function* candidatesIn(store: Catalog, { kind, value }: Identifier): Async
 export interface Effects {
   deleted: number;
   held: number;
-  /** Number of customers who had unlocked a person, and are now notified of the removal. */
+  /** Number of customers who had unlocked a person, and are notified of the removal. */
   told: number;
   contacts: number;
   results: number;
@@ -143,7 +143,7 @@ async function removeFromStores(services: RightsServices, ids: readonly string[]
   return deleted;
 }
 
-/** Removes people from the catalog, and keeps them aside until their suppression is lifted. */
+/** Removes people from the catalog, but keeps their data in `held_people` until their suppression is removed. */
 async function hold(services: RightsServices, people: readonly Prospect[]): Promise<Effects> {
   if (people.length === 0) return noEffects;
   await services.db.transaction((sql) => holdPeople(sql, people));
@@ -155,8 +155,7 @@ async function hold(services: RightsServices, people: readonly Prospect[]): Prom
 }
 
 /**
- * Returns people to the catalog who were kept aside (held) and are no longer suppressed. Skips people whom the catalog
- * has again.
+ * Returns held people to the catalog if they are no longer suppressed. Skips people whom the catalog contains again.
  * @returns the number of released people
  */
 async function release({ db, catalog }: RightsServices, suppressed: SuppressedPeople): Promise<number> {
@@ -304,8 +303,8 @@ function severalPeople(ids: ReadonlySet<string>): DomainError {
 }
 
 /**
- * Returns ids under which customers have unlocked the person. `made`: ids that imports compute from the identifier.
- * `linked`: ids from which contacts with the identifier came.
+ * Returns the ids under which customers have unlocked the person. `made`: ids that imports compute from the identifier.
+ * `linked`: prospect ids of contacts that have the identifier.
  */
 async function findUnlockedIds(
   services: RightsServices,
@@ -325,8 +324,8 @@ async function findUnlockedIds(
 }
 
 /**
- * Returns the distinct identifiers to suppress. `is_erasure` is true for ids and for the given identifier. Other people
- * who share only another identifier, such as an office's e-mail address, are kept aside, not deleted.
+ * Returns the distinct identifiers to suppress. Only ids and the given identifier cause an erasure. Other identifiers,
+ * such as an office's e-mail address, can belong to other people, who are then only kept out of the catalog.
  */
 function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
   const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind === 'id' }]));
@@ -355,9 +354,9 @@ export async function suppress(services: RightsServices, identifier: Identifier,
 }
 
 /**
- * Lifts the suppression of an identifier, or all suppressions of a case. People who were kept aside return at once,
- * unless another identifier of theirs is suppressed.
- * @returns the number of lifted suppressions, and of returned people
+ * Removes the suppression of an identifier, or all suppressions of a case. Held people return to the catalog at once,
+ * unless another of their identifiers is suppressed.
+ * @returns the number of removed suppressions, and of returned people
  */
 export async function removeSuppression(
   services: RightsServices,

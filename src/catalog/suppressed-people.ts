@@ -33,7 +33,7 @@ export class SuppressedPeople {
     return this.#size > 0 && this.#found(person).some((isErasure) => isErasure !== undefined);
   }
 
-  /** Returns true if the person must be deleted. Another suppressed person is only kept out of the catalog. */
+  /** Returns true if the person's data must be deleted. Other suppressed people are only kept out of the catalog. */
   isErased(person: Identified): boolean {
     return this.#size > 0 && this.#found(person).includes(true);
   }

@@ -67,7 +67,7 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the answer if no shard failed to refresh. Accepts a copy of a shard that is offline, because it gets all
+ * Returns the cluster's response if no shard failed to refresh. Accepts a copy of a shard that is offline: it gets all
  * writes when it comes back.
  * @throws PartialAnswer if a shard failed
  */
@@ -203,7 +203,7 @@ export class ClusterClient {
   }
 
   /**
-   * Runs an idempotent call, and retries it while the cluster is unavailable.
+   * Sends an idempotent call, and retries it while the cluster is unavailable.
    * @param retryTimeoutMs maximum time (ms); default: that of an import
    * @throws DomainError `unavailable` after `retryTimeoutMs`
    * @throws ClusterRefusal if a retry would not help
