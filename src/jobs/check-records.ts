@@ -179,8 +179,8 @@ const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainE
 
 /**
  * Removes invalid values from a record's body.
- * @returns false, with nothing removed, if the record must fail: a value is missing, identifies the record, or gives
- * others their meaning
+ * @returns false, with nothing removed, if the whole record must fail: an invalid value is missing, identifies the
+ * record, or decides what other values mean
  */
 function leaveOut(item: object, faults: readonly Fault[], { operation, match }: ItemRules): boolean {
   const places = faults.map(({ path }) => tokensOf(path));
@@ -194,8 +194,8 @@ function leaveOut(item: object, faults: readonly Fault[], { operation, match }: 
 export const maxChanges = 20;
 
 /**
- * Tries to write records as an import does: rolls the writes back, and keeps the changes that they made, for a preview
- * or dry run.
+ * Writes records as an import does, rolls the writes back, and collects what they would have changed. Used for a
+ * preview or dry run.
  */
 export class Trial {
   readonly #fields = new Map<string, ImportChange['fields']>();

@@ -134,7 +134,8 @@ async function recordsOf(
 }
 
 /**
- * Ends the reading of a file: stores the layout and the number of records, and deletes the rows of a report's footer.
+ * Ends the reading of a file: stores its columns and its number of records. Deletes the last rows if they are the
+ * footer of a report.
  */
 async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
   const { customer_id: customerId } = taken;

@@ -126,7 +126,7 @@ async function addLayout(
   return settled;
 }
 
-/** Completes the layout from the first records. If such a file cannot be imported, adds the error to the preview. */
+/** Completes the layout from the first records. Adds an error to the preview if such a file cannot be imported. */
 function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
   try {
     return settleLayout(found, layout);
@@ -138,7 +138,8 @@ function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLay
 }
 
 /**
- * Returns a value for each header. Of columns with the same header, the first one with a field decides.
+ * Returns a value for each header. If several columns have the same header, the first one with a field determines the
+ * value.
  */
 function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
   const order = [...headers.keys()].toSorted((a, b) => Number(columns[a] === null) - Number(columns[b] === null));

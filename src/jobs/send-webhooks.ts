@@ -19,7 +19,6 @@ const pauses = [5, 5 * 60, 30 * 60, ...[2, 5, 10, 14, 20, 24].map((hours) => hou
 
 const spread = 0.2;
 
-/** Maximum number of seconds that a receiver can ask the service to wait. */
 const longestAsked = 24 * 3600;
 
 /**
@@ -34,13 +33,15 @@ function pauseAfter(attempt: number, asked: number | null, random = Math.random)
   return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, longestAsked)));
 }
 
-/** Milliseconds between two searches for endpoints with undelivered events. */
 const intervalMs = 300;
-/** Milliseconds after which a search starts no further endpoint. The next search can find more urgent ones. */
+/** Milliseconds after which a search stops serving further endpoints. The next search may find more urgent ones. */
 const lookMs = 1_000;
 const maxFound = 2_000;
 const begunAtOnce = 4;
-/** Milliseconds of an endpoint's turn. Then no further delivery to it starts, and it queues behind the others. */
+/**
+ * Milliseconds of an endpoint's turn. After that, no further delivery to it starts until the other endpoints had their
+ * turn.
+ */
 const turnMs = 5_000;
 const pauseMs = 2_000;
 const deliveryMs = 15_000;

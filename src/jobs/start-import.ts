@@ -249,7 +249,10 @@ async function* unpacked(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
 
 const lineFeed = 10;
 
-/** Returns at least the number of line breaks, in any encoding. Counts the bytes LF, and CR without a following LF. */
+/**
+ * Returns an upper bound for the number of line breaks, in any encoding. Counts each byte LF, and each byte CR without
+ * a following LF.
+ */
 function lineEndsIn(chunk: Buffer): number {
   let count = 0;
   for (let at = chunk.indexOf(lineFeed); at >= 0; at = chunk.indexOf(lineFeed, at + 1)) count += 1;

@@ -46,7 +46,7 @@ export async function maxCostOfChosen(
   return maxCostOf(cost, wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
 }
 
-/** Returns the maximum cost of unlocking people if `maxCredits` limits how many are unlocked. */
+/** Returns the maximum cost of unlocking people. `maxCredits` limits how many are unlocked. */
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 

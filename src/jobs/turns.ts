@@ -43,8 +43,8 @@ export type WorkingImport = Working<'import'>;
 interface Going {
   isTimeUp(): boolean;
   /**
-   * Decided when a batch commits. `batch`: the turn runs another one. `over`: the turn ends, and the rest of the work
-   * is enqueued. Undefined: not decided yet.
+   * What the worker does after the batch; set when the batch commits. `batch`: it runs another batch. `over`: its turn
+   * ends, and the rest of the work is enqueued.
    */
   next?: 'batch' | 'over' | undefined;
 }
@@ -74,8 +74,8 @@ export const inAttempt = <Q extends RunQueue, T>(
   });
 
 /**
- * Decides, in the transaction of a batch, whether the worker's turn continues. It ends if the run has ended, its time
- * is up, or another customer waits. The rest of the work is then enqueued.
+ * Decides, in a batch's transaction, whether the worker's turn continues. The turn ends if the run has ended, the
+ * turn's time is up, or another customer waits. The rest of the work is then enqueued.
  * @param hasEnded true if this transaction ends the run
  */
 async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
@@ -120,7 +120,6 @@ export interface BatchResults {
   progress?: object;
   /** True: the job becomes COMPLETED once every input has a result. False: more work remains than the inputs show. */
   mayComplete: boolean;
-  /** Number of seconds to pause the job if it is not completed. */
   restSeconds?: number;
 }
 
@@ -164,7 +163,10 @@ async function settleIn(
   return { ...job, isCompleted };
 }
 
-/** Returns the position up to which all inputs of a job have results. Later inputs may have results too. */
+/**
+ * Returns the position of the last input before which all inputs of a job have results. Later inputs may have results,
+ * too.
+ */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>

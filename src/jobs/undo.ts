@@ -90,7 +90,6 @@ const maxTried = 1_000;
 // those.
 /** Milliseconds that a dry run waits for a lock before it gives way to single writes. */
 const trialLockMs = 500;
-/** Milliseconds that a statement of a dry run may take. */
 const trialMs = 3_000;
 
 /**
@@ -131,16 +130,18 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
 }
 
 const maxBatchSize = 500;
-/** Number of records in a batch after a larger one took too long. */
 const fewRecords = 20;
-/** Each can have a thousand lines and a thousand contacts. */
+/**
+ * Maximum number of opportunities in a batch. It is low, because each can have a thousand lines and a thousand
+ * contacts.
+ */
 const maxOpportunities = 50;
 
 interface Progress {
   /** Journal position. Records that the change first wrote at this position or later are done. */
   before?: number;
   done?: number;
-  /** Number of records in each batch since one took too long. */
+  /** Maximum number of records in a batch. Set after a larger batch took too long. */
   limit?: number;
 }
 
@@ -170,7 +171,9 @@ export const undoChange: JobBatch = async (context, job) => {
   });
 };
 
-/** Undoes the next records of a change: the last ones that it first wrote below the journal position `before`. */
+/**
+ * Undoes the next records of a change, in reverse order: those whose first write has a journal position below `before`.
+ */
 async function undoNext(
   sql: Transaction,
   customerId: string,

@@ -45,16 +45,16 @@ interface Batch {
   customerId: string;
   signal: AbortSignal;
   /**
-   * What happens to an email while the name server is not trusted. True: a later batch verifies it. False: it ends as
-   * `unknown`.
+   * What happens to an email while the name server is not trusted. True: a later batch verifies it. False: its outcome
+   * is `unknown`.
    */
   mayWait: boolean;
 }
 
 /**
- * Verifies emails, or reuses earlier results. Waits for all started checks, but if the worker must stop, only for a
+ * Verifies emails, or reuses earlier results. Waits for all started checks. If the worker must stop, waits only for a
  * short time.
- * @returns the emails with an outcome. `hasDoubts`: the name server was not trusted for another email
+ * @returns the emails with an outcome. `hasDoubts`: true if the name server was not trusted for some emails
  */
 async function verifyAll(
   { verifier, config, stopping }: JobContext,

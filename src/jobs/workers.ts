@@ -181,7 +181,7 @@ const unlocksAtOnce = 500;
 const maxStuckMs = 30_000;
 
 /**
- * Writes waiting unlocks to the search index. Skips prospects that fail; the next run retries them.
+ * Writes unlocks that are not yet indexed to the search index. Skips prospects that fail; the next run retries them.
  * @returns the number of prospects written
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {

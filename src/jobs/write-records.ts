@@ -240,7 +240,6 @@ async function writeInOrder(
 const isRepeated = (outcome: Outcome): boolean =>
   outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
-/** Number of parts into which a rejected batch is divided. */
 const parts = 10;
 
 /**
