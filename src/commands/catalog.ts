@@ -107,7 +107,8 @@ async function runImport(
 }
 
 /**
- * Deletes the saved import progress of earlier versions of a file. With `--restart`, also deletes that of this version.
+ * Deletes the saved import progress of earlier versions of a file. With `--restart`, also deletes the progress of this
+ * version.
  */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;

@@ -38,7 +38,7 @@ const subjects = {
 
 /**
  * Adds a subcommand.
- * @param subject adds a required option of this name, whose value is the id of what the subcommand is about
+ * @param subject adds a required option with this name: the id of the record that the subcommand acts on
  */
 export function verb(command: Command, name: string, about: string, subject?: keyof typeof subjects): Command {
   const added = command.command(name).description(about);

@@ -276,7 +276,7 @@ async function sendIfMissing(
 
 const lookMs = 500;
 
-/** Seconds without activity of any worker after which this process does the work itself. */
+/** Seconds without a running worker after which this process does the work itself. */
 const aloneAfter = 15;
 
 /** Waits until an import has ended, and returns it. If there are no workers, this process does the work. */

@@ -179,8 +179,8 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Patches the driver to record a span for each statement of a pool inside another span. Background statements of the
- * service do not start traces.
+ * Patches the driver so that each statement inside another span gets its own span. Statements outside a span are not
+ * traced, so background work starts no traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;

@@ -219,8 +219,8 @@ function toFaults(schema: object, value: unknown, errors: ErrorObject[], message
 }
 
 /**
- * Reduces the errors of alternatives (`anyOf`), because Ajv reports those of every alternative. Keeps the errors of the
- * only alternative that takes values of this type, or else one error for all.
+ * Reduces the errors of alternatives (`anyOf`), because Ajv reports those of every alternative. If only one alternative
+ * accepts values of this type, keeps its errors; otherwise returns one error for all.
  */
 function withoutBranches(schema: object, errors: ErrorObject[]): ErrorObject[] {
   const kept: ErrorObject[] = [];

@@ -65,7 +65,6 @@ export function openCanary(
 }
 
 export type MailHosts =
-  /** Mail hosts of the domain, the preferred one first. */
   | { status: 'found'; hosts: readonly string[] }
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
   /** The query failed or timed out, or the name server is unreliable (`nameServerDoubted`). */
@@ -114,7 +113,8 @@ export function openDns({ servers, timeoutMs, tries, canaries }: DnsOptions): Dn
 }
 
 /**
- * Returns true if the server says that the domain or its records do not exist. A broken server says so of every domain.
+ * Returns true if the server says that the domain or its records do not exist. A broken name server says this about
+ * every domain.
  */
 const isDenied = (found: MailHosts): boolean => found.status === 'none' && found.reason !== 'null_mx';
 

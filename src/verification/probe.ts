@@ -109,7 +109,7 @@ class SmtpDialog {
   #wake: (() => void) | undefined;
 
   /**
-   * Opens the connection. The server sends its greeting first, which `reply` returns.
+   * Opens the connection. The first `reply` is the server's greeting, which it sends without being asked.
    * @param address an IP address, because a host name could resolve to one that was not checked
    */
   constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {

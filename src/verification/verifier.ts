@@ -75,7 +75,8 @@ class DomainLimiter {
   }
 
   /**
-   * Deletes a domain's empty queue after `domainIntervalMs`. Until then, the queue knows when its last task started.
+   * Deletes a domain's empty queue after `domainIntervalMs`. Until then, the queue remembers when its last task
+   * started.
    */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
