@@ -19,7 +19,7 @@ const pauses = [5, 5 * 60, 30 * 60, ...[2, 5, 10, 14, 20, 24].map((hours) => hou
 
 const spread = 0.2;
 
-const longestAsked = 24 * 3600;
+const maxRetryAfterSeconds = 24 * 3600;
 
 /**
  * Returns the seconds until the next attempt to send an event, or null if it is given up.
@@ -30,7 +30,7 @@ function pauseAfter(attempt: number, asked: number | null, random = Math.random)
   const pause = pauses[attempt - 1];
   if (pause === undefined) return null;
   const spreadOut = pause * (1 + spread * (2 * random() - 1));
-  return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, longestAsked)));
+  return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, maxRetryAfterSeconds)));
 }
 
 const intervalMs = 300;
