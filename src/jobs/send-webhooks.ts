@@ -33,7 +33,7 @@ function pauseAfter(attempt: number, asked: number | null, random = Math.random)
   return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, maxRetryAfterSeconds)));
 }
 
-const intervalMs = 300;
+const searchIntervalMs = 300;
 /** Milliseconds after which a search stops serving further endpoints. The next search may find more urgent ones. */
 const lookMs = 1_000;
 const maxFound = 2_000;
@@ -96,7 +96,7 @@ class Sending implements WebhookSending {
       await this.#look(areWorking).catch((err: unknown) =>
         this.#context.log[retryLevel(err)]({ err }, 'the endpoints of webhooks could not be looked at; retrying'),
       );
-      await sleep(intervalMs, undefined, { signal, ref: false }).catch(() => undefined);
+      await sleep(searchIntervalMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
