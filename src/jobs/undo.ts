@@ -90,7 +90,7 @@ const maxTried = 1_000;
 // those.
 /** Milliseconds that a dry run waits for a lock before it gives way to single writes. */
 const trialLockMs = 500;
-const trialMs = 3_000;
+const trialStatementTimeoutMs = 3_000;
 
 /**
  * Counts the records that an undo would restore or keep, by running the undo and rolling it back. Estimates the numbers
@@ -108,7 +108,7 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
       await sql`
         select
           set_config('lock_timeout', ${String(trialLockMs)}, true),
-          set_config('statement_timeout', ${String(trialMs)}, true)`;
+          set_config('statement_timeout', ${String(trialStatementTimeoutMs)}, true)`;
       const counts = { records: 0, restored: 0, kept: 0, conflicts: 0 };
       for (let before: number | undefined = until; before !== undefined;) {
         const { effects, outcomes } = await undoNext(sql, customerId, { undo_of: changeId, until }, before);
