@@ -130,7 +130,7 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
 }
 
 const maxBatchSize = 500;
-const fewRecords = 20;
+const reducedBatchSize = 20;
 /**
  * Maximum number of opportunities in a batch. It is low, because each can have a thousand lines and a thousand
  * contacts.
@@ -166,7 +166,7 @@ export const undoChange: JobBatch = async (context, job) => {
     });
   const { limit = maxBatchSize } = (job.progress ?? {}) as Progress;
   await undo(limit).catch((error: unknown) => {
-    if (isStatementTimeout(error)) return undo(fewRecords);
+    if (isStatementTimeout(error)) return undo(reducedBatchSize);
     throw error;
   });
 };
