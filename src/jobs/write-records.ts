@@ -240,7 +240,7 @@ async function writeInOrder(
 const isRepeated = (outcome: Outcome): boolean =>
   outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
-const parts = 10;
+const partsOfRejectedBatch = 10;
 
 /**
  * Writes records. If PostgreSQL rejects a batch, writes smaller parts, down to single records, so that only the
@@ -260,7 +260,7 @@ async function writeAccepted(
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
   await lockItems(sql, row, items);
-  const size = Math.ceil(items.length / parts);
+  const size = Math.ceil(items.length / partsOfRejectedBatch);
   const outcomes: Outcome[] = [];
   for (let at = 0; at < items.length; at += size)
     outcomes.push(...(await writeAccepted(sql, row, items.slice(at, at + size), deferred)));
