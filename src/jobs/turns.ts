@@ -7,7 +7,7 @@ import type { JobKind, TurnKind, JobQueue, RunQueue } from '../database/queues.t
 import type { Verifier } from '../verification/verifier.ts';
 import { areOthersWaiting, enqueueTurn, findTakenTurns, holdTurn, mergeTurns } from '../queries/records/turns.ts';
 import type { Message, Turn } from '../queries/records/turns.ts';
-import { hasDueRun, lockRun, releaseRun, restRun, findNextInputs, takeRun } from '../queries/jobs/runs.ts';
+import { hasDueRun, lockRun, releaseRun, pauseRun, findNextInputs, takeRun } from '../queries/jobs/runs.ts';
 import type { Run, Taken } from '../queries/jobs/runs.ts';
 import { chargeCredits, releaseCredits, giveBackToKey } from '../queries/jobs/credits.ts';
 import { addToJournal } from '../queries/records/journal.ts';
@@ -97,7 +97,7 @@ async function leave(sql: Transaction, run: Taken, besides: { except?: string } 
 
 /** Pauses a locked run for some seconds, and enqueues a turn for the end of the pause. */
 async function rest(sql: Transaction, run: Taken, pause: { seconds: number; failed?: boolean }): Promise<void> {
-  await restRun(sql, run.customer_id, run, pause);
+  await pauseRun(sql, run.customer_id, run, pause);
   await enqueueNext(sql, run, pause.seconds);
 }
 

@@ -252,7 +252,7 @@ export async function releaseRun(sql: Transaction, customerId: string, { queue, 
  * Pauses a run for some seconds. The caller has locked the run, and enqueues a turn for the end of the pause.
  * @param failed true increases the run's number of `failures`
  */
-export async function restRun(
+export async function pauseRun(
   sql: Transaction,
   customerId: string,
   { queue, id }: Taken,
