@@ -78,7 +78,7 @@ export const inAttempt = <Q extends RunQueue, T>(
  * turn's time is up, or another customer waits. The rest of the work is then enqueued.
  * @param hasEnded true if this transaction ends the run
  */
-async function goOn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
+async function endOrContinueTurn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
   const { customer_id: customerId, queue, going } = run;
   const isOver = hasEnded || going.isTimeUp() || (await areOthersWaiting(sql, queue, customerId));
   if (isOver) await leave(sql, run, hasEnded ? { except: run.id } : {});
@@ -157,7 +157,7 @@ async function settleIn(
   // The rows decide, not the number of results sent: a job must not end while an input has no result.
   const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
   if (restSeconds !== undefined && !isCompleted) await rest(sql, working, { seconds: restSeconds });
-  else await goOn(sql, working, isCompleted);
+  else await endOrContinueTurn(sql, working, isCompleted);
   if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
   else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
   return { ...job, isCompleted };
