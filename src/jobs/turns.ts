@@ -96,7 +96,11 @@ async function leave(sql: Transaction, run: Taken, besides: { except?: string } 
 }
 
 /** Pauses a locked run for some seconds, and enqueues a turn for the end of the pause. */
-async function rest(sql: Transaction, run: Taken, pause: { seconds: number; failed?: boolean }): Promise<void> {
+async function pauseAndEnqueue(
+  sql: Transaction,
+  run: Taken,
+  pause: { seconds: number; failed?: boolean },
+): Promise<void> {
   await pauseRun(sql, run.customer_id, run, pause);
   await enqueueNext(sql, run, pause.seconds);
 }
@@ -156,7 +160,7 @@ async function settleIn(
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
   // The rows decide, not the number of results sent: a job must not end while an input has no result.
   const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
-  if (restSeconds !== undefined && !isCompleted) await rest(sql, working, { seconds: restSeconds });
+  if (restSeconds !== undefined && !isCompleted) await pauseAndEnqueue(sql, working, { seconds: restSeconds });
   else await endOrContinueTurn(sql, working, isCompleted);
   if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
   else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
@@ -337,8 +341,8 @@ async function storeFailure(sql: Transaction, run: Taken, isPassing: boolean): P
   const row = await lockRun(sql, customerId, run);
   if (!row) return false;
   const { failures } = row; // results that were saved since the turn began have set it to 0
-  if (isPassing) await rest(sql, run, { seconds: 2 });
-  else if (failures + 1 < maxFailures) await rest(sql, run, { seconds: 2 ** failures, failed: true });
+  if (isPassing) await pauseAndEnqueue(sql, run, { seconds: 2 });
+  else if (failures + 1 < maxFailures) await pauseAndEnqueue(sql, run, { seconds: 2 ** failures, failed: true });
   else {
     const end = run.type === 'import' ? endImport : endJob;
     await end(sql, customerId, row.id, { status: 'FAILED', error: gaveUpMessage(run) });
