@@ -81,7 +81,7 @@ export const inAttempt = <Q extends RunQueue, T>(
 async function endOrContinueTurn(sql: Transaction, run: Working, hasEnded: boolean): Promise<void> {
   const { customer_id: customerId, queue, going } = run;
   const isOver = hasEnded || going.isTimeUp() || (await areOthersWaiting(sql, queue, customerId));
-  if (isOver) await leave(sql, run, hasEnded ? { except: run.id } : {});
+  if (isOver) await endTurn(sql, run, hasEnded ? { except: run.id } : {});
   afterCommit(sql, () => (going.next = isOver ? 'over' : 'batch'));
 }
 
@@ -89,7 +89,7 @@ async function endOrContinueTurn(sql: Transaction, run: Working, hasEnded: boole
  * Ends a turn: releases the run, and enqueues the customer's next turn if any run waits.
  * @param besides `except`: id of a run that does not count
  */
-async function leave(sql: Transaction, run: Taken, besides: { except?: string } = {}): Promise<void> {
+async function endTurn(sql: Transaction, run: Taken, besides: { except?: string } = {}): Promise<void> {
   // The next turn can begin before the queue knows that this one is over.
   await releaseRun(sql, run.customer_id, run);
   if (await hasDueRun(sql, run.customer_id, run.queue, { dead: [], ...besides })) await enqueueNext(sql, run);
@@ -240,7 +240,7 @@ export const takeTurn =
     const working = { ...run, going };
     do await runBatch(context, working, batches[run.type as Run<Q>['type']]);
     while (going.next === 'batch');
-    if (going.next === undefined) await context.db.transaction((sql) => leave(sql, run));
+    if (going.next === undefined) await context.db.transaction((sql) => endTurn(sql, run));
   };
 
 const takeFreeRun = <Q extends RunQueue>(
