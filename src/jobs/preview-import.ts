@@ -117,7 +117,7 @@ async function addLayout(
   for (const record of beginning.records) if (record.fault === undefined) observe(found, layout, record);
   // Only the end of the file shows whether it has a footer.
   if (!beginning.isWhole) delete layout.tail;
-  const settled = settleSample(preview, found, layout);
+  const settled = completeFromSample(preview, found, layout);
   preview.columns = columnsOf(beginning, layout, settled);
   preview.warnings.push(
     ...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)),
@@ -127,7 +127,7 @@ async function addLayout(
 }
 
 /** Completes the layout from the first records. Adds an error to the preview if such a file cannot be imported. */
-function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
+function completeFromSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
   try {
     return settleLayout(found, layout);
   } catch (error) {
