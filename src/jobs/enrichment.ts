@@ -19,7 +19,7 @@ import type { EnrichedContact, Enrichment, EnrichOptions, LockedEnrichments } fr
 import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
 import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { settledUpTo, type JobBatch } from './turns.ts';
+import { completedUpTo, type JobBatch } from './turns.ts';
 import { completeUnlocks, settleUnlocks } from './unlocks.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
@@ -102,7 +102,7 @@ export const enrichContacts: JobBatch = async (context, job) => {
   const codeOf = await countryCodes();
   const options = job.request as EnrichOptions;
   const inputs = await db.lookup((sql) =>
-    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: maxBatchSize }),
+    findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit: maxBatchSize }),
   );
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);

@@ -171,10 +171,11 @@ async function settleIn(
  * Returns the position of the last input before which all inputs of a job have results. Later inputs may have results,
  * too.
  */
-export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
+export const completedUpTo = ({ progress }: JobRow): number =>
+  (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
-  (await findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: 1 })).length > 0;
+  (await findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit: 1 })).length > 0;
 
 /**
  * Ends a job: sets its final status, charges credits and releases unspent ones.

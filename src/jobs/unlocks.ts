@@ -5,7 +5,7 @@ import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks.ts';
 import type { UnlockContacts, Estimate, JobStarted, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, settledUpTo } from './turns.ts';
+import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, completedUpTo } from './turns.ts';
 import { priceOf, maxCostOf, maxCostOfChosen, startJob, toInputs } from './start-job.ts';
 import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
 import { toSearch } from '../catalog/prospects.ts';
@@ -226,7 +226,7 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const limit = unlockBatchSize(job);
   const inputs = await db.lookup((sql) =>
-    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit }),
+    findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit }),
   );
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);

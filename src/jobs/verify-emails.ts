@@ -6,7 +6,7 @@ import type { Verification } from '../schemas/verification.ts';
 import { emailKey } from '../text/fold.ts';
 import { withLinkedAbort } from '../process/event-loop.ts';
 import { isDoubted } from '../verification/verifier.ts';
-import { inAttempt, type WorkingJob, type JobContext, settle, settledUpTo, type JobBatch } from './turns.ts';
+import { inAttempt, type WorkingJob, type JobContext, settle, completedUpTo, type JobBatch } from './turns.ts';
 
 const batchSize = 200;
 // A slow domain must not delay the emails of others.
@@ -19,7 +19,7 @@ export const verifyEmails: JobBatch = async (context, job, signal) => {
   const { db } = context;
   const { id, customer_id: customerId } = job;
   const mayWait = !job.has_waited;
-  const after = settledUpTo(job);
+  const after = completedUpTo(job);
   const next = { after, limit: batchSize, reuseHours: reuseHoursOf(job) };
   const inputs = await db.lookup((sql) => findNextEmails(sql, customerId, id, next));
   const { verified, hasDoubts } = await verifyAll(context, inputs, { customerId, signal, mayWait });
