@@ -124,7 +124,7 @@ export interface BatchResults {
   progress?: object;
   /** True: the job becomes COMPLETED once every input has a result. False: more work remains than the inputs show. */
   mayComplete: boolean;
-  restSeconds?: number;
+  pauseForSeconds?: number;
 }
 
 interface Settled extends JobRow {
@@ -156,11 +156,11 @@ async function settleIn(
   held: Locked<JobRow>,
   deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
 ): Promise<Settled> {
-  const { mayComplete, restSeconds, ...delivered } = await deliver(sql, held);
+  const { mayComplete, pauseForSeconds, ...delivered } = await deliver(sql, held);
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
   // The rows decide, not the number of results sent: a job must not end while an input has no result.
   const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
-  if (restSeconds !== undefined && !isCompleted) await pauseAndEnqueue(sql, working, { seconds: restSeconds });
+  if (pauseForSeconds !== undefined && !isCompleted) await pauseAndEnqueue(sql, working, { seconds: pauseForSeconds });
   else await endOrContinueTurn(sql, working, isCompleted);
   if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
   else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });

@@ -37,7 +37,7 @@ export const verifyEmails: JobBatch = async (context, job, signal) => {
     if (waits || waitsNoMore) await setWaiting(sql, customerId, held.id, waits);
     await saveVerifications(sql, customerId, last);
     const results = price(held, await markReused(sql, held, items));
-    return { results, progress, mayComplete: true, ...(waits && { restSeconds: waitSeconds }) };
+    return { results, progress, mayComplete: true, ...(waits && { pauseForSeconds: waitSeconds }) };
   });
 };
 
