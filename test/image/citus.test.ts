@@ -63,10 +63,10 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     }
     await writeFile(overrides, JSON.stringify({ services }));
     await up();
-  }, 600_000);
+  });
   afterAll(async () => {
     await compose('down', '-v', '--timeout', '20');
-  }, 120_000);
+  });
 
   const listContacts = async (key: string): Promise<unknown> => {
     const answer = await fetch(`http://127.0.0.1:${port}/api/ext/contacts/list`, {
@@ -82,7 +82,7 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     ); // prettier-ignore
 
   test('serves a database that is spread over two workers; again with another password of the service', async () => {
-    await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toBe(200);
+    await expect.poll(readyz).toBe(200);
     const { key } = JSON.parse(await compose('exec', '-T', 'api', 'node', 'src/cli.ts', 'demo', '--json')) as {
       key: string;
     };
@@ -93,11 +93,11 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
 
     await writeFile(join(secrets, 'service-password'), 'another: password');
     await up('--force-recreate');
-    await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toBe(200);
+    await expect.poll(readyz).toBe(200);
     expect(await listContacts(key)).toEqual(before);
     expect((await compose('ps', '-q', 'api')).split('\n')).toHaveLength(2);
     expect((await compose('ps', '-q', 'worker')).split('\n')).toHaveLength(2);
-  }, 300_000);
+  });
 });
 
 beforeAll(async () => {

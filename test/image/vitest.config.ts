@@ -4,7 +4,11 @@ export default defineConfig({
   test: {
     include: ['test/image/*.test.ts'],
     globalSetup: './test/image/compose.ts',
-    testTimeout: 120_000,
+    // Each file starts ten containers, and .ci/run starts these tests beside `make test-all`.
+    fileParallelism: false,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
+    expect: { poll: { timeout: 180_000, interval: 500 } },
     reporters: ['default', './test/setup/reporter.ts'],
   },
 });
