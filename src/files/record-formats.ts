@@ -171,7 +171,7 @@ function cellOf(text: string, quoted: string | undefined): Cell {
  * Returns the text of a formula such as `="01067"`. Programs write this form so that spreadsheets keep the text
  * unchanged.
  */
-function formulaText(text: string): Cell | undefined {
+export function formulaText(text: string): Cell | undefined {
   if (!text.startsWith('="')) return undefined;
   const found = /^="((?:[^"]|"")*)"\s*$/.exec(text)?.[1];
   return found === undefined ? undefined : { text: found.replaceAll('""', '"'), isQuoted: true };

@@ -4,6 +4,7 @@ import { stringify } from 'csv-stringify/sync';
 import { type FileColumn, writeCell, type Cell, columnLetters, columnsOf, type LabelledKey } from './columns.ts';
 import { phoneText, type PhoneNumber } from './phones.ts';
 import { valueOf, itemOfRecord } from './read-records.ts';
+import { formulaText } from './record-formats.ts';
 import { defaultFields, maxReadableKeys, maxXlsxRecords } from '../schemas/files.ts';
 import type { ExportFormat, FileFormat, FileFields, GivenFields } from '../schemas/files.ts';
 import { validationFailed } from '../errors.ts';
@@ -257,11 +258,14 @@ export const csvLines = (rows: (string | Cell)[][], width: number, separator = '
     record_delimiter: 'windows',
     // Many readers take a single LF or CR as the end of a record, too.
     quote_record_delimiter: true,
-    cast: { object: ({ text }) => ({ value: text as string, quoted: true }) },
+    cast: { string: asFormula, object: ({ text }) => ({ value: asFormula(text as string), quoted: true }) },
     // Of one empty cell alone, the line would be blank, and readers skip blank lines.
     quoted_empty: width === 1,
     quoted_match: width === 1 ? /^\s+$/ : null,
   });
+
+/** Returns a text such as `="x"` inside a formula, because imports read such a cell as the text `x`. */
+const asFormula = (text: string): string => (formulaText(text) ? `="${text.replaceAll('"', '""')}"` : text);
 
 const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>
   columns.map((column) => {

@@ -233,6 +233,14 @@ describe('the file of failed records', () => {
     );
   });
 
+  test('keeps texts that look like the formula of a text', async () => {
+    const formula = '="=""x"""';
+    const { layout, rows } = await read(contacts, `first_name\n"${formula.replaceAll('"', '""')}"`);
+    const { header, lineOf } = failedRecords(layout, 'csv');
+    const again = await read(contacts, header + lineOf(rows[0]!, { error: 'is wrong' }));
+    expect(itemsOf(again)).toEqual([{ first_name: '="x"' }]);
+  });
+
   test('of NDJSON has the line in one cell, without NUL characters', async () => {
     const { layout, rows } = await read(lines, '{"a":"\0"}');
     const { header, lineOf } = failedRecords(layout, 'ndjson');
@@ -250,6 +258,13 @@ const withoutNothing = (item: Record<string, unknown>): Record<string, unknown> 
   );
 
 describe('an exported file', () => {
+  test('keeps texts that look like the formula of a text', async () => {
+    const writer = recordWriter('csv', columnsOf(contactFileFields, ['first_name', 'custom_fields.a'], 'csv'));
+    const texts = ['="x"', '=""', '="a""b"', '="=""x"""', '="x', '="a"b"'];
+    const records = texts.map((text) => ({ first_name: text, custom_fields: { a: text } }));
+    expect(itemsOf(await read(contacts, writer.head + writer.write(records)))).toEqual(records);
+  });
+
   test.each(['csv', 'ndjson'] as const)('of the format %s gives the exported values again', async (format) => {
     const columns = columnsOf(contactFileFields, 'importable', format);
     const writer = recordWriter(format, columns);
