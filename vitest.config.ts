@@ -8,18 +8,6 @@ import { testAll } from './test/setup/suites.ts';
 // not with the option `env`, so that the processes of the tests themselves start with it, too.
 process.env['NODE_COMPILE_CACHE'] ??= join(tmpdir(), 'node-compile-cache');
 
-/**
- * Files that run one after the other in the same few processes, each of which loads the modules of `src` once. All others
- * have a process of their own: many freeze and kill servers and workers, whose connections and timers must not outlive the
- * file. Another folder may be added once its files pass here in any order.
- */
-const shared = [
-  'test/{accounts,commands,contract,credentials,filters,limits,network,pages,plugins,queries,routes,text,verification,webhooks}/**/*.test.ts',
-  'test/{catalog/{import,postgres,rights},files/{layout,values,xlsx}}/**/*.test.ts',
-  'test/jobs/**/*.test.ts',
-];
-
-const every = ['test/**/*.test.ts'];
 const image = 'test/image/**'; // make test-image
 
 const common = {
@@ -41,10 +29,13 @@ export default defineConfig({
     sequence: isShuffled ? {} : { sequencer: LongestFirst },
     maxWorkers: common.maxWorkers,
     projects: [
-      // `make test`
-      { test: { ...common, name: 'shared', include: shared, exclude: [...testAll], isolate: false } },
-      { test: { ...common, name: 'own', include: every, exclude: [...shared, ...testAll, image] } },
-      // `make test-all`
+      // `make test`: files run one after the other in the same few processes, each of which loads the modules of `src` once.
+      // They must pass in any order.
+      {
+        test: { ...common, name: 'test', include: ['test/**/*.test.ts'], exclude: [...testAll, image], isolate: false },
+      },
+      // `make test-all`: each file has a process of its own. Many freeze and kill servers and workers, whose connections and
+      // timers must not outlive the file.
       { test: { ...common, name: 'all', include: [...testAll] } },
     ],
   },
