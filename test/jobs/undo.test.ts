@@ -790,6 +790,17 @@ describe('activities', () => {
     expect((await customer.get(`/activities/${activities[0]}`)).body).toMatchObject({ contact_id: contacts[0] });
   });
 
+  test('one that was deleted after its contact comes back, and refers to it when that is back too', async () => {
+    const { contacts, companies } = await makeWorld();
+    const id = await make(customer, '/activities', { body: 'New', contact_id: contacts[0], company_id: companies[0] });
+    const first = await changeOf(customer.delete(`/contacts/${contacts[0]}`));
+    const second = await changeOf(customer.delete(`/activities/${id}`));
+    await undo(second);
+    expect((await customer.get(`/activities/${id}`)).body).toMatchObject({ contact_id: null });
+    await undo(first);
+    expect((await customer.get(`/activities/${id}`)).body).toMatchObject({ contact_id: contacts[0] });
+  });
+
   test('a deleted one comes back without an external id that another one has by now', async () => {
     const { contacts, activities } = await makeWorld();
     const change = await changeOf(customer.delete(`/activities/${activities[0]}`));

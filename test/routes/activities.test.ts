@@ -241,6 +241,15 @@ test('a purge of a contact removes what the history keeps of its activities that
   expect(JSON.stringify(body)).not.toContain('Geheimnis');
 });
 
+test('a purge of a contact removes what the history keeps of its activities that were deleted after it', async () => {
+  const id = await note({ body: 'Geheimnis', company_id: company });
+  await customer.delete(`/contacts/${contact}`);
+  await customer.delete(`/activities/${id}`);
+  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
+  const { body } = await customer.post('/changes/list', { filters: { record_id: id } });
+  expect(JSON.stringify(body)).not.toContain('Geheimnis');
+});
+
 test('last_activity_at of a contact and a company is that of their own activities, not in the future', async () => {
   const last = async () => [
     (await customer.get(`/contacts/${contact}`)).body.last_activity_at,

@@ -191,6 +191,7 @@ function patched(body: ActivityPatch, stored: ActivityColumns = blank): Activity
 }
 
 const holders = ['contact_id', 'company_id', 'opportunity_id'] as const;
+const isHolder = (name: string): boolean => (holders as readonly string[]).includes(name);
 
 const givenOf = (body: object, names: readonly string[]): string =>
   `/${names.find((name) => name in body) ?? names[0]}`;
@@ -236,6 +237,12 @@ async function write(
   addEvents(deferred, 'activity', changes);
 }
 
+// The journal keeps references to records that were deleted before. So the undo gives the activity back to them, and the
+// purge of a contact finds it.
+const removedColumns = activityFields
+  .map((name) => (isHolder(name) ? `coalesce(${name}, deleted_${name}) as ${name}` : name))
+  .join(', ');
+
 async function remove(
   sql: Transaction,
   customerId: string,
@@ -249,7 +256,7 @@ async function remove(
     delete from activities
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])
-    returning id, ${sql(activityFields)}, created_by`;
+    returning id, ${constant(sql, removedColumns)}, created_by`;
   for (const { id, ...values } of inOrderOf(ids, removed))
     deferred.deleted('activity', { id, external_id: values.external_id }, values);
 }
