@@ -51,7 +51,7 @@ function neededScopes(types: readonly string[]): Scope[] {
  */
 export async function prepareUndo(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
   // Asked first: what had ended then writes nothing that is not measured.
-  const { refusal } = await findUndoState(sql, customerId, changeId);
+  const { refusal } = await findUndoState(sql, customerId, changeId, only);
   const { records, types, ...change } = await measureChange(sql, customerId, changeId, only);
   if (records === 0) throw notFound('change');
   const needs = neededScopes(types);

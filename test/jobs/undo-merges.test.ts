@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
+import { mergeCompanies as mergeAllCompanies } from '../../src/queries/crm/record-merges.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, opportunityBody, productBody } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
@@ -233,6 +235,34 @@ describe('the undo of a merge whose record was merged itself', () => {
     for (const change of [two, one]) await undo(change);
     expect([(await read(first)).list_ids, (await read(middle)).list_ids]).toEqual([[], [at]]);
   });
+});
+
+test('an undo of several merges follows that of the later merge of any of them, or leaves its records out', async () => {
+  const [first, middle, last] = [await company(), await company(), await company()];
+  const [kept, gone] = [await company(), await company()];
+  const id = await contact({ company: { id: middle } });
+  // The page that merges equal records merges several groups in one request.
+  const several = randomUUID();
+  for (const [stays, ...merge_ids] of [
+    [first, middle],
+    [kept, gone],
+  ] as const)
+    await app.db
+      .for({ customerId: customer.id, changeId: several, actor: { type: 'service' } }, 'page')
+      .transaction((sql) => mergeAllCompanies(sql, customer.id, { id: stays, merge_ids }));
+  const later = await mergeCompanies(last, first);
+  expect(await customer.post(`/changes/${several}/undo`, {})).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining(later) as string },
+  });
+  await undo(later);
+  const { body: job } = await customer.post(`/changes/${several}/undo`, {});
+  await mergeCompanies(last, first);
+  await workAtUndos(app, customer);
+  const rows = await resultsOf(customer, job.id);
+  expect(rows.find(({ item }) => item === middle)).toMatchObject({ status: 'skipped', reason: 'changed_since' });
+  expect(rows.find(({ item }) => item === gone)).toMatchObject({ status: 'succeeded' });
+  expect((await read(id)).company.id).toBe(last);
 });
 
 describe('a record into which another was merged', () => {

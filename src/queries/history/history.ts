@@ -21,7 +21,8 @@ interface UndoState {
   undo_of: string | undefined;
 }
 
-export async function findUndoState(sql: Queryable, customerId: string, id: string): Promise<UndoState> {
+/** @param only id of the only record to undo */
+export async function findUndoState(sql: Queryable, customerId: string, id: string, only?: string): Promise<UndoState> {
   const [found] = await sql<{ undo_of: string | null; has_merges: boolean | null; is_running: boolean }[]>`
     select
       request ->> 'undo_of' as undo_of,
@@ -35,7 +36,8 @@ export async function findUndoState(sql: Queryable, customerId: string, id: stri
     from imports
     where customer_id = ${customerId}::uuid
       and id = ${id}::uuid`;
-  const later = found ? undefined : await findLaterMerge(sql, customerId, id);
+  const stayed = found ? [] : await findStayed(sql, customerId, id, only);
+  const [later] = stayed.length === 0 ? [] : await findLaterMerges(sql, customerId, stayed);
   return { undo_of: found?.undo_of ?? undefined, refusal: refusalOf(found) ?? (later && refusalAfter(later)) };
 }
 
@@ -47,33 +49,36 @@ interface LaterMerge {
 }
 
 /**
- * Returns the later merge that deleted the record into which a change merged others. Undefined if there was none, or it
- * was undone.
+ * Returns the later merges that deleted records into which a change merged others, the latest first. Leaves out merges
+ * that were undone.
+ * @param stayed ids of the records into which the change merged others
  */
-export async function findLaterMerge(
+export const findLaterMerges = (sql: Queryable, customerId: string, stayed: readonly string[]) => sql<LaterMerge[]>`
+  select m.noun, m.id, j.data ->> 'merged_into' as merged_into, j.change_id
+  from merged_records m
+  join journal j
+    on j.customer_id = ${customerId}::uuid
+    and j.record_id = m.id
+    and j.data ->> 'merged_into' is not null
+  where m.customer_id = ${customerId}::uuid
+    and m.id = any(${stayed as string[]}::uuid[])
+  order by j.position desc`;
+
+/** Returns the ids of the records into which a change has merged others. */
+async function findStayed(
   sql: Queryable,
   customerId: string,
   changeId: string,
-): Promise<LaterMerge | undefined> {
-  // A merge deletes with its last rows, all for the same record.
-  const [later] = await sql<LaterMerge[]>`
-    select m.noun, m.id, j.data ->> 'merged_into' as merged_into, j.change_id
-    from (
-      select (data ->> 'merged_into')::uuid as id
-      from journal
-      where customer_id = ${customerId}::uuid
-        and change_id = ${changeId}::uuid
-      order by position desc
-      limit 1
-    ) stayed
-    join merged_records m on m.customer_id = ${customerId}::uuid and m.id = stayed.id
-    join journal j
-      on j.customer_id = ${customerId}::uuid
-      and j.record_id = m.id
-      and j.data ->> 'merged_into' is not null
-    order by j.position desc
-    limit 1`;
-  return later;
+  only: string | undefined,
+): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select distinct data ->> 'merged_into' as id
+    from journal
+    where customer_id = ${customerId}::uuid
+      and change_id = ${changeId}::uuid
+      and (${only ?? null}::uuid is null or record_id = ${only ?? null}::uuid)
+      and data ->> 'merged_into' is not null`;
+  return rows.map(({ id }) => id);
 }
 
 const refusalAfter = ({ noun, id, merged_into, change_id }: LaterMerge): string =>

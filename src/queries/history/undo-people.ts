@@ -28,7 +28,7 @@ import { forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-record
 import { findRefused, findTaken } from '../records/references.ts';
 import { reattachActivities } from '../crm/links.ts';
 import { isOfChange, type Effect, type Values } from './effects.ts';
-import { findLaterMerge, readLater } from './history.ts';
+import { findLaterMerges, readLater } from './history.ts';
 import {
   keep,
   lostOf,
@@ -65,7 +65,7 @@ export const undoCompanies = (undoing: Undoing): Promise<Map<string, Outcome>> =
 // What was created goes first and what was deleted comes last, so that an external id is free when its record gets it
 // back: a merge gives that of a merged record to the one that stays.
 async function undoPeople(undoing: Undoing, people: People): Promise<Map<string, Outcome>> {
-  const { sql, customerId, changeId, effects, deferred } = undoing;
+  const { sql, customerId, effects, deferred } = undoing;
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   await lockBulk(sql, customerId);
@@ -116,9 +116,11 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     deferred.updated(people.noun, { id: row.id, external_id: columns['external_id'] as string | null }, row, columns);
   }
 
-  const isMergedSince = (await findLaterMerge(sql, customerId, changeId)) !== undefined;
-  for (const { id, kind } of effects)
-    if (isMergedSince && kind === 'deleted' && !current.has(id))
+  const stayed = effects.flatMap(({ merged_into }) => merged_into ?? []);
+  const later = stayed.length === 0 ? [] : await findLaterMerges(sql, customerId, [...new Set(stayed)]);
+  const mergedSince = new Set<string | null>(later.map(({ id }) => id));
+  for (const { id, merged_into } of effects)
+    if (mergedSince.has(merged_into) && !current.has(id))
       outcomes.set(id, { status: 'skipped', reason: 'changed_since' });
   const restored = await undoDeleted(undoing, current, outcomes, people.records, async (deleted) => {
     const companyOf = ({ company_id }: Deleted) => (companyIds.has(company_id as string) ? company_id : null);
