@@ -155,7 +155,7 @@ export const undoChange: JobBatch = async (context, job) => {
       const { effects, outcomes } = await undoNext(sql, customerId, request, before, limit);
       const last = effects.at(-1);
       if (!last) return { results: [], mayComplete: true };
-      const writers = await writersOf(sql, customerId, outcomes);
+      const writers = await writersOf(sql, customerId, effects, outcomes);
       const results = effects.map(({ id }, i) => resultOf(done + i + 1, id, outcomes.get(id)!, writers));
       const progress: Progress = {
         before: last.first,
@@ -195,10 +195,11 @@ type Writers = ReadonlyMap<string, Awaited<ReturnType<typeof findWriters>>[numbe
 async function writersOf(
   sql: Transaction,
   customerId: string,
+  effects: readonly Effect[],
   outcomes: ReadonlyMap<string, Outcome>,
 ): Promise<Writers> {
-  const ids = [...outcomes].flatMap(([id, { kept = [] }]) => (kept.length > 0 ? [id] : []));
-  const writers = ids.length === 0 ? [] : await findWriters(sql, customerId, ids);
+  const kept = effects.filter(({ id }) => outcomes.get(id)?.kept?.length);
+  const writers = kept.length === 0 ? [] : await findWriters(sql, customerId, kept);
   return new Map(writers.map((writer) => [`${writer.record_id} ${writer.field}`, writer]));
 }
 

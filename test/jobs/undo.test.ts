@@ -7,7 +7,7 @@ import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { purgeCompanies } from '../../src/queries/crm/deletions.ts';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
+import { companyBody, contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { importFile } from './importing.ts';
 import { readJob, resultsOf } from './spending.ts';
@@ -390,6 +390,19 @@ describe('what was written since', () => {
     const again = await undo(change);
     expect(again.results).toMatchObject([{ status: 'skipped', reason: 'changed_since', result: { restored: [] } }]);
     expect(await read(id)).toMatchObject(after);
+  });
+
+  test('names nobody for a field that follows from a change elsewhere', async () => {
+    const [from, to] = [
+      await make(customer, '/company', companyBody()),
+      await make(customer, '/company', companyBody()),
+    ];
+    const id = await contact({ company: { id: from } });
+    const change = await changeOf(customer.patch(`/contacts/${id}`, { company: { id: to } }));
+    await customer.delete(`/company/${to}`);
+    expect((await undo(change)).results).toMatchObject([
+      { status: 'skipped', result: { kept: [{ field: 'company', actor: null, occurred_at: null }] } },
+    ]);
   });
 
   test('keeps a new record, and a new company that others belong to', async () => {

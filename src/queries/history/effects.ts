@@ -203,11 +203,22 @@ interface FieldWriter {
   occurred_at: string;
 }
 
-export const findWriters = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<FieldWriter[]> => sql<
-  FieldWriter[]
->`
+/** Returns who wrote each field of records last, after the change with these effects. */
+export const findWriters = (
+  sql: Queryable,
+  customerId: string,
+  effects: readonly Pick<Effect, 'id' | 'last'>[],
+): Promise<FieldWriter[]> => sql<FieldWriter[]>`
   select distinct on (j.record_id, written.field) j.record_id, written.field, j.actor, j.occurred_at
-  from journal j
+  from unnest(
+    ${effects.map(({ id }) => id)}::uuid[],
+    ${effects.map(({ last }) => last)}::bigint[]
+  ) as given (id, last)
+  join journal j
+    on j.customer_id = ${customerId}::uuid
+    and j.record_id = given.id
+    and j.position > given.last
+    and j.type like '%.updated'
   cross join lateral (
     select key as field
     from json_object_keys(j.after) key
@@ -220,9 +231,6 @@ export const findWriters = (sql: Queryable, customerId: string, ids: readonly st
       select json_object_keys(j.after -> 'custom_fields')
     ) keys (key)
   ) written
-  where j.customer_id = ${customerId}::uuid
-    and j.record_id = any(${ids as string[]}::uuid[])
-    and j.type like '%.updated'
   order by j.record_id, written.field, j.position desc`;
 
 const recordTables = [contactTable, companyTable, productTable, opportunityTable, activityTable];
