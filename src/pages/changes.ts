@@ -17,14 +17,14 @@ import { dayMs, moment, day, counted } from './base/values.ts';
 
 const section = '/app/deleted';
 
-export const plurals: Readonly<Record<EventNoun, string>> = {
+export const plurals = {
   contact: 'contacts',
   company: 'companies',
   list: 'lists',
   product: 'products',
   opportunity: 'opportunities',
   activity: 'activities',
-};
+} as const satisfies Record<EventNoun, string>;
 
 export async function changes(app: FastifyInstance): Promise<void> {
   addPage(app, '/deleted', forMembers, async (request) => {

@@ -15,12 +15,15 @@ import {
   fieldWord,
   verificationWords,
   jobWords,
+  plain,
   poolWords,
   verification,
   statusBadge,
   progressBar,
 } from './base/words.ts';
-import { undoOf } from './changes.ts';
+import { nameOf as nameOfRecord, plurals, recordPaths, undoOf } from './changes.ts';
+import { findRecords, findSubjects } from '../queries/history/history.ts';
+import type { EventNoun } from '../schemas/events.ts';
 import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/jobs/credits.ts';
 
 const section = '/app/jobs';
@@ -99,6 +102,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
     listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, allJobs),
     isVerification ? search(request, countOutcomes, job.id) : [],
   ]);
+  const undone = job.type === 'undo' ? await undoneOf(request, results.rows) : undefined;
   const list = canonicalId(queryText(request, 'list'));
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
   const cancel = linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog');
@@ -113,7 +117,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
         !${when(list, html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`)}
       </div>
       <h2>Results</h2>
-      !${table('Results', resultColumns, results.rows, empty('No results', none, 'job'))}
+      !${table('Results', undone ? undoColumns(undone) : resultColumns, results.rows, empty('No results', none, 'job'))}
       !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
     </div>`,
   };
@@ -140,23 +144,64 @@ const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =
 
 function nameOf({ item, contact_id, result }: JobItem): Html {
   const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';
-  const name = person || (contact_id !== null && canonicalId(item) !== undefined ? 'Contact' : item);
+  const name = person || (canonicalId(item) === undefined ? item : contact_id === null ? 'Prospect' : 'Contact');
   return contact_id === null ? html`${name}` : html`<a href="/app/contacts/${contact_id}">${name}</a>`;
 }
 
+const outcomeColumn: Column<JobItem> = [
+  'Outcome',
+  ({ status, reason }) => html`!${statusBadge(status)} ${reason?.replaceAll('_', ' ') ?? ''}`,
+];
+const endColumn: Column<JobItem> = ['When', ({ finished_at }) => moment(finished_at)];
+
 const resultColumns: readonly Column<JobItem>[] = [
   ['Item', nameOf],
-  ['Outcome', ({ status, reason }) => html`!${statusBadge(status)} ${reason?.replaceAll('_', ' ') ?? ''}`],
+  outcomeColumn,
   ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
   ['Credits', ({ charged }) => count(charged), 'number'],
-  ['When', ({ finished_at }) => moment(finished_at)],
+  endColumn,
 ];
+
+interface Undone {
+  noun: EventNoun;
+  name: Html;
+}
+
+/** Returns the records of an undo by id. Those that exist are links. */
+async function undoneOf(request: FastifyRequest, rows: readonly JobItem[]): Promise<ReadonlyMap<string, Undone>> {
+  const { db, caller } = request;
+  const ids = rows.map(({ item }) => item);
+  const subjects = await lookUp(request, findSubjects, ids);
+  const nouns = [...new Set(subjects.map(({ noun }) => noun))];
+  const found = await Promise.all(nouns.map((noun) => findRecords(db, caller.customerId, noun, ids)));
+  const records = new Map(found.flat().map((record) => [record.id, record]));
+  return new Map(
+    subjects.map(({ id, noun, deleted }) => {
+      const record = records.get(id);
+      const name = html`${nameOfRecord(noun, record ?? deleted ?? {})}`;
+      return [id, { noun, name: record ? html`<a href="${recordPaths[noun]}/${id}">!${name}</a>` : name }];
+    }),
+  );
+}
+
+const undoColumns = (undone: ReadonlyMap<string, Undone>): readonly Column<JobItem>[] => [
+  ['Record', ({ item }) => html`!${undone.get(item)?.name ?? 'an older record'}`],
+  outcomeColumn,
+  ['Restored', ({ item, result }) => html`${restoredBy(result, undone.get(item)?.noun)}`, 'long'],
+  endColumn,
+];
+
+function restoredBy(result: JobItem['result'], noun: EventNoun = 'list'): string {
+  const wordOf = (name: string): string =>
+    noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
+  return result && 'restored' in result ? result.restored.map(wordOf).join(', ') : '';
+}
 
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
   if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
-  if ('restored' in result) return result.restored.join(', ');
+  if ('restored' in result) return '';
   return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
 }
 

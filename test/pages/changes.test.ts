@@ -56,6 +56,25 @@ test("the undo on a contact's page takes back what a change has done with this c
   expect(titles).toEqual(['', 'Baker']);
 });
 
+test('the job of an undo names its records and their fields in words', async () => {
+  const ids = [
+    await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace', job_title: 'Clerk' })),
+    await make(customer, '/contacts', contactBody({ first_name: 'Carl', last_name: 'Benz' })),
+  ];
+  const items = ids.map((id) => ({ id, job_title: 'Baker', custom_fields: { plan: 'gold' } }));
+  await customer.post('/contacts/batch/update', { items });
+  const path = undoPath((await admin.get(`/app/contacts/${ids[0]}`)).body).replace(/\?.*/, '');
+  await customer.delete(`/contacts/${ids[1]}`);
+  const { location } = await undo(path);
+  await work(location);
+  const page = await admin.get(String(location));
+  const results = textOf(page).replace(/.* Results /, '');
+  expect(page.body).toContain(`<a href="/app/contacts/${ids[0]}">Ada Lovelace</a>`);
+  expect(results).toMatch(/Carl Benz failed gone/);
+  expect(results).toMatch(/Ada Lovelace succeeded Job title, plan/);
+  expect(results).not.toMatch(/[0-9a-f]{8}-|_/);
+});
+
 test('a change that created more than 100 records is taken back by admins only', async () => {
   const member = await visitorOf(app.fastify, customer.id, 'member');
   const create = async (number: number) => {

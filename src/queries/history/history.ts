@@ -112,6 +112,25 @@ export async function isUndoable(sql: Queryable, customerId: string, id: string)
   return row !== undefined && (await findUndoState(sql, customerId, id)).refusal === undefined;
 }
 
+interface Subject {
+  id: string;
+  noun: EventNoun;
+  /** Values that the record had at its last deletion, or null. */
+  deleted: Values | null;
+}
+
+/** Returns the kinds of records, and the last values of records that were deleted. */
+export const findSubjects = (sql: Queryable, customerId: string, ids: readonly string[]) => sql<Subject[]>`
+  select distinct on (record_id)
+    record_id as id,
+    split_part(type, '.', 1) as noun,
+    case when type like '%.deleted' then before end as deleted
+  from journal
+  where customer_id = ${customerId}::uuid
+    and record_id = any(${ids as string[]}::uuid[])
+    and type = any(${recordTypes}::text[])
+  order by record_id, type like '%.deleted' desc, position desc`;
+
 type Find = (db: Database, customerId: string, ids: string[]) => Promise<{ id: string }[]>;
 
 const finders: Record<EventNoun, Find> = {
