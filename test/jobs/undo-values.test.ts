@@ -4,7 +4,7 @@ import { takeTurn } from '../../src/jobs/turns.ts';
 import { ruleLimits } from '../../src/schemas/lists.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
-import { contactBody, grant, make, opportunityBody, productBody, unique } from '../setup/factories.ts';
+import { companyBody, contactBody, grant, make, opportunityBody, productBody, unique } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { startNameServer } from '../setup/name-server.ts';
@@ -214,6 +214,18 @@ describe('of lists with rules, an undo', () => {
       expect((await undo(change)).results).toMatchObject([{ status: 'succeeded', reason: null }]);
     for (const id of [one, two]) expect((await read(`/list-contact/${id}`)).rules).toMatchObject(rules);
   });
+});
+
+test('an opportunity that is restored before its company belongs to the company again when that is restored', async () => {
+  const company = await make(customer, '/company', companyBody());
+  const deal = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: company }));
+  const companyOf = async () => (await customer.get(`/opportunities/${deal}`)).body.company_id;
+  const first = await changeOf(customer.delete(`/company/${company}`));
+  const second = await changeOf(customer.delete(`/opportunities/${deal}`));
+  await undo(second);
+  expect(await companyOf()).toBeNull();
+  await undo(first);
+  expect(await companyOf()).toBe(company);
 });
 
 test('an undo of an opportunity keeps only the fields that refer to what is gone', async () => {

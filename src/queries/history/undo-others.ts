@@ -28,7 +28,7 @@ import {
 import { findProducts, writeProductBatch } from '../crm/products.ts';
 import { comparable, type Values } from './effects.ts';
 import { pickSettable } from './history.ts';
-import { keep, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
+import { keep, lockPresent, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
 import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 
 /** Functions that undo changes of one kind of record. */
@@ -219,6 +219,9 @@ const opportunities: Others = {
       order by id
       for key share`;
     const known = new Set(present.map(({ id }) => id));
+    // Rows of deleted companies stay too. An opportunity belongs to its company again when the company is restored.
+    const companyIds = deleted.flatMap(({ company_id }) => (company_id as string | undefined) ?? []);
+    const companies = new Set<unknown>(await lockPresent(sql, customerId, 'companies', companyIds));
     const outcomes = new Map<string, Outcome>();
     const parts = new Map<string, Omit<Parts, 'id'>>();
     for (const { id, stage_id, user_id_assigned, contacts_ids = [], ...values } of deleted)
@@ -235,7 +238,7 @@ const opportunities: Others = {
     const ids = await insertRows<Deleted, Values>(sql, customerId, table, rows, ({ id, ...values }) => ({
       id,
       ...Object.fromEntries(opportunityFields.map((name) => [name, values[name] ?? null])),
-      ...(missing.has(values['company_id'] as string) && { company_id: null }),
+      ...(!companies.has(values['company_id']) && { company_id: null }),
       price: sumOf(parts.get(id)!.details),
     }));
     await setParts(
