@@ -140,11 +140,11 @@ export interface Column {
   /** SQL conditions of a boolean field: one for the records with true, one for those with false. */
   cases?: { true: string; false: string };
   /**
-   * Set for a field whose ids are in another table, such as the contacts of an opportunity. There, `rows` selects the
-   * values of `key` for an id in the column `id`. It is the SQL between `select` and `.customer_id`.
+   * Set for a field with several ids, which are in another table, such as the contacts of an opportunity. `rows` is SQL
+   * that reads that table: it selects the values of `key` for a record whose id is in the column `id`.
    */
   linked?: { key: string; rows: string; id: string };
-  /** Indexed column that conditions compare instead of `value`. Both are equal, unless `value` is null. */
+  /** Indexed column that conditions compare instead of `value`. It equals `value`, unless `value` is null. */
   key?: string;
 }
 
@@ -397,7 +397,7 @@ export const parseOrder = (given: GivenOrder | undefined): Order =>
 const keysOf = (given: GivenOrder) =>
   Array.isArray(given) ? given : Object.entries(given).map(([field, direction]) => ({ field, direction }));
 
-/** Removes sort keys without effect: repeated fields, and all keys after the id, because ids are unique. */
+/** Removes sort keys that have no effect: repeated fields, and all keys after the id, because ids are unique. */
 function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {

@@ -8,7 +8,8 @@ import { type Column, type Order, type Filter, canonicalInstant } from './column
 export type KeyValue = string | number | null | LongText;
 
 /**
- * Stands in a cursor for a text that is too long. It has only the text's hash, and the text is read from the row again.
+ * Replaces a text that is too long for a cursor. Contains only the text's hash; the text itself is read from its row
+ * again.
  */
 interface LongText {
   hash: string;
@@ -79,7 +80,7 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Decodes a request's cursor, which contains the position of the last row of the previous page. Undefined without a
+ * Returns the position of the last row of the previous page, decoded from the request's cursor. Undefined without a
  * cursor.
  * @param list describes the request in the error message, e.g. "these filters and this order"
  * @param path JSON pointer to the cursor in the request body

@@ -142,8 +142,9 @@ function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragme
 }
 
 /**
- * Selects contacts of the given companies that also meet the condition `own`. Starts from the companies if they are
- * few, otherwise from `own`. Only one of the two statements reads contacts, because the count is evaluated first.
+ * Selects the contacts of the given companies that also meet the condition `own`. Reads all contacts of the companies
+ * if the companies are few, otherwise all contacts that meet `own`. A count in the SQL decides, so only one of the two
+ * parts runs.
  */
 function idsOfCompanies(printing: Printing, companies: Fragment, own: Fragment): Fragment {
   const { sql } = printing;
@@ -208,8 +209,9 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
 const fewCompanies = 200;
 
 /**
- * Joins conditions by AND. If some are on the contact and others on its company, the statement counts the matching
- * companies. It reads the contacts of few companies, or else the contacts that meet the other conditions.
+ * Joins conditions by AND. Conditions on both a contact and its company need two steps: the statement counts the
+ * matching companies, then reads either all their contacts, if they are few, or the contacts that meet the other
+ * conditions.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -285,12 +287,12 @@ function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment 
  */
 export const maxNewest = 5_000;
 
-/** Like `maxNewest`, for filters that also read the company of each contact, which takes twice as long. */
+/** Like `maxNewest`, for filters that also read each contact's company, which takes twice as long. */
 const newestWithCompany = 2_000;
 
 /**
- * Minimum number of matches among the newest records with which a request does not use the index of search terms. With
- * so many, the index would select too many records.
+ * Minimum number of matches among the newest records from which on a request reads all records instead of using search
+ * terms. With so many matches, the index would select too many records.
  */
 export const manyOfNewest = 40;
 

@@ -62,8 +62,8 @@ function bound({ sql, query }: PageContext, after: Position, i: number): Fragmen
 }
 
 /**
- * Returns SQL that reads the texts for which the cursor has only hashes. The row has an array with one element for each
- * sort key. There is no row if the record was deleted.
+ * Returns SQL that reads the texts that the cursor contains only as hashes. The row has an array with one element for
+ * each sort key. There is no row if the record was deleted.
  */
 export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Position): Fragment {
   const { from, owned, id } = pageContextOf(sql, query);
@@ -158,7 +158,9 @@ const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, co
     ),
     edge as materialized (select max(value) as value from scan having count(*) = ${max(query)}::bigint)`;
 
-/** Selects the records that `scan` found. Reads those with the last sort value again, by id descending. */
+/**
+ * Selects the records that `scan` found. Reads the records with the last sort value again, sorted by id, descending.
+ */
 const scanned = (context: PageContext, ascent: Ascent): Fragment => context.sql`
       select scan.id, scan.value
       from scan
@@ -249,8 +251,8 @@ const withOffset = ({ offset }: RecordQuery, strategy: PageStrategy): PageStrate
   offset > 0 ? skipping(strategy) : strategy;
 
 /**
- * Returns a strategy that first selects only the ids of the page, then reads their records. So skipped records are not
- * read completely.
+ * Returns a strategy that first selects only the ids of the page, then reads their records. Records on earlier pages
+ * are then never read completely.
  */
 const skipping =
   (strategy: PageStrategy): PageStrategy =>

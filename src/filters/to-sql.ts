@@ -19,7 +19,10 @@ import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentM
 export const marksOf = ({ searchVersion }: Source): string[] =>
   Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
 
-/** Key in `folded` that marks the first version, and prefix of the later ones. No field has such a name. */
+/**
+ * Key in `folded` that marks a record as up to date for the first version. The keys of later versions begin with it. No
+ * field has this name.
+ */
 const mark = 'indexed';
 
 /** Length of the shortest text that the index can find (UTF-16 units). The index consists of trigrams. */
@@ -31,7 +34,7 @@ export const minTextLength = 3;
  */
 export const maxIndexedText = 2_000;
 
-/** Fields that are not text, but have a search term for their value. */
+/** Fields of other types than text that also have a search term for their value. */
 const ownValues: Record<Source['alias'], readonly string[]> = {
   c: ['birth_year', 'assigned_to'],
   co: [],
@@ -121,8 +124,8 @@ export class Terms {
   }
 
   /**
-   * Adds the search terms of several texts: trigrams for the shortest, up to `maxIndexedText` in total, and the term of
-   * `ofLongText` for each other text.
+   * Adds search terms for several texts. The shortest texts get their trigrams, up to `maxIndexedText` in total. Each
+   * other text gets only the term of `ofLongText`.
    */
   #addPartsWithin(terms: Set<number>, texts: [field: string, text: string][]): void {
     const total = texts.reduce((length, [, text]) => length + text.length, 0);

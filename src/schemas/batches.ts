@@ -177,8 +177,8 @@ export const maxBatchBytes = 5 * 1024 * 1024;
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
 /**
- * Returns the fields by which an item can name a record. `create` has none. `upsert` lacks `id`, because callers cannot
- * choose the id of a new record.
+ * Returns the fields by which an item can identify a record. `create` has none. `upsert` has no `id`, because callers
+ * cannot choose the id of a new record.
  */
 export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): MatchField[] => {
   if (operation === 'create') return [];

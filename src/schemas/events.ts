@@ -56,7 +56,7 @@ function readersOf<Noun extends EventNoun, S extends Scope>(
   return Object.fromEntries(verbs.map((verb) => [`${noun}.${verb}`, [scope]])) as never;
 }
 
-/** Returns the types of which a key with these scopes sees every event. */
+/** Returns the event types of which a key with these scopes sees every event. */
 export const whollyReadableEvents = (scopes: readonly Scope[]): EventType[] =>
   eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).every((scope) => scopes.includes(scope)));
 

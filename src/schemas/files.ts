@@ -107,7 +107,7 @@ export const importedFields = {
   opportunities: opportunityFileFields,
 } as const satisfies Record<string, FileFields>;
 
-/** Columns for the company of a contact in files, with the names of the same fields in responses. */
+/** Columns in files for the company of a contact. The values are the names of the same fields in responses. */
 export const companyParts = {
   'company.id': 'id',
   'company.name': 'company_name',

@@ -58,7 +58,7 @@ export const approvalScopes: readonly Scope[] = [
   'verify_email:create',
 ];
 
-/** Scopes of a key that is created without `permissions`. Other scopes must be requested by name. */
+/** Scopes of a key that is created without `permissions`. A key gets other scopes only if the request names them. */
 export const usualScopes: readonly Scope[] = scopes.filter((scope) => !scope.endsWith(':manage'));
 
 /**

@@ -334,7 +334,10 @@ export interface FieldEntry {
   isSearched?: true;
   isInternal?: true;
   isInTools?: true;
-  /** Scope of the other records whose names the field shows. A key without it gets no column in files for people. */
+  /**
+   * Scope that a key needs to see the names of other records in this field. Files for people have no such column for a
+   * key without the scope.
+   */
   scope?: Scope;
   type?: 'email' | 'phone';
   references?: (typeof referenced)[number];
