@@ -82,9 +82,7 @@ const shown = (sql: Queryable) => sql`
 
 const endsAt = (sql: Queryable) => sql`least(revoked_at, expires_at)`;
 
-/**
- * Returns the live keys, and the last `keyLimits.endedShown` keys that were revoked or expired. The newest comes first.
- */
+/** Returns the active keys, and the last `keyLimits.endedShown` keys that were revoked or expired, newest first. */
 export async function listApiKeys(sql: Queryable, customerId: string): Promise<ApiKey[]> {
   const keys = await sql<ShownRow[]>`
     with ended as (
@@ -126,7 +124,7 @@ interface NewKey {
 
 /**
  * Creates a key and its audit event. Returns the row without the secret.
- * @throws DomainError `conflict` if the customer has the maximum number of live keys
+ * @throws DomainError `conflict` if the customer has the maximum number of active keys
  */
 export async function createApiKey(
   sql: Transaction,

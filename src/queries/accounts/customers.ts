@@ -12,8 +12,8 @@ import { listDeclared } from '../records/custom-fields.ts';
 
 // After a restore to an earlier moment, the log shows what must be done again.
 /**
- * Records an audit event, also as a line in PostgreSQL's log. Pass the transaction of the recorded action, so that both
- * commit together or not at all.
+ * Records an audit event, and writes it as a line to PostgreSQL's log. Pass the transaction of the recorded action, so
+ * that both commit together or not at all.
  */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   const { event, customerId, userId = null, apiKeyId = null, by, details = {} } = given;
@@ -189,7 +189,6 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns true if at least one customer has no user with this e-mail address. */
 export async function hasCustomersBeside(sql: Queryable, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (

@@ -19,8 +19,8 @@ const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
 
 /**
- * Returns the SQL condition that the endpoint `e` wants the event `j` of the journal, and that no delivery of it was
- * created yet.
+ * Returns the SQL condition that the endpoint `e` still needs a delivery of the journal event `j`: it wants the event,
+ * and no delivery was created yet.
  */
 export const isAhead = (sql: Queryable) => sql`
   e.ahead @> j.position
@@ -31,7 +31,7 @@ interface EndpointState extends Omit<Endpoint, 'waiting'> {
   pending: number;
   /** First feed position for which a delivery must still be created. Null: there is none. */
   begins_at: number | null;
-  /** Feed position before which deliveries must still be created. Null: there is no end. */
+  /** Feed position at which the creation of deliveries ends (exclusive). Null: it has no end. */
   ends_at: number | null;
 }
 
@@ -84,7 +84,7 @@ interface NewEndpoint {
   bulk: boolean;
   description: string;
   secret: Buffer;
-  /** Last position of the feed. The endpoint gets only later events. */
+  /** Last position of the feed. The endpoint gets only events after it. */
   end: number;
   apiKeyId: string | null;
 }
@@ -400,8 +400,8 @@ export async function purgeOldDeliveries(sql: Transaction): Promise<boolean> {
 export interface WebhookBacklog {
   standing: 'working' | 'failing';
   /**
-   * Number of waiting events: pending deliveries, plus events without a delivery yet among the next 1,000 feed
-   * positions of each endpoint.
+   * Number of waiting events: pending deliveries, and events without a delivery. Counts the latter only among the next
+   * 1,000 feed positions of each endpoint.
    */
   waiting: number;
   /**

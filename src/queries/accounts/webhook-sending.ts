@@ -13,7 +13,10 @@ const maxPending = 1_000;
 export const maxAtOnce = { works: 10, other: 1 };
 const dispatchSize = 100;
 const dispatchSpan = 10_000;
-/** Milliseconds for which a worker has an endpoint to itself after its last visit. A delivery takes less. */
+/**
+ * Milliseconds after a worker's visit to an endpoint during which no other worker can take it. One delivery takes less
+ * time.
+ */
 const takenMs = 30_000;
 /** Milliseconds after which an endpoint is disabled if all its deliveries have failed. */
 const maxFailingMs = 5 * 24 * 3_600_000;
@@ -31,12 +34,11 @@ export interface DueEndpoint {
   id: string;
 }
 
-/** Returns the SQL condition that the last delivery of the endpoint `e` succeeded. */
 const works = (sql: Queryable) => sql`(e.failing_since is null and e.last_success_at is not null)`;
 
 /**
- * Finds endpoints of all customers that have something to receive and that no worker has taken. The first endpoint of
- * each customer comes first, then the endpoint that was tried longest ago.
+ * Finds endpoints of all customers that have events to receive and that no worker has taken. The first endpoint of each
+ * customer comes first, then the endpoint that was tried longest ago.
  * @param areWorking true: endpoints whose last delivery succeeded; false: the others
  */
 export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): Promise<DueEndpoint[]> =>
@@ -95,10 +97,7 @@ interface EndpointRow extends EndpointAddress {
   last_failure_at: string | null;
   given_up: number;
   pending: number;
-  /**
-   * Feed positions for which deliveries must be created: from `begins_at` to before `ends_at`, where a gap or the end
-   * follows.
-   */
+  /** Feed positions for which deliveries must be created: from `begins_at` up to before `ends_at`. */
   begins_at: number | null;
   ends_at: number | null;
   now: string;
@@ -185,7 +184,7 @@ interface After extends EndpointRow {
   disabled: DisablingReason | null;
 }
 
-/** Returns false if the endpoint's URL was replaced after the attempt, which then says nothing about the new URL. */
+/** Returns false if the endpoint got another URL after the attempt. The attempt then says nothing about the new URL. */
 const isCurrent = (endpoint: EndpointRow, { url }: Attempt): boolean => url === endpoint.url;
 
 function stateAfter(endpoint: EndpointRow, ended: readonly Attempt[]): After {
@@ -343,7 +342,7 @@ async function makeDeliveries(
 interface Change extends After {
   /** First feed position for which a delivery must still be created. */
   next: number | null;
-  /** Last position of the feed if the endpoint is being disabled. */
+  /** Last position of the feed. Set only if the endpoint is being disabled. */
   end: number | undefined;
   isBusy: boolean;
 }

@@ -64,10 +64,10 @@ export const findActivities: FindRecords<Activity> = (sql, customerId, ids) =>
   );
 
 /**
- * Write one activity. By default, a new activity is a note and happens now. An update to a type other than `task`
- * clears the times that only tasks have.
+ * Create, change and delete a single activity. By default, a new activity is a note and happens now. An update to a
+ * type other than `task` clears the times that only tasks have.
  * @throws DomainError `validation_failed` if the activity has no text, refers to no record, or has a time that only
- *   tasks have; `not_found`, `precondition_failed`
+ * tasks have; `not_found`, `precondition_failed`
  */
 export const {
   create: createActivity,
@@ -202,8 +202,8 @@ interface ActivityRow extends ActivityColumns {
 }
 
 /**
- * Columns that a write of activities sets. A new reference clears the id of the deleted record to which the activity
- * referred before.
+ * Columns that an insert or update of activities sets. A new reference clears the id of the deleted record to which the
+ * activity referred before.
  */
 const written: WrittenTable<ActivityRow> = {
   name: 'activities',

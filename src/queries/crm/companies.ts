@@ -27,8 +27,8 @@ export const namedCompanyOf = ({ name, domain, industry = '' }: CompanyReference
 };
 
 /**
- * Returns the key by which a company is found: a blank and its domain or, without a domain, its name in lower case
- * without accents.
+ * Returns the key by which a company is found: its domain with a blank in front, or its name (lower case, no accents)
+ * if it has no domain.
  */
 export const companyKey = ({ company_name, domain }: NamedCompany): string =>
   domain ? ` ${domain}` : fold(company_name);

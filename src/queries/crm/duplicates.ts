@@ -21,9 +21,7 @@ import { columnOf } from './merges.ts';
 
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
-/** Maximum age of a count that is shown (SQL interval). */
 const oldest = '15 minutes';
-/** Age at which workers make a count again (SQL interval). */
 const countAgainAfter = '10 minutes';
 /** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
 const countFor = '1 day';

@@ -371,7 +371,10 @@ export const findListsOfContact = (
     );
   });
 
-/** Number of rules in a statement at which no further list is added to it, because many rules take long to plan. */
+/**
+ * Number of rules after which a further list goes into another statement. Many rules in one statement take long to
+ * plan.
+ */
 const rulesTogether = 500;
 
 function groupsOf(lists: readonly ContactListRow[]): string[][] {

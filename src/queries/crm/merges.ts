@@ -92,8 +92,7 @@ export function unitedEmails(shown: Emails, records: readonly Emails[]): Contact
 type Phones = Pick<Contact, 'phone_numbers' | 'mobile_phone'>;
 
 /**
- * Returns the phone numbers of a merged contact: those of all records, and mobile phones that are not its own mobile
- * phone.
+ * Returns the phone numbers of a merged contact: those of all records, and the mobile phones of the other records.
  * @throws DomainError `conflict` if there are too many
  */
 export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact['phone_numbers'] {

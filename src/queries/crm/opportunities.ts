@@ -71,10 +71,10 @@ function findAbsentLines(details: readonly Detail[], given: GivenLines): { noun:
 const alreadyThere = 'is already in this opportunity: use products.update to change its line';
 
 /**
- * Returns the lines of an opportunity after a write. New lines have no name yet.
+ * Returns the product lines that an opportunity has after a write. New lines do not have their product's name yet.
  * @param given all lines, or changes that `findAbsentLines` has checked
  * @throws DomainError `conflict` with the JSON pointer of every added product that has a line; `validation_failed` if a
- *   product occurs twice
+ * product occurs twice
  */
 function linesAfter(details: readonly Detail[], given: GivenLines): Detail[] {
   if (!given) return [...details];
@@ -281,9 +281,9 @@ export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids
   );
 
 /**
- * Write one opportunity with its contacts and lines.
+ * Create, change and delete a single opportunity with its contacts and product lines.
  * @throws DomainError `not_found` with the JSON pointer of every unknown id in the body; `conflict` if a product to add
- *   already has a line; `precondition_failed`
+ * already has a line; `precondition_failed`
  */
 export const {
   create: createOpportunity,
@@ -355,8 +355,8 @@ export const readOpportunityBatch = (
 ): Promise<ReadOutcome<Opportunity>[]> => readBatch(sql, customerId, opportunities, batch);
 
 /**
- * Fails an item that refers to records that do not exist. A line that the opportunity already has may keep a deleted
- * product.
+ * Marks an item as failed if it refers to records that do not exist. A line that the opportunity already has may keep a
+ * deleted product.
  */
 function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void {
   const details = item.stored?.details ?? [];
@@ -398,7 +398,7 @@ function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored
 const rowColumns = [...opportunityFields, 'price'] as const;
 
 /**
- * Columns that a write of opportunities sets. Without a new company, the id of a deleted company stays: see
+ * Columns that an insert or update of opportunities sets. Without a new company, the id of a deleted company stays: see
  * `companyAfter`.
  */
 const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {

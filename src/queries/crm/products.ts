@@ -65,8 +65,8 @@ export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
   );
 
 /**
- * Write one product. A new product without a currency gets that of the customer's subscription. Lines of opportunities
- * keep their price.
+ * Create, change and delete a single product. A new product without a currency gets the currency of the customer's
+ * subscription. Lines of opportunities keep their price.
  */
 export const {
   create: createProduct,

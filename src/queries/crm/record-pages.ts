@@ -119,8 +119,8 @@ async function readCustomKeys(db: Database, request: RecordQuery, max: number): 
 }
 
 /**
- * Reads one page of records. For a page of the newest records, reads some of the newest first. If they do not fill it,
- * reads the candidates of an index; or all records, if many match or there is no usable index.
+ * Reads one page of records. A page of the newest records is first read from only the newest few. If they do not fill
+ * it, reads the candidates of an index, or all records if many match or no index helps.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
@@ -137,8 +137,8 @@ async function readRows<Row>(
 }
 
 /**
- * Returns true if the index of search terms has most records of the customer. Without it, records that are not in the
- * index yet would all be candidates.
+ * Returns true if most of the customer's records are in the index of search terms. All others would have to be read as
+ * candidates.
  */
 async function hasTerms(sql: Queryable, query: RecordQuery): Promise<boolean> {
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, query)} as many`);
@@ -157,8 +157,9 @@ const costOfCandidate = 3;
 // A scan reads `max / share` records until it ends, where `share` is the share of matching records. Terms select
 // `total * share` records.
 /**
- * Returns the number of matches among the newest records with which a scan counts up to `max` records faster than
- * search terms do.
+ * Returns the number of matches among the newest records from which on a scan of all records counts faster than search
+ * terms do.
+ * @param max the count stops at `max` + 1
  */
 async function manyToCount(sql: Queryable, query: RecordQuery, max: number): Promise<number> {
   const total = (await totalOf(sql, query)) ?? 0;
@@ -244,8 +245,8 @@ async function countOfMatches(sql: Queryable, query: RecordQuery, max?: number) 
 const shallow = 1_000;
 
 /**
- * Returns the group of database connections for a query. The first pages of all records, or of a list without rules,
- * have a group of their own, so that expensive queries cannot delay them.
+ * Returns the connection pool for a query. First pages of all records, or of a list without rules, use another pool
+ * than expensive queries, which therefore cannot delay them.
  */
 function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
   const [key] = order;

@@ -115,7 +115,7 @@ function effectOf(id: string, rows: readonly Row[]): Effect {
 }
 
 /**
- * Merges the values before one write (or after it) into the values of the record.
+ * Adds the values on one side of a write (before or after it) to the known values of the record.
  * @param more values on this side of the write
  * @param others values on the other side. A custom field that only they have is removed
  */
@@ -187,7 +187,7 @@ export async function findWrittenSince(
   return new Set(created.filter(isWritten).map(({ id }) => id));
 }
 
-/** Returns a value of the journal without what changes by other records: the names of products in `details`. */
+/** Removes from a value in the journal what other records determine: the names of products in `details`. */
 export const comparable = (name: string, value: unknown): unknown =>
   name === 'details' ? (value as Detail[] | null)?.map(lineOf) : value;
 

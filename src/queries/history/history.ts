@@ -49,9 +49,9 @@ interface LaterMerge {
 }
 
 /**
- * Returns the later merges that deleted records into which a change merged others, the latest first. Leaves out merges
- * that were undone.
- * @param stayed ids of the records into which the change merged others
+ * Returns the merges that later deleted records that a merge had kept, the latest first. Leaves out merges that were
+ * undone.
+ * @param stayed ids of the kept records
  */
 export const findLaterMerges = (sql: Queryable, customerId: string, stayed: readonly string[]) => sql<LaterMerge[]>`
   select m.noun, m.id, j.data ->> 'merged_into' as merged_into, j.change_id
@@ -357,14 +357,13 @@ export interface Later {
   position: number;
   name: string | null;
   value: unknown;
-  /** True if the change deleted the record. The changed fields are then all that were not empty. */
+  /** True if the change deleted the record. All fields that had a value then count as changed. */
   is_deletion: boolean;
 }
 
 /**
- * Returns each field's value before its first change after a given write. Ignores changes after the record was created
- * again.
- * @param created position of the given write of each record
+ * Returns the values that fields had after a given write, as the next change of each field shows them. Ignores changes
+ * after the record was created again.
  */
 export const readLater = (
   sql: Queryable,

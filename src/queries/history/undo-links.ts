@@ -122,7 +122,7 @@ export async function undoCreated(
 
 const holders: ReadonlySet<string> = new Set(['contact', 'company', 'opportunity'] as const);
 
-/** Returns the ids of created records with an activity that another change has created or updated. */
+/** Returns the ids of created records that have an activity created or updated by another change. */
 async function findNoted(
   { sql, customerId, changeId }: Undoing,
   created: readonly Effect[],
@@ -229,8 +229,8 @@ export async function lockPresent(
 }
 
 /**
- * Adds restored contacts to their former lists and opportunities, if these still exist. Moves back what a merge gave to
- * another contact, unless that contact has lost it since.
+ * Adds restored contacts to their former lists and opportunities, if these still exist. Moves back what a merge moved
+ * to another contact, unless that contact has lost it since.
  * @param effects deletions of the contacts
  */
 export async function restoreLinks(sql: Transaction, customerId: string, effects: readonly Effect[]): Promise<void> {

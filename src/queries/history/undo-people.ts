@@ -186,7 +186,9 @@ async function keepTaken(
   for (const { reverted } of findRefused(taken, changing)) keep(reverted, 'external_id', 'taken');
 }
 
-/** Returns the id under which `rememberMerge` stored an external id that the record gets back. */
+/**
+ * Returns the id under which `rememberMerge` stored the external id that the record gets back. Empty if there is none.
+ */
 function regainedOf({ row, reverted }: { row: { id: string }; reverted: Reverted }): string[] {
   const regained = reverted.columns['external_id'] as string | null | undefined;
   return regained ? [lostIdOf(row.id, regained)] : [];

@@ -203,7 +203,9 @@ export async function grantCredits(
       and pool = ${pool}`;
 }
 
-/** Records the event `credits.low` if less than a tenth of the last grant is left. Records it once for each grant. */
+/**
+ * Records the event `credits.low` if less than a tenth of the last grant is left. Records it only once for each grant.
+ */
 async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
   const [low] = await sql<{ available: number }[]>`
     update credit_balances
@@ -300,7 +302,7 @@ export async function findCredits(sql: Queryable, customerId: string): Promise<C
   return Object.fromEntries(rows.map(({ pool, ...credits }) => [pool, credits])) as Credits;
 }
 
-/** Returns the amount of the last grant to each pool of credits. Reads only the newest 10,000 ledger entries. */
+/** Returns the amount of the last grant in each pool of credits. Reads only the newest 10,000 ledger entries. */
 export async function findLastGrants(sql: Sql, customerId: string): Promise<Partial<Record<Pool, number>>> {
   const rows = await sql<{ pool: Pool; amount: number }[]>`
     select distinct on (pool) pool, amount
@@ -336,7 +338,6 @@ export async function listEntries(
 }
 
 export interface DailyCharge {
-  /** Day in UTC, for example `2026-03-04`. */
   day: string;
   pool: Pool;
   amount: number;

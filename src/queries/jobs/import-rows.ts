@@ -8,7 +8,6 @@ import { approvalHours } from '../../schemas/accounts.ts';
 export const chunkBytes = 1024 * 1024;
 
 export interface StoredFile {
-  /** Id of the import. */
   id: string;
   /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
   upload: string | null;
@@ -59,7 +58,7 @@ export async function insertChunk(
 
 export interface FileContents extends FoundFile {
   bytes: number;
-  /** Number of lines. It is at least the number of line breaks. */
+  /** Number of lines of the file, at least its number of line breaks. */
   lines: number;
 }
 

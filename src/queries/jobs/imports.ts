@@ -354,7 +354,7 @@ export async function startImport(sql: Transaction, customerId: string, id: Lock
 type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Ends an import, and records the event. Deletes the file, and the records without an error or a warning.
+ * Ends an import, and records the event. Deletes the file, and all records without an error or a warning.
  * @param ending `keepsRows`: true keeps the records
  * @param deferred given if the transaction also writes records: the event then comes after their events
  */
@@ -394,7 +394,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
   /** Number of records in the file. Null until all of them are stored as rows. */
   total: number | null;
   warnings: number;
-  /** Number of records in `changes`, which only dry runs have. */
+  /** Number of entries in `changes`, the changes that a dry run would have made. */
   told: number;
   /** Number of unexpected errors in a row. */
   failures: number;

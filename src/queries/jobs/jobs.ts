@@ -40,7 +40,6 @@ export interface JobRow {
   request: unknown;
   pool: Pool;
   total: number;
-  /** Cost of one item (credits). */
   cost: number;
   succeeded: number;
   failed: number;
@@ -56,7 +55,7 @@ export interface JobRow {
   failures: number;
   is_waiting: boolean;
   /**
-   * True if the job had already waited an hour for a name server when a worker took it. It must then end without one.
+   * True if the job had waited an hour for a reliable name server when a worker took it. It must then end without one.
    */
   has_waited: boolean;
   /** Actor that started the job. Null for jobs from before release 1.1.0. */

@@ -149,8 +149,8 @@ const columnsOf = (sql: Queryable, queue: RunQueue): Fragment =>
 // A rest takes less than a minute. A later end was written before the clock of the database was set back, so the run is
 // due too.
 /**
- * Returns the SQL condition that a worker may process the run `r` of this queue now. The run is unfinished and its rest
- * is over. Its customer `c` is not suspended.
+ * Returns the SQL condition that a worker may process the run `r` of this queue now. The run is unfinished and not
+ * paused, and its customer `c` is not suspended.
  */
 const isDue = (sql: Queryable, queue: RunQueue) => sql`
   r.finished_at is null

@@ -231,7 +231,10 @@ export interface WrittenTable<R extends object> {
   name: BatchTable;
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
-  /** Columns to which an update does not assign the given value. `alsoSet` has their assignments. */
+  /**
+   * Columns to which an update does not assign the given value: `computedAssignments` sets them, or they stay
+   * unchanged.
+   */
   setApart?: readonly string[];
   /** Returns further SQL assignments for an update of the record `r`. `given` has the new values. */
   alsoSet?: (sql: Transaction, customerId: string) => Fragment;

@@ -167,7 +167,7 @@ const maxAttempts = 5;
 /**
  * Processes a batch by calling `attempt`. If another transaction changed the same records meanwhile, rolls back and
  * calls it again, at most 5 times in all.
- * @throws DomainError `unavailable` if the last attempt fails like this, too
+ * @throws DomainError `unavailable` if another transaction has interfered with the last attempt, too
  */
 export async function withRepeats<T>(
   sql: Transaction,

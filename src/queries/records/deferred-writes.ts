@@ -85,7 +85,7 @@ export async function lockContactsOfCompanies(
   return contacts.map(({ id }) => id);
 }
 
-/** What each event says of its record: the id and the caller's external id. Lists have no external id. */
+/** The record that an event is about: its id, and its external id if its kind has one. */
 type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'list' ? unknown : { external_id: string | null });
 
 class Writes {
@@ -153,8 +153,8 @@ class Writes {
   }
 
   /**
-   * Runs a part of the transaction that the caller rolls back if `work` throws. Drops the events and counts of the part
-   * then.
+   * Runs a part of the transaction. If `work` throws, drops the events and counts of this part. The caller rolls back
+   * its writes.
    */
   async attempt<T>(work: (deferred: DeferredWrites) => Promise<T>): Promise<T> {
     const own = new Writes();

@@ -167,7 +167,10 @@ export async function readPage<Row>(
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, positionOf) };
 }
 
-/** Digest of a bucket, one of several groups of records: their number, and a hash of their ids and `updated_at`. */
+/**
+ * Digest of a bucket: the number of its records, and a hash of their ids and `updated_at`. Each record belongs to one
+ * of several buckets.
+ */
 interface DigestBucket {
   bucket: number;
   count: number;
@@ -190,7 +193,8 @@ export interface Digest {
 const maxListed = 20_000;
 
 /**
- * Reads a digest of a customer's contacts or companies: of all buckets or, with its records, of one.
+ * Reads the digests of all buckets of a customer's contacts or companies. With `bucket`, reads only that bucket's
+ * digest, and its records.
  * @throws DomainError `validation_failed` if there is no such bucket, or it has too many records to list
  */
 export async function readDigest(

@@ -155,8 +155,8 @@ export const partSeconds = 691_200;
 export const parts = 16;
 
 /**
- * SQL query for the newest position and the totals of the customer `$1`. Without rows in the journal, it reads the
- * stored end.
+ * SQL query for the newest position in the journal and the totals of the customer `$1`. If the customer has no rows in
+ * the journal, it reads the stored end.
  */
 const newest = `
   select position, contacts, companies

@@ -62,8 +62,8 @@ export async function rememberMerge(
 }
 
 /**
- * Returns the made-up id under which a lost external id of a record is stored like a merged record. The record itself
- * may be merged later, under its own id.
+ * Returns the id under which an external id that a record has lost is stored, as if it belonged to a merged record. It
+ * differs from the record's own id, because the record itself can be merged later.
  */
 export const lostIdOf = (id: string, externalId: string): string =>
   createHash('sha256').update(`${id} ${externalId}`).digest('hex').slice(0, 32);

@@ -166,7 +166,6 @@ interface NamedStage {
   isPrivate: boolean;
 }
 
-/** Maximum number of stages that an error message lists. */
 const maxNamed = 5;
 
 /** Returns the error message for a reference that was not found. Stages of private pipelines are not listed. */

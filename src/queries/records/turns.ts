@@ -163,7 +163,6 @@ const openSender = async (): Promise<PgBoss> =>
     schedule: false,
   });
 
-/** Tables that an import writes, by the kind of its records. */
 const filledBy: Record<string, string[]> = {
   contacts: ['contacts', 'companies'],
   companies: ['companies'],
@@ -173,8 +172,8 @@ const filledBy: Record<string, string[]> = {
 
 // Once the planner knows that a table is empty, any index seems as good as its primary key.
 /**
- * Returns the tables of which an import changed more than a tenth, so that they should be analysed and vacuumed. Leaves
- * out tables without a row of the customer. Returns none in a Citus database, whose nodes analyse by themselves.
+ * Returns the tables of which an import changed more than a tenth, so that they need an analysis and a vacuum. Omits
+ * tables without a row of the customer. Returns none in a Citus database, whose nodes analyse by themselves.
  */
 export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
   const [row] = await sql<{ object: string; changed: number }[]>`
