@@ -34,7 +34,7 @@ export interface DueEndpoint {
   id: string;
 }
 
-const works = (sql: Queryable) => sql`(e.failing_since is null and e.last_success_at is not null)`;
+const lastDeliverySucceeded = (sql: Queryable) => sql`(e.failing_since is null and e.last_success_at is not null)`;
 
 /**
  * Finds endpoints of all customers that have events to receive and that no worker has taken. The first endpoint of each
@@ -50,7 +50,7 @@ export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): 
     left join journal_ends k on k.customer_id = e.customer_id and k.position >= lower(e.ahead)
     where e.active
       and c.status = 'OK'
-      and ${areWorking ? works(sql) : sql`not ${works(sql)}`}
+      and ${areWorking ? lastDeliverySucceeded(sql) : sql`not ${lastDeliverySucceeded(sql)}`}
       and (e.taken_until is null or e.taken_until <= (select clock_timestamp()))
       and (
         e.next_at <= now()
