@@ -22,7 +22,7 @@ import { columnOf } from './merges.ts';
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
 const oldest = '15 minutes';
-const countAgainAfter = '10 minutes';
+const recountAfter = '10 minutes';
 /** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
 const countFor = '1 day';
 
@@ -98,7 +98,7 @@ const listCountedDuplicates = (
  */
 const isDue = (sql: Queryable): Fragment => sql`(
   counted_at is null
-  or counted_at < now() - ${countAgainAfter}::interval
+  or counted_at < now() - ${recountAfter}::interval
   or asked_at < now() - ${countFor}::interval
 )`;
 
