@@ -21,7 +21,7 @@ import { columnOf } from './merges.ts';
 
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
-const oldest = '15 minutes';
+const maxShownAge = '15 minutes';
 const recountAfter = '10 minutes';
 /** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
 const countFor = '1 day';
@@ -47,7 +47,7 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
     from duplicate_counts
     where customer_id = ${customerId}
       and kind = ${kind}
-      and counted_at > now() - ${oldest}::interval`;
+      and counted_at > now() - ${maxShownAge}::interval`;
   if (!row) await enqueueTurn(sql, 'count-duplicates', customerId);
   return row?.counted_at;
 }
