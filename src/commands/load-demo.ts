@@ -26,7 +26,7 @@ import { startUnlock } from '../jobs/unlocks.ts';
 import { hashPassword } from '../accounts/users.ts';
 import { createApiKey } from '../queries/accounts/api-keys.ts';
 import { grantCredits } from '../queries/jobs/credits.ts';
-import { hasCustomersBeside, createCustomer } from '../queries/accounts/customers.ts';
+import { hasCustomerWithoutUser, createCustomer } from '../queries/accounts/customers.ts';
 import { findAccountByEmail, createUser, resetPassword } from '../queries/accounts/users.ts';
 import { noCaps, commandLine, type User } from '../schemas/accounts.ts';
 import { pools, type UnlockContacts } from '../schemas/jobs.ts';
@@ -296,7 +296,7 @@ export class OtherCustomerError extends Error {
  * @throws OtherCustomerError if there is another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
-  const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
+  const hasOthers = await db.lookup((sql) => hasCustomerWithoutUser(sql, adminEmail));
   if (hasOthers && !force) throw new OtherCustomerError();
   const existing = force ? await db.lookup((sql) => findAccountByEmail(sql, adminEmail)) : undefined;
   if (existing)

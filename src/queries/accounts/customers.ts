@@ -189,7 +189,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-export async function hasCustomersBeside(sql: Queryable, email: string): Promise<boolean> {
+export async function hasCustomerWithoutUser(sql: Queryable, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (
       select 1
