@@ -36,7 +36,7 @@ async function readRecordPage<Row extends object>(
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
   const query = await readLongTexts(db, await resolveLists(db, request));
-  const rows = await laneOf(db, query)((sql) => readRows((page) => readPage<Row>(sql, page, projection), sql, query));
+  const rows = await poolOf(db, query)((sql) => readRows((page) => readPage<Row>(sql, page, projection), sql, query));
   return { rows, nextCursor: nextCursor(query, rows) };
 }
 
@@ -248,7 +248,7 @@ const shallow = 1_000;
  * Returns the connection pool for a query. First pages of all records, or of a list without rules, use another pool
  * than expensive queries, which therefore cannot delay them.
  */
-function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
+function poolOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
   const [key] = order;
   const isPlain = asksForAll(filter) || singleList(filter) !== undefined;
   return isPlain && offset <= shallow && order.length === 1 && key?.field === 'created_at' ? db.lookup : db.search;
