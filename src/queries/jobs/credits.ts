@@ -173,7 +173,7 @@ export async function reserveCredits(
     reserved: amount,
     jobId,
   });
-  if (isMoved) return tellIfLow(sql, customerId, pool);
+  if (isMoved) return recordIfLow(sql, customerId, pool);
   throw new InsufficientCredits({
     required: amount,
     available: await findAvailableCredits(sql, customerId, pool),
@@ -206,7 +206,7 @@ export async function grantCredits(
 /**
  * Records the event `credits.low` if less than a tenth of the last grant is left. Records it only once for each grant.
  */
-async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
+async function recordIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
   const [low] = await sql<{ available: number }[]>`
     update credit_balances
     set low_of = null
@@ -228,7 +228,7 @@ export async function adjustCredits(
 ): Promise<void> {
   const { pool, amount } = correction;
   if (await move(sql, customerId, { ...correction, kind: 'adjust', available: amount, reserved: 0 }))
-    return tellIfLow(sql, customerId, pool);
+    return recordIfLow(sql, customerId, pool);
   throw new InsufficientCredits({
     required: -amount,
     available: await findAvailableCredits(sql, customerId, pool),
