@@ -111,7 +111,7 @@ export async function undoCreated(
   const written = (await findWrittenSince(sql, customerId, created, current)).union(new Set(merged));
   const untouched = created.filter(({ id }) => !written.has(id));
   const ids = untouched.map(({ id }) => id);
-  const inUse = (await findInUse(ids)).union(await findNoted(undoing, untouched));
+  const inUse = (await findInUse(ids)).union(await findWithOtherActivity(undoing, untouched));
   await remove(ids.filter((id) => !inUse.has(id)));
   const outcomeOfCreated = (id: string): Outcome => {
     if (written.has(id)) return { status: 'skipped', reason: 'changed_since' };
@@ -123,7 +123,7 @@ export async function undoCreated(
 const holders: ReadonlySet<string> = new Set(['contact', 'company', 'opportunity'] as const);
 
 /** Returns the ids of created records that have an activity created or updated by another change. */
-async function findNoted(
+async function findWithOtherActivity(
   { sql, customerId, changeId }: Undoing,
   created: readonly Effect[],
 ): Promise<ReadonlySet<string>> {
