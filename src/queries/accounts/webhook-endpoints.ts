@@ -22,7 +22,7 @@ const settingsColumns = (sql: Queryable) => sql`
  * Returns the SQL condition that the endpoint `e` still needs a delivery of the journal event `j`: it wants the event,
  * and no delivery was created yet.
  */
-export const isAhead = (sql: Queryable) => sql`
+export const needsDelivery = (sql: Queryable) => sql`
   e.ahead @> j.position
   and j.type = any(e.types)
   and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
@@ -66,7 +66,7 @@ export async function countWaiting(
         and j.type = any(${types as string[]}::text[])
         and e.customer_id = ${customerId}
         and e.id = ${id}
-        and ${isAhead(sql)}
+        and ${needsDelivery(sql)}
       limit ${maxCounted + 1}
     ) few`;
   return Math.min(pending + row.waiting, maxCounted + 1);
@@ -426,7 +426,7 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
         on j.customer_id = e.customer_id
         and j.position >= lower(e.ahead)
         and j.position < lower(e.ahead) + ${maxLookedAt}
-        and ${isAhead(sql)}
+        and ${needsDelivery(sql)}
       where e.active
         and c.status = 'OK'
       group by e.customer_id, e.id

@@ -3,7 +3,7 @@ import { sendWithCommit, type Queryable, type Sql, type Transaction } from '../.
 import type { EventType } from '../../schemas/events.ts';
 import type { DeliveryError, DisablingReason } from '../../schemas/webhooks.ts';
 import { newestPlace, toEvent, type EventRow, type FeedPosition } from '../records/feed.ts';
-import { isAhead, rangeBehind, rangeUpTo, recordDisabled, secretsOf } from './webhook-endpoints.ts';
+import { needsDelivery, rangeBehind, rangeUpTo, recordDisabled, secretsOf } from './webhook-endpoints.ts';
 import type { EndpointAddress } from './webhook-endpoints.ts';
 
 /** Number of failures in a row after which only the endpoint's oldest delivery is tried. */
@@ -325,7 +325,7 @@ async function makeDeliveries(
       and j.position < ${stop}
       and e.customer_id = ${customerId}
       and e.id = ${id}
-      and ${isAhead(sql)}
+      and ${needsDelivery(sql)}
     order by j.position
     limit ${limit}`;
   if (events.length > 0)
