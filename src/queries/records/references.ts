@@ -129,7 +129,7 @@ export async function withReferredIds(
     const replaced = replaceReferences(item, (given, noun, path) => {
       const ids = found.get(noun)!;
       const id = ids.get(valueOf(given)) ?? ('stage' in given ? ids.get(foldedOf(given)) : undefined);
-      if (id === undefined) missing.push({ noun, path, message: absence(given, noun, stages) });
+      if (id === undefined) missing.push({ noun, path, message: notFoundMessage(given, noun, stages) });
       return id;
     });
     return missing.length > 0 ? missingReferences(missing) : replaced;
@@ -169,7 +169,7 @@ interface NamedStage {
 const maxNamed = 5;
 
 /** Returns the error message for a reference that was not found. Stages of private pipelines are not listed. */
-function absence(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
+function notFoundMessage(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
   if ('external_id' in given) return `no ${noun} has the external_id ${JSON.stringify(given.external_id)}`;
   if ('email' in given) return `no user has the address ${JSON.stringify(given.email)}`;
   const shown = stages.filter(({ isPrivate }) => !isPrivate).slice(0, maxNamed);
