@@ -279,7 +279,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
       const given = {
         id: request.params.id,
         visible: visibleTo(request.caller),
-        mayWrite: freeRecordsOf(request.caller),
+        mayWrite: maxRecordsWithoutApproval(request.caller),
         mayNote: mayNote(request.caller),
       };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
@@ -309,7 +309,7 @@ const isApproved = (caller: Caller): boolean => caller.kind === 'key' && caller.
  * Returns the maximum number of records that an import of the caller may write without an approval. A larger import
  * does not start by itself.
  */
-const freeRecordsOf = (caller: Caller): number =>
+const maxRecordsWithoutApproval = (caller: Caller): number =>
   (caller.kind === 'key' ? caller.approveOver.records : null) ?? Infinity;
 
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
