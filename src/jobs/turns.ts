@@ -9,7 +9,7 @@ import { areOthersWaiting, enqueueTurn, findTakenTurns, holdTurn, mergeTurns } f
 import type { Message, Turn } from '../queries/records/turns.ts';
 import { hasDueRun, lockRun, releaseRun, pauseRun, findNextInputs, takeRun } from '../queries/jobs/runs.ts';
 import type { Run, Taken } from '../queries/jobs/runs.ts';
-import { chargeCredits, releaseCredits, giveBackToKey } from '../queries/jobs/credits.ts';
+import { chargeCredits, releaseCredits, subtractKeySpending } from '../queries/jobs/credits.ts';
 import { addToJournal } from '../queries/records/journal.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import { isUnavailable } from '../errors.ts';
@@ -196,7 +196,7 @@ export async function endJob(
   const origin = { source: 'job' as const, changeId: jobId, ...(closed.actor && { actor: closed.actor }) };
   addToJournal(sql, customerId, [{ type: 'job.ended', data, origin }]);
   const { api_key_id: apiKeyId, pool, refunded } = closed;
-  if (apiKeyId !== null) await giveBackToKey(sql, customerId, jobId, { apiKeyId, pool, amount: refunded });
+  if (apiKeyId !== null) await subtractKeySpending(sql, customerId, jobId, { apiKeyId, pool, amount: refunded });
   await chargeCredits(sql, customerId, jobId, { pool, amount: charge });
   await releaseCredits(sql, customerId, jobId, { pool, amount: refunded });
   return true;

@@ -59,7 +59,7 @@ export async function spendWithKey(
  * Subtracts the credits that an ended job released from the spending of its API key, on the day of the job's start.
  * Call it before the balance is locked.
  */
-export async function giveBackToKey(
+export async function subtractKeySpending(
   sql: Transaction,
   customerId: string,
   jobId: string,
