@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { retryJob } from '../../src/jobs/start-job.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
-import { spendWithKey } from '../../src/queries/jobs/credits.ts';
+import { addKeySpending } from '../../src/queries/jobs/credits.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';
@@ -81,7 +81,7 @@ describe('a start', () => {
       select uuidv7(make_interval(secs => extract(epoch from ${`${day}T00:00:00Z`}::timestamptz - clock_timestamp())::float8 - n % 2)) as id
       from generate_series(1, 20) n`;
       const outcomes = await Promise.allSettled(
-        ids.map(({ id }) => app.db.transaction((sql) => spendWithKey(sql, customer.id, id, given))),
+        ids.map(({ id }) => app.db.transaction((sql) => addKeySpending(sql, customer.id, id, given))),
       );
       expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(successes);
     },

@@ -33,7 +33,7 @@ const sumsOf = (sql: Queryable, day: ReturnType<typeof today>) => sql`
  * each other. Call it before the balance is locked.
  * @throws SpendCapExceeded if the key's cap leaves less than `amount`
  */
-export async function spendWithKey(
+export async function addKeySpending(
   sql: Transaction,
   customerId: string,
   jobId: string,
@@ -165,7 +165,7 @@ export async function reserveCredits(
   if (amount === 0) return;
   if (amount > maxCredits)
     throw new SpendCapExceeded({ required: amount, available: maxCredits, pool }, 'the request allows');
-  if (apiKeyId !== null) await spendWithKey(sql, customerId, jobId, { apiKeyId, pool, amount });
+  if (apiKeyId !== null) await addKeySpending(sql, customerId, jobId, { apiKeyId, pool, amount });
   const isMoved = await move(sql, customerId, {
     ...given,
     kind: 'reserve',
