@@ -2,7 +2,7 @@ import type { Database, Transaction } from '../database/db.ts';
 import { forbidden, notFound, Unauthorized, validationFailed } from '../errors.ts';
 import type { Config } from '../process/config.ts';
 import { lockUnrevokedKey } from '../queries/accounts/api-keys.ts';
-import { findEnd, findPlaceAt } from '../queries/records/feed.ts';
+import { findEnd, findPositionAt } from '../queries/records/feed.ts';
 import {
   changeEndpoint,
   countWaiting,
@@ -150,7 +150,7 @@ export async function replayEndpoint(
 ): Promise<void> {
   await db.lookup((sql) => requireEndpoint(sql, customerId, id));
   const { position: end } = await findEnd(db, customerId);
-  const { position: begin } = await findPlaceAt(db, customerId, from);
+  const { position: begin } = await findPositionAt(db, customerId, from);
   await db.transaction((sql) => startReplay(sql, customerId, id, { from: begin, end }));
 }
 

@@ -4,7 +4,7 @@ import type { Database } from '../database/db.ts';
 import { forbidden, validationFailed } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { isInstant } from '../schemas/formats.ts';
-import { findEnd, findPlaceAt, oldest, readEvents } from '../queries/records/feed.ts';
+import { findEnd, findPositionAt, oldest, readEvents } from '../queries/records/feed.ts';
 import type { FeedCursors, FeedEvent, FeedPage, ReadPosition } from '../queries/records/feed.ts';
 import { findVisibleImports, visibleImports } from '../queries/jobs/imports.ts';
 import { findJobViews } from '../queries/jobs/jobs.ts';
@@ -74,7 +74,7 @@ async function beginningOf(
     return place;
   }
   if (from === 'now') return findEnd(db, customerId);
-  return from !== undefined && isInstant(from) ? findPlaceAt(db, customerId, from) : oldest;
+  return from !== undefined && isInstant(from) ? findPositionAt(db, customerId, from) : oldest;
 }
 
 async function readOrWait(

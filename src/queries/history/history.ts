@@ -14,7 +14,7 @@ import { contactFields } from '../../schemas/contacts.ts';
 import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
 import { untold } from '../records/journal.ts';
-import { findPlaceAt, newestPlace } from '../records/feed.ts';
+import { findPositionAt, newestPlace } from '../records/feed.ts';
 
 interface UndoState {
   refusal: string | undefined;
@@ -202,7 +202,7 @@ export async function listChanges(
   const end =
     before ?? (await db.lookup((sql) => sql<[{ position: number }]>`${newestPlace(sql, customerId)}`))[0].position + 1;
   const until = filters.until === undefined ? end : Math.min(end, (await endOf(db, customerId, filters.until)) + 1);
-  const since = filters.since === undefined ? 0 : (await findPlaceAt(db, customerId, filters.since)).position;
+  const since = filters.since === undefined ? 0 : (await findPositionAt(db, customerId, filters.since)).position;
   // With one of these an index finds the rows.
   const isIndexed = filters.record_id !== undefined || filters.change_id !== undefined;
   const begin = isIndexed ? since : Math.max(since, until - span - 1);
@@ -225,7 +225,7 @@ export async function listChanges(
 }
 
 const endOf = async (db: Database, customerId: string, instant: string): Promise<number> =>
-  (await findPlaceAt(db, customerId, instant, 'behind')).position;
+  (await findPositionAt(db, customerId, instant, 'behind')).position;
 
 const readRows = (
   sql: Queryable,

@@ -192,7 +192,7 @@ const slackMs = 15 * 60_000;
  * events that happened before it. Other events can be in between.
  * @param instant RFC 3339
  */
-export async function findPlaceAt(
+export async function findPositionAt(
   db: Database,
   customerId: string,
   instant: string,

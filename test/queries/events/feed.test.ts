@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
-import { findEnd, findPlaceAt, oldest, readEvents } from '../../../src/queries/records/feed.ts';
+import { findEnd, findPositionAt, oldest, readEvents } from '../../../src/queries/records/feed.ts';
 import type { FeedEvent, FeedPosition, ReadPosition } from '../../../src/queries/records/feed.ts';
 import { addToJournal, partSeconds, parts, readTotals, truncateJournal } from '../../../src/queries/records/journal.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
@@ -191,9 +191,11 @@ test('who begins at the oldest events, or at a time, is not stopped by a truncat
   for (const limit of [1, 1_000]) expect((await readAll(oldest, limit)).ids).toEqual(['kept', 'and this']);
   expect((await readAll(second)).ids).toEqual(['kept', 'and this']);
   for (const time of ['2000-01-01T00:00:00Z', new Date().toISOString()])
-    expect((await readAll(await findPlaceAt(app.db, customer.id, time))).ids).toEqual(['kept', 'and this']);
+    expect((await readAll(await findPositionAt(app.db, customer.id, time))).ids).toEqual(['kept', 'and this']);
   await app.owner`update journal set occurred_at = now() - interval '1 hour' where customer_id = ${customer.id} and position = 3`;
-  expect((await readAll(await findPlaceAt(app.db, customer.id, new Date().toISOString()))).ids).toEqual(['and this']);
+  expect((await readAll(await findPositionAt(app.db, customer.id, new Date().toISOString()))).ids).toEqual([
+    'and this',
+  ]);
 });
 
 test('twenty readers beside a writer that holds its transaction for 3 s: all get the same events, once', async () => {
