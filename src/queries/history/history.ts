@@ -13,7 +13,7 @@ import { companyFields } from '../../schemas/companies.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
-import { untold } from '../records/journal.ts';
+import { unpublishedColumns } from '../records/journal.ts';
 import { findPositionAt, newestPlace } from '../records/feed.ts';
 
 interface UndoState {
@@ -289,7 +289,11 @@ export function shown(values: Values | null): Values {
   const { custom_fields = {}, company_id, ...others } = values ?? {};
   const custom = Object.entries(custom_fields as Values).map(([key, value]) => [`custom_fields.${key}`, value]);
   const company = company_id === undefined ? [] : [['company', company_id]];
-  return Object.fromEntries([...Object.entries(others).filter(([name]) => !untold.has(name)), ...company, ...custom]);
+  return Object.fromEntries([
+    ...Object.entries(others).filter(([name]) => !unpublishedColumns.has(name)),
+    ...company,
+    ...custom,
+  ]);
 }
 
 export const pickSettable = (noun: EventNoun, values: Values): Values =>

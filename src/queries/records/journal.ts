@@ -11,7 +11,7 @@ type Columns = Readonly<Record<string, unknown>>;
 const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: { company_id: 'company' } };
 
 /** Columns that responses do not show. The journal keeps their values, but events do not name them. */
-export const untold: ReadonlySet<string> = new Set(['prospect_id']);
+export const unpublishedColumns: ReadonlySet<string> = new Set(['prospect_id']);
 
 /**
  * Maximum number of custom fields that an event names one by one, and maximum total length of their names (UTF-8
@@ -45,7 +45,7 @@ export function changesOf(noun: EventNoun, stored: object, columns: object): Cha
       changes.before[name] = pick(old[name] as Columns, fields);
       changes.after[name] = pick(value as Columns, fields);
     } else {
-      if (!untold.has(name)) changes.changed.push(shownAs[noun]?.[name] ?? name);
+      if (!unpublishedColumns.has(name)) changes.changed.push(shownAs[noun]?.[name] ?? name);
       changes.before[name] = old[name];
       changes.after[name] = value;
     }
