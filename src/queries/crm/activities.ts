@@ -208,7 +208,7 @@ interface ActivityRow extends ActivityColumns {
 const written: WrittenTable<ActivityRow> = {
   name: 'activities',
   columns: [...activityFields, 'created_by', 'folded'],
-  setApart: ['created_by'],
+  unassigned: ['created_by'],
   alsoSet: (sql) =>
     constant(
       sql,

@@ -369,7 +369,7 @@ export const companyAfter = (sql: Transaction, customerId: string, alias: 'c' | 
 export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],
-  setApart: ['company_id'],
+  unassigned: ['company_id'],
   alsoSet: (sql, customerId) => sql`
     company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)},
     ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,

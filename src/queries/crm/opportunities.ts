@@ -404,7 +404,7 @@ const rowColumns = [...opportunityFields, 'price'] as const;
 const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {
   name: 'opportunities',
   columns: rowColumns,
-  setApart: ['company_id'],
+  unassigned: ['company_id'],
   alsoSet: (sql, customerId) => sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
 };
 

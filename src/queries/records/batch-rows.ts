@@ -235,7 +235,7 @@ export interface WrittenTable<R extends object> {
    * Columns to which an update does not assign the given value: `computedAssignments` sets them, or they stay
    * unchanged.
    */
-  setApart?: readonly string[];
+  unassigned?: readonly string[];
   /** Returns further SQL assignments for an update of the record `r`. `given` has the new values. */
   alsoSet?: (sql: Transaction, customerId: string) => Fragment;
 }
@@ -323,8 +323,8 @@ export async function updateRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
-  const { setApart = [], alsoSet } = table;
-  const names = table.columns.filter((name) => !setApart.includes(name));
+  const { unassigned = [], alsoSet } = table;
+  const names = table.columns.filter((name) => !unassigned.includes(name));
   const assignments = constant(sql, names.map((name) => `${name} = given.${name}`).join(', '));
   await writeInParts(
     records,
