@@ -209,7 +209,7 @@ const written: WrittenTable<ActivityRow> = {
   name: 'activities',
   columns: [...activityFields, 'created_by', 'folded'],
   unassigned: ['created_by'],
-  alsoSet: (sql) =>
+  computedAssignments: (sql) =>
     constant(
       sql,
       holders.map((name) => `deleted_${name} = case when given.${name} is null then r.deleted_${name} end`).join(', '),

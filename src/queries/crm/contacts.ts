@@ -370,7 +370,7 @@ export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],
   unassigned: ['company_id'],
-  alsoSet: (sql, customerId) => sql`
+  computedAssignments: (sql, customerId) => sql`
     company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)},
     ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,
 };

@@ -405,7 +405,8 @@ const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]
   name: 'opportunities',
   columns: rowColumns,
   unassigned: ['company_id'],
-  alsoSet: (sql, customerId) => sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
+  computedAssignments: (sql, customerId) =>
+    sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
 };
 
 async function write(

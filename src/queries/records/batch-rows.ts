@@ -237,7 +237,7 @@ export interface WrittenTable<R extends object> {
    */
   unassigned?: readonly string[];
   /** Returns further SQL assignments for an update of the record `r`. `given` has the new values. */
-  alsoSet?: (sql: Transaction, customerId: string) => Fragment;
+  computedAssignments?: (sql: Transaction, customerId: string) => Fragment;
 }
 
 const rowsOf = (sql: Transaction, table: string, rows: readonly Row[]) =>
@@ -323,7 +323,7 @@ export async function updateRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
-  const { unassigned = [], alsoSet } = table;
+  const { unassigned = [], computedAssignments } = table;
   const names = table.columns.filter((name) => !unassigned.includes(name));
   const assignments = constant(sql, names.map((name) => `${name} = given.${name}`).join(', '));
   await writeInParts(
@@ -332,7 +332,7 @@ export async function updateRows<T, R extends object>(
     (record) => rowOf(record) as Row,
     (rows) => sql`
       update ${constant(sql, table.name)} r
-      set ${assignments}, ${alsoSet ? sql`${alsoSet(sql, customerId)},` : sql``} updated_at = (select clock_timestamp())
+      set ${assignments}, ${computedAssignments ? sql`${computedAssignments(sql, customerId)},` : sql``} updated_at = (select clock_timestamp())
       from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
         and r.id = any(${rows.map((row) => row['id'] as string)}::uuid[])
