@@ -163,7 +163,7 @@ const openSender = async (): Promise<PgBoss> =>
     schedule: false,
   });
 
-const filledBy: Record<string, string[]> = {
+const tablesOfImport: Record<string, string[]> = {
   contacts: ['contacts', 'companies'],
   companies: ['companies'],
   products: ['products'],
@@ -186,7 +186,7 @@ export async function findChangedTables(sql: Queryable, customerId: string, impo
   const tables = await sql<{ name: string }[]>`
     select relname as name
     from pg_class
-    where oid = any(${filledBy[row.object]!}::text[]::regclass[])
+    where oid = any(${tablesOfImport[row.object]!}::text[]::regclass[])
       and reltuples < 10 * ${row.changed}::bigint
       and current_setting(${anyCustomerSetting}, true) is null`;
   const filled: string[] = [];
