@@ -166,13 +166,13 @@ interface NamedStage {
   isPrivate: boolean;
 }
 
-const maxNamed = 5;
+const maxListedStages = 5;
 
 /** Returns the error message for a reference that was not found. Stages of private pipelines are not listed. */
 function notFoundMessage(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
   if ('external_id' in given) return `no ${noun} has the external_id ${JSON.stringify(given.external_id)}`;
   if ('email' in given) return `no user has the address ${JSON.stringify(given.email)}`;
-  const shown = stages.filter(({ isPrivate }) => !isPrivate).slice(0, maxNamed);
+  const shown = stages.filter(({ isPrivate }) => !isPrivate).slice(0, maxListedStages);
   const names = shown.map(({ pipeline, stage }) => `${pipeline} / ${stage}`);
   return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is not a stage (such as ${names.join(', ')})`;
 }
