@@ -17,7 +17,7 @@ export const unpublishedColumns: ReadonlySet<string> = new Set(['prospect_id']);
  * Maximum number of custom fields that an event names one by one, and maximum total length of their names (UTF-8
  * bytes). With more, the event names only `custom_fields`.
  */
-const most = { fields: 20, bytes: 2_048 };
+const maxNamedFields = { fields: 20, bytes: 2_048 };
 
 export interface Changes {
   /**
@@ -61,7 +61,7 @@ const pick = (fields: Columns, names: readonly string[]): Columns =>
 
 function namesOf(fields: readonly string[]): string[] {
   const names = fields.map((name) => `custom_fields.${name}`);
-  const isMuch = names.length > most.fields || Buffer.byteLength(names.join('')) > most.bytes;
+  const isMuch = names.length > maxNamedFields.fields || Buffer.byteLength(names.join('')) > maxNamedFields.bytes;
   return isMuch ? ['custom_fields'] : names;
 }
 
