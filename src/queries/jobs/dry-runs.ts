@@ -8,7 +8,7 @@ import { allImports, endImport, lockImport, lockNewImports } from './imports.ts'
  */
 const retention = '30 days 2 hours';
 /** Time after which an import that waits for its file or its start is cancelled (SQL interval). */
-const patience = '24 hours';
+const cancelWaitingAfter = '24 hours';
 
 const batchSize = 10_000;
 
@@ -22,7 +22,7 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   from imports
   where finished_at is null
     and status in ('UPLOADING', 'UPLOADED')
-    and created_at < now() - ${patience}::interval
+    and created_at < now() - ${cancelWaitingAfter}::interval
     and not ${isAwaited(sql)}
   limit ${limit}`;
 
