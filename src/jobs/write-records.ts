@@ -180,7 +180,7 @@ async function writeAll(
   deferred: DeferredWrites,
 ): Promise<boolean> {
   const { customer_id: customerId, id } = row;
-  const trial = row.dry_run ? new Trial(maxChanges - row.told) : undefined;
+  const trial = row.dry_run ? new Trial(maxChanges - row.change_count) : undefined;
   const outcomes = await writeInOrder(sql, row, planned, trial ?? deferred);
   if (!trial) {
     await addContactsToLists(sql, row, outcomes);

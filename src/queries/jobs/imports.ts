@@ -395,7 +395,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
   total: number | null;
   warnings: number;
   /** Number of entries in `changes`, the changes that a dry run would have made. */
-  told: number;
+  change_count: number;
   /** Number of unexpected errors in a row. */
   failures: number;
   /** Actor that created the import. Null for imports from before release 1.1.0. */
@@ -405,7 +405,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
 
 export const importColumns = (sql: Queryable) => sql`
   'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
-  request_id, jsonb_array_length(changes) as told,
+  request_id, jsonb_array_length(changes) as change_count,
   ${settingColumns(sql)}`;
 
 /** Marks the file as completely read, because all its records are stored as rows. Deletes the file. */
