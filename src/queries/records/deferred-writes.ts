@@ -86,7 +86,9 @@ export async function lockContactsOfCompanies(
 }
 
 /** The record that an event is about: its id, and its external id if its kind has one. */
-type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'list' ? unknown : { external_id: string | null });
+type EventSubject<Noun extends EventNoun> = { id: string } & (Noun extends 'list'
+  ? unknown
+  : { external_id: string | null });
 
 class Writes {
   readonly #changes: Totals = { contacts: 0, companies: 0 };
@@ -96,7 +98,7 @@ class Writes {
     this.#changes[counted] += change;
   }
 
-  created<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, more: { restored?: true } = {}): void {
+  created<Noun extends EventNoun>(noun: Noun, record: EventSubject<Noun>, more: { restored?: true } = {}): void {
     this.#record(noun, 'created', record, more);
   }
 
@@ -106,7 +108,7 @@ class Writes {
    * @param columns the columns after it, named like the members of the record's GET
    * @returns false if no member differs
    */
-  updated<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, stored: object, columns: object): boolean {
+  updated<Noun extends EventNoun>(noun: Noun, record: EventSubject<Noun>, stored: object, columns: object): boolean {
     const changes = changesOf(noun, stored, columns);
     if (!changes) return false;
     const { changed, before, after } = changes;
@@ -121,7 +123,7 @@ class Writes {
    */
   deleted<Noun extends EventNoun>(
     noun: Noun,
-    record: Told<Noun>,
+    record: EventSubject<Noun>,
     values: object | undefined,
     more: { merged_into?: string | undefined } = {},
   ): void {
