@@ -372,10 +372,10 @@ export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, 
         updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    deferred.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
+    deferred.updated('list', { id }, eventColumnsOf(current, current.source), eventColumnsOf(columns, current.source));
   });
 
-const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
+const eventColumnsOf = ({ name, description, rules }: ListColumns, source: string) => ({
   name,
   description,
   rules: completeRules(rules),
@@ -429,7 +429,7 @@ export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
       set deleted_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    deferred.deleted('list', { id }, toldOf({ name, description, rules }, source));
+    deferred.deleted('list', { id }, eventColumnsOf({ name, description, rules }, source));
   });
 
 /**
