@@ -315,10 +315,13 @@ async function write(
   const inserted = await insertContacts(sql, customerId, fresh);
   for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
   deferred.count('contacts', fresh.length);
-  for (const row of fresh) deferred.created('contact', toldOf(row));
+  for (const row of fresh) deferred.created('contact', eventSubjectOf(row));
 }
 
-const toldOf = ({ id, contact }: Pick<SyncedRow, 'id' | 'contact'>) => ({ id: id!, external_id: contact.external_id });
+const eventSubjectOf = ({ id, contact }: Pick<SyncedRow, 'id' | 'contact'>) => ({
+  id: id!,
+  external_id: contact.external_id,
+});
 
 export async function updateSynced(
   sql: Transaction,
@@ -342,7 +345,7 @@ export async function updateSynced(
     returning c.id, c.last_verified, c.crm_synced_at`;
   const times = new Map(written.map(({ id, ...columns }) => [id, columns]));
   for (const row of stored)
-    deferred.updated('contact', toldOf(row), row.stored!, { ...row.contact, ...times.get(row.id!) });
+    deferred.updated('contact', eventSubjectOf(row), row.stored!, { ...row.contact, ...times.get(row.id!) });
 }
 
 async function insertContacts(

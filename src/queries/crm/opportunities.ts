@@ -30,7 +30,7 @@ import {
   setColumns,
   setDeleted,
   setUnchanged,
-  toldOf,
+  eventSubjectOf,
   writeItems,
 } from '../records/batch-rows.ts';
 import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
@@ -426,7 +426,7 @@ async function write(
   const parts = [...created, ...changed.filter(({ stored, columns }) => !hasSameParts(stored!, columns!))].map(
     (item) => ({
       ...item.columns!,
-      id: toldOf(item).id,
+      id: eventSubjectOf(item).id,
     }),
   );
   await setParts(sql, customerId, parts);

@@ -14,7 +14,7 @@ import {
   contactTable,
   findByExternalIds,
   isUnchanged,
-  toldOf,
+  eventSubjectOf,
 } from '../records/batch-rows.ts';
 import { pendingItems, endIfAtomic, openItems, outcomesOf, withRepeats, fail } from '../records/batches.ts';
 import type { Batch, Item, Outcome, ReadOutcome, LockedCompanies } from '../records/batches.ts';
@@ -262,9 +262,9 @@ async function writeContacts(
   });
   await setManualLists(sql, customerId, new Map(lists));
   deferred.count('contacts', created.length);
-  for (const item of created) deferred.created('contact', toldOf(item));
+  for (const item of created) deferred.created('contact', eventSubjectOf(item));
   for (const [i, item] of changed.entries())
-    deferred.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
+    deferred.updated('contact', eventSubjectOf(item), states[i]!.stored, states[i]!.columns);
 }
 
 const changesOf = (items: readonly ContactItem[]) =>

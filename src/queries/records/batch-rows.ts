@@ -392,8 +392,8 @@ export function addEvents(
   noun: 'company' | 'product' | 'opportunity' | 'activity',
   { created, changed }: Record<'created' | 'changed', readonly Item<{ external_id: string | null }>[]>,
 ): void {
-  for (const item of created) deferred.created(noun, toldOf(item));
-  for (const item of changed) deferred.updated(noun, toldOf(item), item.stored!, item.columns!);
+  for (const item of created) deferred.created(noun, eventSubjectOf(item));
+  for (const item of changed) deferred.updated(noun, eventSubjectOf(item), item.stored!, item.columns!);
 }
 
 export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
@@ -403,7 +403,7 @@ export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
     return id;
   });
 
-export const toldOf = ({ outcome, columns }: Item<{ external_id: string | null }>) => ({
+export const eventSubjectOf = ({ outcome, columns }: Item<{ external_id: string | null }>) => ({
   id: (outcome as { id: LockedId }).id,
   external_id: columns!.external_id,
 });
