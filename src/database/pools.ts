@@ -76,15 +76,15 @@ export class ExclusivePool<Sql extends Connections> {
 
   /**
    * Runs `work` on a free connection. Waits first if too many operations are running.
-   * @param isToEnd called with the reason when the requester's signal aborts. It returns true to cancel `work` at once,
+   * @param shouldCancel called with the reason when the requester's signal aborts. It returns true to cancel `work` at once,
    * or false to let it run until the request's time is up
    */
   run<T>(
     requester: Requester,
     work: (sql: Sql) => Promise<T>,
-    isToEnd: (reason: unknown) => boolean = () => true,
+    shouldCancel: (reason: unknown) => boolean = () => true,
   ): Promise<T> {
-    return translateErrors(() => this.#limiter.run(requester, () => this.#admitted(work, requester, isToEnd)));
+    return translateErrors(() => this.#limiter.run(requester, () => this.#admitted(work, requester, shouldCancel)));
   }
 
   async close(): Promise<void> {
@@ -95,13 +95,13 @@ export class ExclusivePool<Sql extends Connections> {
   async #admitted<T>(
     work: (sql: Sql) => Promise<T>,
     { signal, timeUp }: Requester,
-    isToEnd: (reason: unknown) => boolean,
+    shouldCancel: (reason: unknown) => boolean,
   ): Promise<T> {
     const line = this.#free.pop() ?? this.#open();
     let cut: Promise<void> | undefined;
     const cancel = () => void (cut ??= this.#cut(line));
     const abort = () => {
-      if (isToEnd(signal!.reason)) cancel();
+      if (shouldCancel(signal!.reason)) cancel();
     };
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
