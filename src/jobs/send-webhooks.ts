@@ -67,9 +67,9 @@ class Sending implements WebhookSending {
   readonly #sender: Sender;
   readonly #stopping = new AbortController();
   readonly #loops: Promise<void>[];
-  readonly #places: FairSemaphore;
+  readonly #slots: FairSemaphore;
   /** Slots for endpoints whose last delivery failed or that have had none yet: half as many as all slots. */
-  readonly #placesOfOthers: FairSemaphore;
+  readonly #slotsOfOthers: FairSemaphore;
   readonly #busy = new Map<string, Promise<void>>();
 
   constructor(context: SendContext, box: SecretBox) {
@@ -77,8 +77,8 @@ class Sending implements WebhookSending {
     this.#context = context;
     this.#box = box;
     this.#sender = openSender(context.config);
-    this.#places = new FairSemaphore(count);
-    this.#placesOfOthers = new FairSemaphore(Math.ceil(count / 2));
+    this.#slots = new FairSemaphore(count);
+    this.#slotsOfOthers = new FairSemaphore(Math.ceil(count / 2));
     // Endpoints that work do not wait until many others have been looked at.
     this.#loops = [this.#watch(true), this.#watch(false)];
   }
@@ -103,7 +103,7 @@ class Sending implements WebhookSending {
   async #look(areWorking: boolean): Promise<void> {
     const db = this.#context.db.for({ customerId: allCustomers }, null);
     const due = await db.search((sql) => findDueEndpoints(sql, areWorking, maxFound));
-    const heldBy = ({ customer_id: customerId }: DueEndpoint) => this.#places.heldBy(customerId);
+    const heldBy = ({ customer_id: customerId }: DueEndpoint) => this.#slots.heldBy(customerId);
     const found = due.toSorted((one, other) => heldBy(one) - heldBy(other)).values();
     const end = performance.now() + lookMs;
     const work = async () => {
@@ -137,11 +137,11 @@ class Sending implements WebhookSending {
       for (let hasRead = true; hasRead || underWay.size + ended.length > 0;) {
         const areWorking = isWorking;
         const isOver = this.#stopping.signal.aborted || performance.now() > end;
-        const places = isOver ? 0 : this.#take(customerId, areWorking, underWay.size);
-        if (places + underWay.size + ended.length === 0) return;
-        let free = places;
+        const freeSlots = isOver ? 0 : this.#take(customerId, areWorking, underWay.size);
+        if (freeSlots + underWay.size + ended.length === 0) return;
+        let free = freeSlots;
         try {
-          const state = { ended: ended.splice(0), underWay: [...underWay.keys()], places };
+          const state = { ended: ended.splice(0), underWay: [...underWay.keys()], freeSlots };
           const visit = await db.transaction((sql) => visitEndpoint(sql, visitor, state));
           if (!visit) return;
           const send = this.#senderFor(customerId, visit, log);
@@ -179,16 +179,16 @@ class Sending implements WebhookSending {
   }
 
   #takeOne(customerId: string, isWorking: boolean): boolean {
-    if (!isWorking && !this.#placesOfOthers.tryTake(customerId)) return false;
-    const isTaken = this.#places.tryTake(customerId);
-    if (!isTaken && !isWorking) this.#placesOfOthers.release(customerId);
+    if (!isWorking && !this.#slotsOfOthers.tryTake(customerId)) return false;
+    const isTaken = this.#slots.tryTake(customerId);
+    if (!isTaken && !isWorking) this.#slotsOfOthers.release(customerId);
     return isTaken;
   }
 
   #release(customerId: string, isWorking: boolean, count: number): void {
     if (count === 0) return;
-    this.#places.release(customerId, count);
-    if (!isWorking) this.#placesOfOthers.release(customerId, count);
+    this.#slots.release(customerId, count);
+    if (!isWorking) this.#slotsOfOthers.release(customerId, count);
   }
 
   /**

@@ -115,20 +115,20 @@ export interface Visit extends EndpointAddress {
  * Stores how attempts ended, creates deliveries for the next events of an endpoint, and returns the deliveries to send
  * now. Only this worker then sends to the endpoint, for 30 seconds or until a visit finds nothing.
  * @param underWay deliveries that the worker is sending
- * @param places number of deliveries that the worker can send in addition
+ * @param freeSlots number of deliveries that the worker can send in addition
  * @returns undefined if another worker has the endpoint, or it is deleted
  */
 export async function visitEndpoint(
   sql: Transaction,
   visitor: Visitor,
-  { ended, underWay, places }: { ended: readonly Attempt[]; underWay: readonly Due[]; places: number },
+  { ended, underWay, freeSlots }: { ended: readonly Attempt[]; underWay: readonly Due[]; freeSlots: number },
 ): Promise<Visit | undefined> {
   const before = await lockEndpoint(sql, visitor);
   if (!before) return undefined;
   const endpoint = stateAfter(before, ended);
   const isStuck = endpoint.failures_in_row >= stuckAfter;
   const isWorking = endpoint.failing_since === null && endpoint.last_success_at !== null;
-  const room = Math.min(places, (isWorking ? maxAtOnce.works : maxAtOnce.other) - underWay.length);
+  const room = Math.min(freeSlots, (isWorking ? maxAtOnce.works : maxAtOnce.other) - underWay.length);
   const read = () => readDue(sql, visitor, { isStuck, underWay, limit: room });
   const maySend = endpoint.is_on && room > 0;
   // Sent together.
