@@ -22,10 +22,10 @@ export const fieldCodes = {
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
 
 /**
- * `most`: maximum number of results in each half of the cache of `memoize`. `longest`: maximum length of a text whose
+ * `halfSize`: maximum number of results in each half of the cache of `memoize`. `longest`: maximum length of a text whose
  * result is cached (UTF-16 units).
  */
-const limits = { most: 10_000, longest: 64 };
+const limits = { halfSize: 10_000, longest: 64 };
 
 /**
  * Caches the results of a pure function for recent texts. Callers share the results and must not change them. When the
@@ -39,7 +39,7 @@ export function memoize<T extends string | object>(make: (text: string) => T): (
     if (known !== undefined) return known;
     const result = older.get(text) ?? make(text);
     if (text.length > limits.longest) return result;
-    if (recent.size >= limits.most) [recent, older] = [new Map(), recent];
+    if (recent.size >= limits.halfSize) [recent, older] = [new Map(), recent];
     recent.set(text, result);
     return result;
   };
