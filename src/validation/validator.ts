@@ -219,8 +219,9 @@ function toFaults(schema: object, value: unknown, errors: ErrorObject[], message
 }
 
 /**
- * Reduces the errors of alternatives (`anyOf`), because Ajv reports those of every alternative. If only one alternative
- * accepts values of this type, keeps its errors; otherwise returns one error for all.
+ * Reduces the errors of alternatives (`anyOf`), because Ajv reports those of every alternative. Keeps the errors of the
+ * alternative that accepts values of this type, with several the one with fewest errors. If none accepts the type,
+ * returns one error for all.
  */
 function withoutBranches(schema: object, errors: ErrorObject[]): ErrorObject[] {
   const kept: ErrorObject[] = [];
@@ -242,9 +243,9 @@ function withoutBranches(schema: object, errors: ErrorObject[]): ErrorObject[] {
     ) as ErrorObject[][];
     const isOther = (one: ErrorObject[]): boolean =>
       one.some((of) => of.keyword === 'type' && of.instancePath === instancePath);
-    const fitting = branches.filter((one) => !isOther(one));
+    const [closest] = branches.filter((one) => !isOther(one)).sort((a, b) => a.length - b.length);
     const types = typesOf(parentIn(schema, error.schemaPath)!);
-    if (fitting.length === 1 || types.length === 0) kept.push(...(fitting[0] ?? []));
+    if (closest || types.length === 0) kept.push(...(closest ?? []));
     else kept.push({ ...error, keyword: 'type', params: { type: types } });
   }
   return kept;

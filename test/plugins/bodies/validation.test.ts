@@ -166,6 +166,7 @@ test.each([
   ['ContactPatch', { location_country: 'X' }, '"X" is not a country code, such as DE'],
   ['ContactQuery', { order_by: { last_name: 'asc' } }, 'must be one of ASC, DESC'],
   ['ContactQuery', { filters: { score: '5' } }, 'must be a whole number or an array or an object or null'],
+  ['ContactQuery', { filters: { 'custom_fields.seats': { between: [1, '2'] } } }, 'must be a string'],
   ['ContactPatch', { gender: 'x'.repeat(256) }, 'must have at most 255 characters'],
   ['Declaration', { type: 'choice', choices: ['a', 'b', 'a'] }, 'elements 0 and 2 are the same'],
   ['ContactQuery', { order_by: '-x' }, /^must be an object or an array, such as \{"/],
