@@ -216,93 +216,6 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     expect((await customer.get(`${path}/${id}`)).body).toEqual(before);
   });
 
-  test.each([
-    ['no items', {}, '/items'],
-    ['no item', { items: [] }, '/items'],
-    ['too many', { items: Array.from({ length: 1_001 }, () => ({})) }, '/items'],
-    ['an unknown member', { items: [{}], more: 1 }, '/more'],
-    ['match on create', { items: [{}], match: 'id' }, '/match'],
-    ['another type', { items: { 0: {} } }, '/items'],
-  ])('are refused as a whole with %s', async (_, body, pointer) => {
-    const answer = await send('create', body);
-    expect(answer.status).toBe(400);
-    expect(answer.body.errors.map((fault: Json) => fault.path)).toEqual([pointer]);
-  });
-
-  test.each([
-    ['upsert', { items: [{}] }, '/match'],
-    ['upsert', { items: [{}], match: 'id' }, '/match'],
-    ['update', { items: [{}], match: 'last_name' }, '/match'],
-    ['read', { items: [{}], atomic: true }, '/atomic'],
-    ['read', { items: [{}], match: 'id\0' }, '/match'],
-  ])('are refused as a whole: %s with %o', async (operation, body, pointer) => {
-    const answer = await send(operation, body);
-    expect(answer.status).toBe(400);
-    expect(answer.body.errors.map((fault: Json) => fault.path)).toContain(pointer);
-  });
-
-  test('keep hostile items apart from the others', async () => {
-    const hostile = [
-      null,
-      [],
-      'x',
-      { __proto_: 1 },
-      { ...bodyOf(), custom_fields: { a: '\0' } },
-      { ...bodyOf(), ['\ud800']: 1 },
-      Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
-    ];
-    const answer = await send('create', { items: [...hostile, bodyOf()] });
-    expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
-    for (const { error } of answer.body.data.results.slice(0, -1)) {
-      expect(error.code).toBe('validation_failed');
-      expect(error.errors.length).toBeGreaterThan(0);
-      expect(error.errors.length).toBeLessThanOrEqual(10);
-    }
-  });
-
-  test('of 5 MiB are read like small ones, with the most values that records may have', async () => {
-    const most = (i: number) => ({
-      ...bodyOf(),
-      custom_fields: Object.fromEntries(Array.from({ length: 100 }, (_, k) => [`${i} ${k}`, 'v'.repeat(10)])),
-      ...(path === '/contacts' && {
-        phone_numbers: Array.from({ length: 20 }, (_, k) => ({ country_code: '+49', number: `${k}` })),
-      }),
-    });
-    const items = Array.from({ length: 1_000 }, (_, i) => most(i));
-    const padding = ' '.repeat(5 * 2 ** 20 - Buffer.byteLength(JSON.stringify({ items })));
-    const { status, body } = await customer.post(`${path}/batch/create`, JSON.stringify({ items }) + padding);
-    expect([status, body.data?.counts]).toMatchObject([200, { created: 1_000, failed: 0 }]);
-  });
-
-  test('of 5 MiB are refused before they are parsed if no schema allows them', async () => {
-    const list = (count: number, one: (i: number) => string) => Array.from({ length: count }, (_, i) => one(i)).join();
-    const members = list(4_000, (i) => `"m${i}":"${'x'.repeat(300)}"`);
-    for (const [text, fault] of [
-      [`{"items":[{"m7":0,${members}}]}`, 'names a property of one object twice'],
-      [`{"items":[{${members},}]}`, 'is not valid JSON: it breaks off at character'],
-      [
-        `{"items":[{"__proto__":[],${members}}]}`,
-        'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
-      ],
-      [`{"items":[${list(300, () => `[${list(2_000, () => '0')}]`)}]}`, 'has more than 400000 values'],
-      [`{"items":${'['.repeat(2 ** 20)}`, 'is nested deeper than 64 levels'],
-    ] as const)
-      expect(await customer.post(`${path}/batch/create`, text), fault).toMatchObject({
-        status: 400,
-        body: { errors: [{ path: '', message: expect.stringContaining(`the body ${fault}`) }] },
-      });
-  });
-
-  test('list at most 1,000 faults, and never those of a valid item', async () => {
-    const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
-    const answer = await send('create', { items: [...Array.from({ length: 900 }, () => faulty), bodyOf()] });
-    const { results, counts } = answer.body.data;
-    expect(counts).toMatchObject({ created: 1, failed: 900 });
-    const listed = results.flatMap(({ error }: Json) => error?.errors ?? []);
-    expect(listed).toHaveLength(1_000);
-    expect(JSON.stringify(answer.body).length).toBeLessThan(600_000);
-  });
-
   test('leave stored values alone that an upsert does not name, and create with what a record needs only', async () => {
     const external_id = unique('x');
     const [named, optional, value] =
@@ -319,31 +232,116 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     ).body.data;
     expect(results.map(({ status }: Json) => status)).toEqual(['created', 'failed']);
   });
-
-  test('refuse a number that JSON does not hold exactly, as single calls and filters do', async () => {
-    const bodies = (value: string) =>
-      JSON.stringify({ items: [bodyOf({ custom_fields: { crm: '#' } })] }).replace('"#"', value);
-    const results = async (value: string) =>
-      (await customer.post(`${path}/batch/create`, bodies(value))).body.data.results[0];
-    expect(await results('9007199254740991')).toMatchObject({ status: 'created' });
-    expect(await results('-9007199254740991')).toMatchObject({ status: 'created' });
-    for (const value of ['9007199254740992', '9007199254740993', '-9007199254740993', '1e300']) {
-      const fault = { path: '/custom_fields/crm', message: expect.stringMatching(/send it as a text$/) };
-      expect((await results(value)).error, value).toMatchObject({ code: 'validation_failed', errors: [fault] });
-      const single = JSON.stringify(bodyOf({ custom_fields: { crm: '#' } })).replace('"#"', value);
-      expect(await customer.post(path, single)).toMatchObject({ status: 400, body: { errors: [fault] } });
-      const filter = `{"filters":{"custom_fields.crm":${value}}}`;
-      expect(await customer.post(`${path}/list`, filter)).toMatchObject({
-        status: 400,
-        body: { errors: [{ path: '/filters/custom_fields.crm', message: fault.message }] },
-      });
-    }
-  });
 });
 
 describe('batches of contacts', () => {
   const batch = (operation: string, body: object): Promise<Answer> =>
     customer.post(`/contacts/batch/${operation}`, body);
+
+  test.each([
+    ['no items', {}, '/items'],
+    ['no item', { items: [] }, '/items'],
+    ['too many', { items: Array.from({ length: 1_001 }, () => ({})) }, '/items'],
+    ['an unknown member', { items: [{}], more: 1 }, '/more'],
+    ['match on create', { items: [{}], match: 'id' }, '/match'],
+    ['another type', { items: { 0: {} } }, '/items'],
+  ])('are refused as a whole with %s', async (_, body, pointer) => {
+    const answer = await batch('create', body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.errors.map((fault: Json) => fault.path)).toEqual([pointer]);
+  });
+
+  test.each([
+    ['upsert', { items: [{}] }, '/match'],
+    ['upsert', { items: [{}], match: 'id' }, '/match'],
+    ['update', { items: [{}], match: 'last_name' }, '/match'],
+    ['read', { items: [{}], atomic: true }, '/atomic'],
+    ['read', { items: [{}], match: 'id\0' }, '/match'],
+  ])('are refused as a whole: %s with %o', async (operation, body, pointer) => {
+    const answer = await batch(operation, body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.errors.map((fault: Json) => fault.path)).toContain(pointer);
+  });
+
+  test('keep hostile items apart from the others', async () => {
+    const hostile = [
+      null,
+      [],
+      'x',
+      { __proto_: 1 },
+      { ...contactBody(), custom_fields: { a: '\0' } },
+      { ...contactBody(), ['\ud800']: 1 },
+      Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
+    ];
+    const answer = await batch('create', { items: [...hostile, contactBody()] });
+    expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
+    for (const { error } of answer.body.data.results.slice(0, -1)) {
+      expect(error.code).toBe('validation_failed');
+      expect(error.errors.length).toBeGreaterThan(0);
+      expect(error.errors.length).toBeLessThanOrEqual(10);
+    }
+  });
+
+  test('of 5 MiB are read like small ones, with the most values that records may have', async () => {
+    const most = (i: number) => ({
+      ...contactBody(),
+      custom_fields: Object.fromEntries(Array.from({ length: 100 }, (_, k) => [`${i} ${k}`, 'v'.repeat(10)])),
+      phone_numbers: Array.from({ length: 20 }, (_, k) => ({ country_code: '+49', number: `${k}` })),
+    });
+    const items = Array.from({ length: 1_000 }, (_, i) => most(i));
+    const padding = ' '.repeat(5 * 2 ** 20 - Buffer.byteLength(JSON.stringify({ items })));
+    const { status, body } = await customer.post('/contacts/batch/create', JSON.stringify({ items }) + padding);
+    expect([status, body.data?.counts]).toMatchObject([200, { created: 1_000, failed: 0 }]);
+  });
+
+  test('of 5 MiB are refused before they are parsed if no schema allows them', async () => {
+    const list = (count: number, one: (i: number) => string) => Array.from({ length: count }, (_, i) => one(i)).join();
+    const members = list(4_000, (i) => `"m${i}":"${'x'.repeat(300)}"`);
+    for (const [text, fault] of [
+      [`{"items":[{"m7":0,${members}}]}`, 'names a property of one object twice'],
+      [`{"items":[{${members},}]}`, 'is not valid JSON: it breaks off at character'],
+      [
+        `{"items":[{"__proto__":[],${members}}]}`,
+        'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
+      ],
+      [`{"items":[${list(300, () => `[${list(2_000, () => '0')}]`)}]}`, 'has more than 400000 values'],
+      [`{"items":${'['.repeat(2 ** 20)}`, 'is nested deeper than 64 levels'],
+    ] as const)
+      expect(await customer.post('/contacts/batch/create', text), fault).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: '', message: expect.stringContaining(`the body ${fault}`) }] },
+      });
+  });
+
+  test('list at most 1,000 faults, and never those of a valid item', async () => {
+    const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
+    const answer = await batch('create', { items: [...Array.from({ length: 900 }, () => faulty), contactBody()] });
+    const { results, counts } = answer.body.data;
+    expect(counts).toMatchObject({ created: 1, failed: 900 });
+    const listed = results.flatMap(({ error }: Json) => error?.errors ?? []);
+    expect(listed).toHaveLength(1_000);
+    expect(JSON.stringify(answer.body).length).toBeLessThan(600_000);
+  });
+
+  test('refuse a number that JSON does not hold exactly, as single calls and filters do', async () => {
+    const bodies = (value: string) =>
+      JSON.stringify({ items: [contactBody({ custom_fields: { crm: '#' } })] }).replace('"#"', value);
+    const results = async (value: string) =>
+      (await customer.post('/contacts/batch/create', bodies(value))).body.data.results[0];
+    expect(await results('9007199254740991')).toMatchObject({ status: 'created' });
+    expect(await results('-9007199254740991')).toMatchObject({ status: 'created' });
+    for (const value of ['9007199254740992', '9007199254740993', '-9007199254740993', '1e300']) {
+      const fault = { path: '/custom_fields/crm', message: expect.stringMatching(/send it as a text$/) };
+      expect((await results(value)).error, value).toMatchObject({ code: 'validation_failed', errors: [fault] });
+      const single = JSON.stringify(contactBody({ custom_fields: { crm: '#' } })).replace('"#"', value);
+      expect(await customer.post('/contacts', single)).toMatchObject({ status: 400, body: { errors: [fault] } });
+      const filter = `{"filters":{"custom_fields.crm":${value}}}`;
+      expect(await customer.post('/contacts/list', filter)).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: '/filters/custom_fields.crm', message: fault.message }] },
+      });
+    }
+  });
 
   test('refer to companies, users and lists of the same customer only', async () => {
     const company = await make(stranger, '/company', companyBody());
