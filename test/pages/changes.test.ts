@@ -148,6 +148,19 @@ test('of what was deleted together, one is restored alone', async () => {
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(3);
 });
 
+test('a merged contact is restored alone with its activities', async () => {
+  const [kept, gone] = [
+    await make(customer, '/contacts', contactBody()),
+    await make(customer, '/contacts', contactBody()),
+  ];
+  const note = await make(customer, '/activities', { body: 'Called', contact_id: gone });
+  const own = await make(customer, '/activities', { body: 'Met', contact_id: kept });
+  await customer.post('/contacts/merge', { id: kept, merge_ids: [gone] });
+  await work((await undo(undoPath((await admin.get('/app/deleted')).body))).location);
+  const contactOf = async (id: string) => (await customer.get(`/activities/${id}`)).body.contact_id;
+  expect([await contactOf(note), await contactOf(own)]).toEqual([gone, kept]);
+});
+
 test('Deleted shows what one person deleted, or on some days', async () => {
   const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
   await customer.delete(`/contacts/${id}`);

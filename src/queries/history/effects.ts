@@ -46,7 +46,41 @@ const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
       and e.type = any(${recordTypes}::text[])
   )`;
 
-const onlyRecord = (sql: Queryable, id: string | undefined) => (id === undefined ? sql`` : sql`and record_id = ${id}`);
+/** Single record of a change. */
+interface Part {
+  id: string;
+  /** True if the change has merged the record into another one. The activities that it has moved then belong to it. */
+  isMerged: boolean;
+}
+
+async function findPart(
+  sql: Queryable,
+  customerId: string,
+  changeId: string,
+  id: string | undefined,
+): Promise<Part | undefined> {
+  if (id === undefined) return undefined;
+  const merged = await sql`
+    select 1
+    from journal
+    where customer_id = ${customerId}::uuid
+      and record_id = ${id}::uuid
+      and ${isOfChange(sql, changeId)}
+      and data ->> 'merged_into' is not null`;
+  return { id, isMerged: merged.length > 0 };
+}
+
+/** Returns the SQL condition that a journal row of the change belongs to its part, or to all of it. */
+const isOfPart = (sql: Queryable, part: Part | undefined) => {
+  if (!part) return sql``;
+  const { id, isMerged } = part;
+  if (!isMerged) return sql`and record_id = ${id}::uuid`;
+  return sql`
+    and (
+      record_id = ${id}::uuid
+      or (type = 'activity.updated' and ${id} in (before ->> 'contact_id', before ->> 'company_id'))
+    )`;
+};
 
 interface Row {
   position: number;
@@ -71,6 +105,7 @@ export async function findEffects(
   changeId: string,
   { before, until, limit, only }: { before: number; until: number; limit: number; only?: string | undefined },
 ): Promise<Effect[]> {
+  const part = await findPart(sql, customerId, changeId, only);
   const found = await sql<{ record_id: string; noun: EventNoun }[]>`
     select j.record_id, split_part(j.type, '.', 1) as noun
     from journal j
@@ -78,7 +113,7 @@ export async function findEffects(
       and j.change_id = ${changeId}::uuid
       and j.position < ${before}
       and j.type = any(${recordTypes}::text[])
-      ${onlyRecord(sql, only)}
+      ${isOfPart(sql, part)}
       and ${isFirst(sql, customerId, changeId)}
     order by j.position desc
     limit ${limit}`;
@@ -138,6 +173,7 @@ export async function measureChange(
   changeId: string,
   only?: string,
 ): Promise<ChangeSize & { types: string[] }> {
+  const part = await findPart(sql, customerId, changeId, only);
   const [size] = await sql<[ChangeSize & { types: string[] }]>`
     select
       count(distinct record_id) as records,
@@ -147,7 +183,7 @@ export async function measureChange(
     from journal
     where customer_id = ${customerId}::uuid
       and change_id = ${changeId}::uuid
-      ${onlyRecord(sql, only)}
+      ${isOfPart(sql, part)}
       and type = any(${recordTypes}::text[])`;
   return size;
 }
