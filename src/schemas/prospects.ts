@@ -159,7 +159,8 @@ const additive = {
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
-  description: 'Which prospects. They must match every field that is given.',
+  description:
+    'Which prospects. They must match every field that is given. Job titles, companies and industries have at most 800 words in total.',
 });
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
