@@ -1,6 +1,7 @@
 import { totalmem } from 'node:os';
 import type { Database } from '../src/database/db.ts';
-import { countContacts, createContact, listContacts } from '../src/queries/crm/contacts.ts';
+import { countContacts, listContacts } from '../src/queries/crm/contacts.ts';
+import { createContact } from '../src/queries/crm/record-batches.ts';
 import type { GivenFilters, GivenOrder } from '../src/schemas/filters.ts';
 import { milliseconds } from './dependants.ts';
 import { importFile, startService } from './importing.ts';

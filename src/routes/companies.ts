@@ -1,13 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import {
-  updateCompany,
-  countCompanies,
-  createCompany,
-  exportCompanies,
-  findCompanies,
-  listCompanies,
-} from '../queries/crm/companies.ts';
-import { deleteCompany } from '../queries/crm/deletions.ts';
+import { countCompanies, exportCompanies, findCompanies, listCompanies } from '../queries/crm/companies.ts';
+import { createCompany, deleteCompany, updateCompany } from '../queries/crm/record-batches.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import { CompanyExport } from '../schemas/files.ts';
 import { Nullable } from '../schemas/wire.ts';

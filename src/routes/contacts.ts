@@ -1,13 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import {
-  updateContact,
-  countContacts,
-  createContact,
-  exportContacts,
-  findContacts,
-  listContacts,
-} from '../queries/crm/contacts.ts';
-import { deleteContact } from '../queries/crm/deletions.ts';
+import { countContacts, exportContacts, findContacts, listContacts } from '../queries/crm/contacts.ts';
+import { createContact, deleteContact, updateContact } from '../queries/crm/record-batches.ts';
 import {
   Contact,
   ContactCount,

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { updateContact } from '../../src/queries/crm/contacts.ts';
+import { updateContact } from '../../src/queries/crm/record-batches.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';

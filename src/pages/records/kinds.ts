@@ -1,15 +1,21 @@
 import type { FastifyRequest } from 'fastify';
 import {
   countContactsUpTo,
-  createContact,
   exportContacts,
   findContacts,
   listContacts,
-  updateContact,
   countContacts,
 } from '../../queries/crm/contacts.ts';
-import { deleteContact, deleteCompany } from '../../queries/crm/deletions.ts';
-import { writeContactBatch, writeCompanyBatch } from '../../queries/crm/record-batches.ts';
+import {
+  createCompany,
+  createContact,
+  deleteCompany,
+  deleteContact,
+  updateCompany,
+  updateContact,
+  writeCompanyBatch,
+  writeContactBatch,
+} from '../../queries/crm/record-batches.ts';
 import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
@@ -21,14 +27,7 @@ import { moment, day, count, counted } from '../base/values.ts';
 import { fieldWord, countryName, money, verification, mailLink, phoneLink } from '../base/words.ts';
 import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
 import type { RecordKind } from './record-kind.ts';
-import {
-  countCompaniesUpTo,
-  createCompany,
-  exportCompanies,
-  findCompanies,
-  listCompanies,
-  updateCompany,
-} from '../../queries/crm/companies.ts';
+import { countCompaniesUpTo, exportCompanies, findCompanies, listCompanies } from '../../queries/crm/companies.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
 

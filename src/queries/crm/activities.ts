@@ -1,41 +1,17 @@
 import { type Locked, type Transaction, originOf } from '../../database/db.ts';
-import { missingReferences, validationFailed, type Fault } from '../../errors.ts';
+import { validationFailed, type Fault } from '../../errors.ts';
 import { activitySource, foldRecord, canonicalInstant } from '../../filters/columns.ts';
 import { constant, type FragmentMaker } from '../../filters/sql.ts';
 import { activityFields, type Activity, type ActivityCreate, type ActivityPatch } from '../../schemas/activities.ts';
 import type { EventActor } from '../../schemas/events.ts';
 import { activityFileFields } from '../../schemas/files.ts';
 import { recordReads } from './record-pages.ts';
-import { assignExternalIds, lockReferencesOf, withReferredIds, type Reference } from '../records/references.ts';
-import {
-  activityTable,
-  canonicalOf,
-  insertRows,
-  lockMatching,
-  readBatch,
-  addEvents,
-  setColumns,
-  setDeleted,
-  setUnchanged,
-  writeItems,
-} from '../records/batch-rows.ts';
-import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
-import {
-  pendingItems,
-  endIfAtomic,
-  fail,
-  openItems,
-  outcomesOf,
-  requireSingleMatch,
-  singleWrites,
-  withRepeats,
-} from '../records/batches.ts';
-import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
+import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
+import { activityTable, insertRows, type WrittenTable } from '../records/batch-rows.ts';
 import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
-import { type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
+import { addDeletions, recordWrites, writeRows, type Writing } from '../records/record-writes.ts';
 
 type ActivityColumns = Pick<Activity, (typeof activityFields)[number]>;
-type ActivityItem = Item<ActivityColumns>;
 
 const shown = `
   a.id,
@@ -63,60 +39,6 @@ export const findActivities: FindRecords<Activity> = (sql, customerId, ids) =>
         and a.hidden_at is null`,
   );
 
-/**
- * Create, change and delete a single activity. By default, a new activity is a note and happens now. An update to a
- * type other than `task` clears the times that only tasks have.
- * @throws DomainError `validation_failed` if the activity has no text, refers to no record, or has a time that only
- * tasks have; `not_found`, `precondition_failed`
- */
-export const {
-  create: createActivity,
-  update: updateActivity,
-  remove: deleteActivity,
-} = singleWrites<ActivityCreate, ActivityPatch>('activity', (...given) => writeActivityBatch(...given));
-
-const activities: BatchRecords<ActivityColumns, Activity> = {
-  ...activityTable,
-  lock: (sql, customerId, ids) => sql<Locked<ActivityColumns>[]>`
-    select id, ${sql(activityFields)}
-    from activities
-    where customer_id = ${customerId}
-      and id = any(${ids}::uuid[])
-      and hidden_at is null
-    order by id
-    for update`,
-  find: findActivities,
-};
-
-export async function writeActivityBatch(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  const { actor } = originOf(sql);
-  if (!batch.single) await lockBulk(sql, customerId);
-  return withRepeats(sql, deferred, async (attempt, own) => {
-    const bodies = await withReferredIds(attempt, customerId, batch);
-    const items = openItems<ActivityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
-    const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
-    await lockMatching(attempt, customerId, activities, batch, items);
-    const requireMatching = () => requireSingleMatch(batch, items, (ids) => findActivities(attempt, customerId, ids));
-    if (batch.operation === 'delete') {
-      await requireMatching();
-      await remove(attempt, customerId, batch, items, own);
-    } else {
-      for (const item of pendingItems(items)) setColumns(activities, batch, item, patched);
-      for (const [item, unknown] of missing) if (unknown.length > 0) fail(item, missingReferences(unknown));
-      await requireMatching();
-      await assignExternalIds(attempt, customerId, activities, batch, items);
-      endIfAtomic(batch, items);
-      await write(attempt, customerId, items, actor, own);
-    }
-    return outcomesOf(items);
-  });
-}
-
 /** Returns those of the given notes that are already stored for their contact or company. */
 export const findNotes = (
   sql: Transaction,
@@ -131,12 +53,6 @@ export const findNotes = (
     and body = any(${notes.map(({ body }) => body)}::text[])
     and type = 'note'
     and hidden_at is null`;
-
-export const readActivityBatch = (
-  sql: Transaction,
-  customerId: string,
-  batch: Pick<Batch, 'match' | 'items'>,
-): Promise<ReadOutcome<Activity>[]> => readBatch(sql, customerId, activities, batch);
 
 const nouns = {
   contact_id: 'contact',
@@ -216,25 +132,19 @@ const written: WrittenTable<ActivityRow> = {
     ),
 };
 
-async function write(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ActivityItem[],
-  actor: EventActor,
-  deferred: DeferredWrites,
-): Promise<void> {
-  setUnchanged(items);
-  const undated = pendingItems(items).filter(({ columns }) => columns!.occurred_at === '');
+async function write(writing: Writing<ActivityColumns>): Promise<void> {
+  const { sql, transaction, items } = writing;
+  const undated = items.filter(({ columns }) => columns?.occurred_at === '');
   if (undated.length > 0) {
     const [{ now }] = await sql<[{ now: string }]>`select statement_timestamp() as now`;
     for (const { columns } of undated) columns!.occurred_at = now;
   }
-  const changes = await writeItems(sql, customerId, written, items, (columns) => ({
+  const { actor: created_by } = originOf(transaction);
+  await writeRows(writing, 'activity', written, (columns) => ({
     ...columns,
-    created_by: actor,
+    created_by,
     folded: foldRecord(activitySource, columns),
   }));
-  addEvents(deferred, 'activity', changes);
 }
 
 // The journal keeps references to records that were deleted before. So the undo gives the activity back to them, and the
@@ -243,23 +153,47 @@ const removedColumns = activityFields
   .map((name) => (isHolder(name) ? `coalesce(${name}, deleted_${name}) as ${name}` : name))
   .join(', ');
 
-async function remove(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  items: readonly ActivityItem[],
-  deferred: DeferredWrites,
-): Promise<void> {
-  endIfAtomic(batch, items);
-  const ids = setDeleted(items);
-  const removed = await sql<(ActivityColumns & { id: string; created_by: EventActor })[]>`
-    delete from activities
+/**
+ * Write activities. By default, a new activity is a note and happens now. An update to a type other than `task` clears
+ * the times that only tasks have. An activity without a text, without a record, or with a time that only tasks have
+ * fails with `validation_failed`.
+ */
+export const {
+  write: writeActivityBatch,
+  read: readActivityBatch,
+  create: createActivity,
+  update: updateActivity,
+  remove: deleteActivity,
+} = recordWrites<ActivityColumns, Activity, ActivityCreate, ActivityPatch>({
+  ...activityTable,
+  lock: (sql, customerId, ids) => sql<Locked<ActivityColumns>[]>`
+    select id, ${sql(activityFields)}
+    from activities
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])
-    returning id, ${constant(sql, removedColumns)}, created_by`;
-  for (const { id, ...values } of inOrderOf(ids, removed))
-    deferred.deleted('activity', { id, external_id: values.external_id }, values);
-}
+      and hidden_at is null
+    order by id
+    for update`,
+  find: findActivities,
+  prepare: async (writing) => {
+    const { sql, customerId, items } = writing;
+    const missing = await lockReferencesOf(sql, customerId, items, referencesOf);
+    return {
+      errorOf: (item) => errorOfMissing(missing.get(item)),
+      patched,
+      write: () => write(writing),
+    };
+  },
+  remove: async ({ sql, customerId, deferred }, removed) => {
+    const ids = removed.map(({ id }) => id);
+    const rows = await sql<(ActivityColumns & { id: string; created_by: EventActor })[]>`
+      delete from activities
+      where customer_id = ${customerId}
+        and id = any(${ids}::uuid[])
+      returning id, ${constant(sql, removedColumns)}, created_by`;
+    addDeletions(deferred, 'activity', inOrderOf(ids, rows));
+  },
+});
 
 /**
  * Restores deleted activities. References to records that are still deleted stay empty until those are restored too.

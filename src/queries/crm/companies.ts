@@ -1,21 +1,19 @@
 import type { Transaction, Locked, LockedId } from '../../database/db.ts';
 import { isLive, liveCompanies, constant, type FragmentMaker } from '../../filters/sql.ts';
 import { searchColumnsOfCompany, arrayLiteral } from '../../filters/to-sql.ts';
-import { Company, companyFields, type CompanyCreate, type CompanyPatch } from '../../schemas/companies.ts';
+import { Company, companyFields, type CompanyPatch } from '../../schemas/companies.ts';
 import type { CompanyReference } from '../../schemas/contacts.ts';
 import { fold, normalise } from '../../text/fold.ts';
 import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
-import { type DeferredWrites, lockNames, withDeferredWrites, type Removal } from '../records/deferred-writes.ts';
+import { type DeferredWrites, lockNames, type Removal } from '../records/deferred-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
-import { notFound } from '../../errors.ts';
-import { requireMatch } from '../../text/ids.ts';
 import { companySource } from '../../filters/columns.ts';
 import { blankOf } from '../../schemas/wire.ts';
 import { companyFileFields } from '../../schemas/files.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import { findByIds, inOrderOf, type CreateRecord, type FindRecords, type UpdateRecord } from '../records/finders.ts';
+import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
 import { detachActivities, lastActivityAt } from './links.ts';
-import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
+import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { recordReads } from './record-pages.ts';
 
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'> & { domain?: string | null };
@@ -32,40 +30,6 @@ export const namedCompanyOf = ({ name, domain, industry = '' }: CompanyReference
  */
 export const companyKey = ({ company_name, domain }: NamedCompany): string =>
   domain ? ` ${domain}` : fold(company_name);
-
-/**
- * Finds the customer's oldest company with a given name or domain, or creates one. Locks it, so that other transactions
- * cannot change or delete it.
- * @returns the company's id, or that of the company into which it was merged meanwhile. Null if another transaction
- *   deleted the company while this one waited for the lock
- */
-export async function findOrCreateCompany(
-  sql: Transaction,
-  customerId: string,
-  company: NamedCompany,
-  deferred: DeferredWrites,
-): Promise<string | null> {
-  const key = companyKey(company);
-  // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock the names.
-  const { byKey, gone } = await lockRows(sql, customerId, { keys: [key] });
-  if (gone.length > 0) return lockSuccessor(sql, customerId, gone[0]!);
-  const found = byKey.get(key);
-  if (found !== undefined) return found;
-  const locked = await lockCompanies(sql, customerId, { keys: [key] });
-  return (await findOrCreateNamed(sql, customerId, locked, [company], deferred)).get(key)!;
-}
-
-/**
- * Locks the company into which another one was merged, and returns its id. Null if it was deleted.
- * @throws RecordsChanged if it is deleted or merged meanwhile
- */
-async function lockSuccessor(sql: Transaction, customerId: string, merged: string): Promise<string | null> {
-  const id = (await findSuccessors(sql, customerId, [merged])).get(merged);
-  if (id === undefined) return null;
-  const { byId } = await lockRows(sql, customerId, { keys: [], ids: [id] });
-  if (!byId.has(id)) throw new RecordsChanged();
-  return id;
-}
 
 interface CompanyKeys {
   keys: readonly string[];
@@ -246,57 +210,6 @@ export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
         and co.id = wanted.id`,
   );
 
-export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId, body) => {
-  const columns = patchedCompany(blankCompany, body, await findDeclared(sql, customerId, 'companies', [body]));
-  const [company] = await sql<{ id: string }[]>`
-    insert into companies ${sql({ customer_id: customerId, ...encodedCompany(sql, customerId, columns) })}
-    returning id`;
-  const { id } = company!;
-  await withDeferredWrites(sql, customerId, async (deferred) => {
-    deferred.count('companies', 1);
-    deferred.created('company', { id, external_id: columns.external_id });
-  });
-  return id;
-};
-
-/**
- * Locks a company to which a contact will refer, and returns its id. Other transactions cannot change or delete the
- * company.
- * @param path JSON pointer to the company id in the request, for the error
- * @throws DomainError `not_found` if the customer has no such company
- */
-export async function lockCompanyForContact(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  path: string,
-): Promise<string> {
-  const [company] = await sql<{ id: string }[]>`
-    select co.id
-    from ${liveCompanies(sql, customerId)}
-      and co.id = ${id}
-    for share`;
-  if (!company) throw notFound('company', [path]);
-  return company.id;
-}
-
-export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId, id, patch, ifMatch) => {
-  const [{ id: _id, ...current }, declared] = await Promise.all([
-    lockCompany(sql, customerId, id, 'no key update', ifMatch),
-    findDeclared(sql, customerId, 'companies', [patch]),
-  ]);
-  if (Object.keys(patch).length === 0) return;
-  const columns = patchedCompany(current, patch, declared);
-  await sql`
-    update companies
-    set ${sql(encodedCompany(sql, customerId, columns))}, updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  await withDeferredWrites(sql, customerId, async (deferred) =>
-    deferred.updated('company', { id, external_id: columns.external_id }, current, columns),
-  );
-};
-
 /**
  * Deletes companies that the caller has locked `for update`. No read finds them any more, but their rows, and
  * references to them, stay for `HISTORY_DAYS`.
@@ -333,24 +246,6 @@ export function patchedCompany(
     ...normalise(fields),
     ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields, declared) } : {}),
   };
-}
-
-/**
- * Locks a company, and returns its columns. With `strength = 'update'`, other transactions also cannot add contacts or
- * opportunities to the company.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
- */
-async function lockCompany(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  strength: 'update' | 'no key update',
-  ifMatch: string | undefined,
-): Promise<Locked<CompanyColumns>> {
-  const [row] = await lockCompanyRows(sql, customerId, [id], strength);
-  if (!row) throw notFound('company');
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompanies(sql, customerId, [id]))[0]!);
-  return row;
 }
 
 export const lockCompanyRows = (

@@ -1,8 +1,6 @@
 import type { Transaction, Database, Locked, LockedId } from '../../database/db.ts';
-import { missingReferences, type DomainError, notFound, validationFailed } from '../../errors.ts';
-import { lockLists, removeFromAllLists, setManualLists } from './list-members.ts';
-import { lockReferences } from '../records/references.ts';
-import { requireMatch } from '../../text/ids.ts';
+import { type DomainError, validationFailed } from '../../errors.ts';
+import { removeFromAllLists } from './list-members.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { isLive, liveLists, constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { searchColumnsOfContact, arrayLiteral } from '../../filters/to-sql.ts';
@@ -10,50 +8,17 @@ import { completeRules, rulesFilter } from '../../filters/rules.ts';
 import { parseRecordQuery } from '../../filters/parse.ts';
 import { blankOf } from '../../schemas/wire.ts';
 import { Contact, contactFields, listNames } from '../../schemas/contacts.ts';
-import type { CompanyReference, ContactCreate, ContactDetail, ContactPatch } from '../../schemas/contacts.ts';
+import type { ContactDetail, ContactPatch } from '../../schemas/contacts.ts';
 import { contactFileFields } from '../../schemas/files.ts';
 import type { RuleGiven } from '../../schemas/lists.ts';
 import { fold, normalise } from '../../text/fold.ts';
 import { profileKey } from '../../text/domains.ts';
-import { type WrittenTable, companyTable, findByExternalIds } from '../records/batch-rows.ts';
-import { lockCompanyForContact, findOrCreateCompany, namedCompanyOf } from './companies.ts';
-import { findByIds, inOrderOf, type CreateRecord, type FindRecords, type UpdateRecord } from '../records/finders.ts';
-import { withDeferredWrites, type DeferredWrites, type Removal } from '../records/deferred-writes.ts';
-import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
+import type { WrittenTable } from '../records/batch-rows.ts';
+import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
+import type { DeferredWrites, Removal } from '../records/deferred-writes.ts';
+import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { detachActivities, lastActivityAt, removeFromOpportunities } from './links.ts';
 import { countRecords, recordReads } from './record-pages.ts';
-
-interface Referring {
-  list_ids?: readonly string[];
-  assigned_to?: string | null;
-}
-
-/**
- * Locks the lists and users to which bodies of contacts refer. Call it before the contacts are written, so that unknown
- * ids are reported before other errors.
- * @returns for each body, the error `not_found` with the JSON pointers of its unknown ids, or undefined
- */
-export async function findUnknownReferences(
-  sql: Transaction,
-  customerId: string,
-  bodies: readonly Referring[],
-): Promise<(DomainError | undefined)[]> {
-  const userIds = new Set(bodies.flatMap(({ assigned_to }) => assigned_to ?? []));
-  const users = [...userIds].map((id) => ({ noun: 'user' as const, id, path: '/assigned_to' }));
-  const [lists, unknownUsers] = await Promise.all([
-    lockLists(sql, customerId, [...new Set(bodies.flatMap(({ list_ids = [] }) => list_ids))]),
-    lockReferences(sql, customerId, users),
-  ]);
-  const knownLists = new Set(lists.map(({ id }) => id));
-  const unknown = new Map(unknownUsers.map((user) => [user.id, user]));
-  return bodies.map(({ list_ids = [], assigned_to }) => {
-    const missing = [
-      ...list_ids.flatMap((id, i) => (knownLists.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }])),
-      ...(unknown.has(assigned_to ?? '') ? [unknown.get(assigned_to!)!] : []),
-    ];
-    return missing.length > 0 ? missingReferences(missing) : undefined;
-  });
-}
 
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
@@ -130,38 +95,6 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
         and c.id = wanted.id`,
   );
 
-export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body) =>
-  withDeferredWrites(sql, customerId, async (deferred) => {
-    const { company, list_ids } = body;
-    deferred.count('contacts', 1);
-    const company_id = await resolveCompany(sql, customerId, company ?? null, deferred);
-    const declared = await requireKnown(sql, customerId, body);
-    const columns = patchedContact(blank, body, company_id, declared);
-    if (!hasIdentity(columns)) throw withoutIdentity();
-    const [contact] = await sql<{ id: LockedId }[]>`
-      insert into contacts ${sql({ customer_id: customerId, ...encodedContact(sql, customerId, columns) })}
-      returning id`;
-    const { id } = contact!;
-    if (list_ids?.length) await setManualLists(sql, customerId, new Map([[id, list_ids]]));
-    deferred.created('contact', { id, external_id: columns.external_id });
-    return id;
-  });
-
-export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
-  withDeferredWrites(sql, customerId, async (deferred) => {
-    const { company, list_ids } = patch;
-    // The company is locked before the contact: see the order of locks in deferred-writes.ts.
-    const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, deferred);
-    const declared = await requireKnown(sql, customerId, patch);
-    const { id: locked, ...current } = await lockContact(sql, customerId, id, ifMatch);
-    if (Object.keys(patch).length === 0) return;
-    const columns = patchedContact(current, patch, company_id, declared);
-    const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id: locked }, columns }]);
-    await updateContactRow(sql, customerId, locked, columns);
-    if (list_ids) await setManualLists(sql, customerId, new Map([[locked, list_ids]]));
-    deferred.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
-  });
-
 /**
  * Returns the columns of contacts before and after an update, for their events. A new work e-mail resets the
  * verification, so its columns are included then. Call it before the update.
@@ -192,11 +125,17 @@ const unverified = { verification_status: 'unverified', last_verified: null };
 const columnsOf = <T extends { work_email?: string | null }>(fields: T) =>
   normalise({ ...fields, ...(fields.work_email === null ? { work_email: '' } : {}) }) as T & { work_email: string };
 
-const hasIdentity = ({ work_email, external_id, profnet_url, phone_numbers, mobile_phone }: ContactColumns): boolean =>
+export const hasIdentity = ({
+  work_email,
+  external_id,
+  profnet_url,
+  phone_numbers,
+  mobile_phone,
+}: ContactColumns): boolean =>
   Boolean(work_email || external_id || mobile_phone?.trim() || profileKey(profnet_url ?? '')) ||
   phone_numbers.some(({ number }) => number.trim() !== '');
 
-const withoutIdentity = (): DomainError =>
+export const withoutIdentity = (): DomainError =>
   validationFailed([
     {
       path: '/work_email',
@@ -226,37 +165,6 @@ export function patchedContact(
   return columns;
 }
 
-/**
- * Returns the declarations of the custom fields in `body`.
- * @throws DomainError `not_found` if `body` refers to lists or to a user that the customer does not have
- */
-async function requireKnown(sql: Transaction, customerId: string, body: ContactPatch): Promise<Declared> {
-  const [[unknown], declared] = await Promise.all([
-    findUnknownReferences(sql, customerId, [body]),
-    findDeclared(sql, customerId, 'contacts', [body]),
-  ]);
-  if (unknown) throw unknown;
-  return declared;
-}
-
-async function updateContactRow(
-  sql: Transaction,
-  customerId: string,
-  id: LockedId,
-  { company_id, ...columns }: ContactColumns,
-): Promise<void> {
-  const { company_id: _none, ...encoded } = encodedContact(sql, customerId, { ...columns, company_id });
-  await sql`
-    update contacts r
-    set
-      ${sql(encoded)},
-      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
-      ${verificationOf(sql, sql`${fold(columns.work_email)}`)},
-      updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${id}`;
-}
-
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
@@ -282,22 +190,6 @@ export async function removeContacts(
 }
 
 /**
- * Locks a contact, and returns its columns. Other transactions cannot add it to a list until this one ends.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
- */
-async function lockContact(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  ifMatch?: string,
-): Promise<Locked<ContactColumns>> {
-  const [row] = await lockContactRows(sql, customerId, [id]);
-  if (!row) throw notFound('contact');
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findContacts(sql, customerId, [id]))[0]!);
-  return row;
-}
-
-/**
  * Locks contacts, and returns their columns. Other transactions cannot add them to a list until this one ends. The id
  * of a deleted company is returned as null.
  */
@@ -315,26 +207,6 @@ export const lockContactRows = (
     and c.id = any(${ids as string[]}::uuid[])
   order by c.id
   for update of c`;
-
-/**
- * Locks the company of a contact's field `company`, and returns its id. Creates a company that is given by name or
- * domain and does not exist.
- */
-async function resolveCompany(
-  sql: Transaction,
-  customerId: string,
-  company: CompanyReference | null,
-  deferred: DeferredWrites,
-): Promise<string | null> {
-  const { id, external_id: externalId } = company ?? {};
-  const named = namedCompanyOf(company ?? {});
-  if (named) return findOrCreateCompany(sql, customerId, named, deferred);
-  if (id !== undefined) return lockCompanyForContact(sql, customerId, id, '/company/id');
-  if (externalId === undefined) return null;
-  const found = (await findByExternalIds(sql, customerId, companyTable, [externalId])).get(externalId);
-  if (found === undefined) throw notFound('company', ['/company/external_id']);
-  return lockCompanyForContact(sql, customerId, found, '/company/external_id');
-}
 
 export function contactRow(customerId: string, columns: ContactColumns) {
   const { folded, terms } = searchColumnsOfContact(customerId, columns);

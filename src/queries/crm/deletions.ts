@@ -1,103 +1,51 @@
-import type { LockedId, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
-import { requireMatch } from '../../text/ids.ts';
-import { clearValues, findDeletedIds } from '../records/journal.ts';
-import { setDeleted } from '../records/batch-rows.ts';
-import { endIfAtomic, RecordsChanged, type Batch, type Item } from '../records/batches.ts';
-import type { DeleteRecord, FindRecords } from '../records/finders.ts';
-import { withDeferredWrites, type DeferredWrites, lockedInOrder, lockBulk } from '../records/deferred-writes.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { clearValues } from '../records/journal.ts';
+import { RecordsChanged } from '../records/batches.ts';
+import type { FindRecords } from '../records/finders.ts';
+import { type DeferredWrites, lockedInOrder, lockBulk } from '../records/deferred-writes.ts';
+import type { Writing } from '../records/record-writes.ts';
 import { purgeActivitiesOf } from './links.ts';
 import { purgeMerged, findByMergedProspect } from '../records/merged-records.ts';
-import { blankCompany, encodedCompany, findCompanies, lockCompanyRows, removeCompanies } from './companies.ts';
-import { findContacts, lockContactRows, removeContacts } from './contacts.ts';
+import { blankCompany, encodedCompany, findCompanies, removeCompanies, type CompanyColumns } from './companies.ts';
+import { findContacts, removeContacts, type ContactColumns } from './contacts.ts';
 
-interface Kind {
-  noun: 'contact' | 'company';
-  lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<{ id: LockedId }[]>;
-  find: FindRecords<{ id: string }>;
-  remove: (
-    sql: Transaction,
-    customerId: string,
-    ids: readonly LockedId[],
-    deferred: DeferredWrites,
-    more: { isPurged: boolean },
-  ) => Promise<void>;
+/** Deletes locked contacts. A purge also removes what is kept of contacts that were deleted before. */
+export async function deleteContacts(
+  writing: Writing<ContactColumns>,
+  removed: readonly Locked<object>[],
+): Promise<void> {
+  const { sql, customerId, batch, deferred } = writing;
+  const ids = removed.map(({ id }) => id);
+  await removeContacts(sql, customerId, ids, deferred, batch);
+  if (batch.isPurged)
+    await purge(writing, findContacts, (purged) => purgeActivitiesOf(sql, customerId, purged, deferred));
 }
 
-const deleteRecord =
-  (kind: Kind): DeleteRecord =>
-  (sql, customerId, id, ifMatch, isPurged = false) =>
-    withDeferredWrites(sql, customerId, async (deferred) => {
-      const { noun, lock, find, remove } = kind;
-      const [record] = await lock(sql, customerId, [id]);
-      const isPresent =
-        record ?? (isPurged && ifMatch === undefined && (await findDeletedIds(sql, customerId, noun, [id])).has(id));
-      if (!isPresent) throw notFound(noun);
-      if (record && ifMatch !== undefined) requireMatch(ifMatch, (await find(sql, customerId, [id]))[0]!);
-      if (record) await remove(sql, customerId, [record.id], deferred, { isPurged });
-      if (isPurged) await purge(sql, customerId, kind, [id], deferred);
-    });
-
-const contacts: Kind = { noun: 'contact', lock: lockContactRows, find: findContacts, remove: removeContacts };
-
-const companies: Kind = {
-  noun: 'company',
-  lock: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'update'),
-  find: findCompanies,
-  remove: removeCompanies,
-};
-
-export const deleteContact: DeleteRecord = deleteRecord(contacts);
-
-/** Deletes a company. Its contacts and opportunities stay, without a company. */
-export const deleteCompany: DeleteRecord = deleteRecord(companies);
-
-const deleteItems =
-  (kind: Kind) =>
-  async (
-    sql: Transaction,
-    customerId: string,
-    batch: Batch,
-    items: readonly Item<object>[],
-    deferred: DeferredWrites,
-  ): Promise<void> => {
-    const { match, isPurged = false } = batch;
-    if (isPurged && match === 'id') {
-      const absent = items.filter(({ outcome }) => outcome?.status === 'failed' && outcome.error.code === 'not_found');
-      const deleted = await findDeletedIds(
-        sql,
-        customerId,
-        kind.noun,
-        absent.map(({ value }) => value!),
-      );
-      for (const item of absent)
-        if (deleted.has(item.value!)) item.outcome = { status: 'deleted', id: item.value as LockedId };
-    }
-    endIfAtomic(batch, items);
-    await kind.remove(sql, customerId, setDeleted(items), deferred, { isPurged });
-    const ids = items.flatMap(({ outcome }) => (outcome?.status === 'deleted' ? outcome.id : []));
-    if (isPurged) await purge(sql, customerId, kind, ids, deferred);
-  };
-
-export const deleteContactItems = deleteItems(contacts);
-export const deleteCompanyItems = deleteItems(companies);
+/** Deletes locked companies. Their contacts and opportunities stay, without a company. */
+export async function deleteCompanies(
+  writing: Writing<CompanyColumns>,
+  removed: readonly Locked<object>[],
+): Promise<void> {
+  const { sql, customerId, batch, deferred } = writing;
+  const ids = removed.map(({ id }) => id);
+  await removeCompanies(sql, customerId, ids, deferred, batch);
+  if (batch.isPurged) await purge(writing, findCompanies, (purged) => blankRows(sql, customerId, purged));
+}
 
 /**
  * Removes what is kept of deleted records, so that no undo can restore them: their values in the journal, their rows,
  * the activities of contacts, and merges into them.
  * @throws RecordsChanged if an undo has restored one of them meanwhile
  */
-async function purge(
-  sql: Transaction,
-  customerId: string,
-  { noun, find }: Kind,
-  ids: readonly string[],
-  deferred: DeferredWrites,
+async function purge<Row>(
+  { sql, customerId, items }: Writing<Row>,
+  find: FindRecords<object>,
+  purgeOwn: (ids: string[]) => Promise<void>,
 ): Promise<void> {
+  const ids = items.flatMap(({ outcome }) => (outcome?.status === 'deleted' ? outcome.id : []));
   await clearValues(sql, customerId, ids);
   await purgeMerged(sql, customerId, ids);
-  if (noun === 'company') await blankRows(sql, customerId, ids);
-  else await purgeActivitiesOf(sql, customerId, ids, deferred);
+  await purgeOwn(ids);
   if ((await find(sql, customerId, ids)).length > 0) throw new RecordsChanged();
 }
 

@@ -7,6 +7,7 @@ import { toSql } from '../../filters/to-sql.ts';
 import { type Rule, ruleLimits } from '../../schemas/lists.ts';
 import { lockContacts } from '../records/deferred-writes.ts';
 import { countUpTo } from '../records/finders.ts';
+import { requireReferences } from '../records/references.ts';
 import type { RecordQuery } from '../../filters/parse.ts';
 
 /*
@@ -141,9 +142,8 @@ export async function requireLists(
   customerId: string,
   ids: readonly string[] = [],
 ): Promise<string[]> {
-  const known = new Set((await lockLists(sql, customerId, ids)).map(({ id }) => id));
-  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
-  if (missing.length > 0) throw missingReferences(missing);
+  const references = ids.map((id, i) => ({ noun: 'list' as const, id, path: `/list_ids/${i}` }));
+  await requireReferences(sql, customerId, references);
   return [...new Set(ids)];
 }
 

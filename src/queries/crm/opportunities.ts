@@ -1,5 +1,5 @@
 import type { LockedId, Transaction, Queryable } from '../../database/db.ts';
-import { conflict, validationFailed, type Fault, DomainError, missingReferences } from '../../errors.ts';
+import { conflict, validationFailed, type Fault, DomainError } from '../../errors.ts';
 import {
   type Detail,
   type Line,
@@ -19,34 +19,24 @@ import { normalise } from '../../text/fold.ts';
 import { companyAfter } from './contacts.ts';
 import { countMatches, recordReads } from './record-pages.ts';
 import { isSame } from '../records/journal.ts';
-import { assignExternalIds, lockReferences, lockReferencesOf, withReferredIds } from '../records/references.ts';
-import type { Reference } from '../records/references.ts';
 import {
-  canonicalOf,
-  lockMatching,
-  opportunityTable,
-  readBatch,
+  errorOfMissing,
+  lockReferences,
+  lockReferencesOf,
+  withReferredIds,
+  type Reference,
+} from '../records/references.ts';
+import {
   addEvents,
-  setColumns,
-  setDeleted,
+  opportunityTable,
   setUnchanged,
   eventSubjectOf,
   writeItems,
+  type WrittenTable,
 } from '../records/batch-rows.ts';
-import type { BatchRecords, WrittenTable } from '../records/batch-rows.ts';
-import {
-  pendingItems,
-  endIfAtomic,
-  fail,
-  openItems,
-  outcomesOf,
-  requireSingleMatch,
-  singleWrites,
-  withRepeats,
-} from '../records/batches.ts';
-import type { Batch, Item, Outcome, ReadOutcome } from '../records/batches.ts';
-import { lockBulk, type DeferredWrites } from '../records/deferred-writes.ts';
+import type { Batch, Item } from '../records/batches.ts';
 import { findByIds, type FindRecords } from '../records/finders.ts';
+import { addDeletions, recordWrites, type Writing } from '../records/record-writes.ts';
 import { detachActivities } from './links.ts';
 import { findProducts } from './products.ts';
 
@@ -280,31 +270,6 @@ export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids
         and o.id = wanted.id`,
   );
 
-/**
- * Create, change and delete a single opportunity with its contacts and product lines.
- * @throws DomainError `not_found` with the JSON pointer of every unknown id in the body; `conflict` if a product to add
- * already has a line; `precondition_failed`
- */
-export const {
-  create: createOpportunity,
-  update: updateOpportunity,
-  remove: deleteOpportunity,
-} = singleWrites<OpportunityCreate, OpportunityPatch>('opportunity', (...given) => writeOpportunityBatch(...given));
-
-const opportunities: BatchRecords<OpportunityColumns, Opportunity> = {
-  ...opportunityTable,
-  lock: async (sql, customerId, ids, operation) => {
-    const rows = await lockOpportunities(sql, customerId, ids);
-    const found = new Map((await findOpportunities(sql, customerId, ids)).map((one) => [one.id, one]));
-    return rows.map(({ id, company_id }) => {
-      const { created_at: _created, updated_at: _updated, ...columns } = found.get(id)!;
-      // The journal keeps the id of a deleted company, too: its deletion may be undone before that of the opportunity.
-      return { ...columns, id, ...(operation === 'delete' && { company_id }) };
-    });
-  },
-  find: findOpportunities,
-};
-
 export const lockOpportunities = (
   sql: Transaction,
   customerId: string,
@@ -323,48 +288,16 @@ export async function lockReferred(sql: Transaction, customerId: string, bodies:
   await lockReferences(sql, customerId, references);
 }
 
-export async function writeOpportunityBatch(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  if (!batch.single) await lockBulk(sql, customerId);
-  return withRepeats(sql, deferred, async (attempt, own) => {
-    const bodies = await withReferredIds(attempt, customerId, batch);
-    const items = openItems<OpportunityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
-    const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
-    await lockMatching(attempt, customerId, opportunities, batch, items);
-    for (const [item, unknown] of missing) failUnknown(item, unknown);
-    await requireSingleMatch(batch, items, (ids) => findOpportunities(attempt, customerId, ids));
-    if (batch.operation === 'delete') await remove(attempt, customerId, batch, items, own);
-    else {
-      for (const item of pendingItems(items)) setColumns(opportunities, batch, item, patched);
-      await assignExternalIds(attempt, customerId, opportunities, batch, items);
-      endIfAtomic(batch, items);
-      await write(attempt, customerId, items, own);
-    }
-    return outcomesOf(items);
-  });
-}
-
-export const readOpportunityBatch = (
-  sql: Transaction,
-  customerId: string,
-  batch: Pick<Batch, 'match' | 'items'>,
-): Promise<ReadOutcome<Opportunity>[]> => readBatch(sql, customerId, opportunities, batch);
-
 /**
- * Marks an item as failed if it refers to records that do not exist. A line that the opportunity already has may keep a
+ * Returns the references of an item to records that do not exist. A line that the opportunity already has may keep a
  * deleted product.
  */
-function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void {
+function unknownOf(item: OpportunityItem, missing: readonly Reference[]): { noun: string; path: string }[] {
   const details = item.stored?.details ?? [];
   const present = new Set(details.map(({ product_id }) => product_id));
   const given = item.body['products'] as GivenLines;
   const isKept = ({ noun, id }: Reference) => noun === 'product' && Array.isArray(given) && present.has(id);
-  const unknown = [...missing.filter((one) => !isKept(one)), ...findAbsentLines(details, given)];
-  if (unknown.length > 0) fail(item, missingReferences(unknown));
+  return [...missing.filter((one) => !isKept(one)), ...findAbsentLines(details, given)];
 }
 
 /** Columns of a new opportunity. Empty fields that must not stay empty, such as `stage_id`, come from the body. */
@@ -409,12 +342,7 @@ const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]
     sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
 };
 
-async function write(
-  sql: Transaction,
-  customerId: string,
-  items: readonly OpportunityItem[],
-  deferred: DeferredWrites,
-): Promise<void> {
+async function write({ sql, customerId, items, deferred }: Writing<OpportunityColumns>): Promise<void> {
   setUnchanged(items);
   const { created, changed } = await writeItems(
     sql,
@@ -448,26 +376,49 @@ async function setNames(sql: Transaction, customerId: string, items: readonly Op
   for (const detail of unnamed) detail.name = names.get(detail.product_id)!;
 }
 
-async function remove(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  items: readonly OpportunityItem[],
-  deferred: DeferredWrites,
-): Promise<void> {
-  endIfAtomic(batch, items);
-  const removed = pendingItems(items).map(({ stored }) => stored!);
-  const ids = setDeleted(items);
-  if (ids.length === 0) return;
-  await detachActivities(sql, customerId, 'opportunity', ids);
-  await removeParts(sql, customerId, ids);
-  await sql`
-    delete from opportunities
-    where customer_id = ${customerId}
-      and id = any(${ids}::uuid[])`;
-  for (const { id, ...values } of removed)
-    deferred.deleted('opportunity', { id, external_id: values.external_id }, values);
-}
+/**
+ * Write opportunities with their contacts and lines. An item fails with `not_found` and the JSON pointer of every
+ * unknown id in its body, and with `conflict` if a product to add already has a line.
+ */
+export const {
+  write: writeOpportunityBatch,
+  read: readOpportunityBatch,
+  create: createOpportunity,
+  update: updateOpportunity,
+  remove: deleteOpportunity,
+} = recordWrites<OpportunityColumns, Opportunity, OpportunityCreate, OpportunityPatch>({
+  ...opportunityTable,
+  lock: async (sql, customerId, ids, operation) => {
+    const rows = await lockOpportunities(sql, customerId, ids);
+    const found = new Map((await findOpportunities(sql, customerId, ids)).map((one) => [one.id, one]));
+    return rows.map(({ id, company_id }) => {
+      const { created_at: _created, updated_at: _updated, ...columns } = found.get(id)!;
+      // The journal keeps the id of a deleted company, too: its deletion may be undone before that of the opportunity.
+      return { ...columns, id, ...(operation === 'delete' && { company_id }) };
+    });
+  },
+  find: findOpportunities,
+  prepare: async (writing) => {
+    const { sql, customerId, items } = writing;
+    const missing = await lockReferencesOf(sql, customerId, items, referencesOf);
+    return {
+      errorOf: (item) => errorOfMissing(unknownOf(item, missing.get(item)!)),
+      patched,
+      write: () => write(writing),
+    };
+  },
+  remove: async ({ sql, customerId, deferred }, removed) => {
+    const ids = removed.map(({ id }) => id);
+    if (ids.length === 0) return;
+    await detachActivities(sql, customerId, 'opportunity', ids);
+    await removeParts(sql, customerId, ids);
+    await sql`
+      delete from opportunities
+      where customer_id = ${customerId}
+        and id = any(${ids}::uuid[])`;
+    addDeletions(deferred, 'opportunity', removed);
+  },
+});
 
 export function referencesOf(body: OpportunityPatch): Reference[] {
   const { company_id, contacts_ids = [], user_id_assigned, stage_id, products } = body;

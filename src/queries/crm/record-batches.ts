@@ -1,23 +1,16 @@
 import type { Transaction, LockedId } from '../../database/db.ts';
-import type { Company } from '../../schemas/companies.ts';
-import { assignExternalIds } from '../records/references.ts';
+import { type DomainError, notFound } from '../../errors.ts';
+import type { Company, CompanyCreate, CompanyPatch } from '../../schemas/companies.ts';
+import type { CompanyReference, ContactCreate, ContactDetail, ContactPatch } from '../../schemas/contacts.ts';
 import {
-  canonicalOf,
   companyTable,
-  lockMatching,
-  readBatch,
-  type BatchRecords,
-  addEvents,
-  setColumns,
-  setUnchanged,
-  writeItems,
   contactTable,
   findByExternalIds,
   isUnchanged,
   eventSubjectOf,
+  writeItems,
 } from '../records/batch-rows.ts';
-import { pendingItems, endIfAtomic, openItems, outcomesOf, withRepeats, fail } from '../records/batches.ts';
-import type { Batch, Item, Outcome, ReadOutcome, LockedCompanies } from '../records/batches.ts';
+import { pendingItems, type Item, type LockedCompanies } from '../records/batches.ts';
 import {
   blankCompany,
   companiesWritten,
@@ -31,149 +24,98 @@ import {
   lockCompanies,
   namedCompanyOf,
 } from './companies.ts';
-import { deleteCompanyItems, deleteContactItems } from './deletions.ts';
-import { type DeferredWrites, lockBulk, lockNames } from '../records/deferred-writes.ts';
-import { findDeclared, type Declared } from '../records/custom-fields.ts';
-import { notFound } from '../../errors.ts';
-import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
+import { deleteCompanies, deleteContacts } from './deletions.ts';
+import { lockNames } from '../records/deferred-writes.ts';
+import { findDeclared } from '../records/custom-fields.ts';
+import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
+import { recordWrites, writeRows, type Writing } from '../records/record-writes.ts';
 import {
-  findUnknownReferences,
   blank,
   contactsWritten,
   contactRow,
   findContacts,
+  hasIdentity,
   lockContactRows,
   patchedContact,
   statesOf,
+  withoutIdentity,
   type ContactColumns,
 } from './contacts.ts';
 import { findManualLists, setManualLists } from './list-members.ts';
 
-const companies: BatchRecords<CompanyColumns, Company> = {
+export const {
+  write: writeCompanyBatch,
+  read: readCompanyBatch,
+  create: createCompany,
+  update: updateCompany,
+  remove: deleteCompany,
+} = recordWrites<CompanyColumns, Company, CompanyCreate, CompanyPatch>({
   ...companyTable,
   lock: (sql, customerId, ids, operation) =>
     lockCompanyRows(sql, customerId, ids, operation === 'delete' ? 'update' : 'no key update'),
   find: findCompanies,
-};
-
-type CompanyItem = Item<CompanyColumns>;
-
-/**
- * Writes a batch of companies, with the same result as one call for each item. Only if two items identify the same
- * company, the later item fails. Call it before the transaction takes other locks.
- * @throws the error of the first failed item if the batch is atomic
- * @throws DomainError `unavailable` if other requests keep changing the same companies
- */
-export async function writeCompanyBatch(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  await lockBulk(sql, customerId);
-  return withRepeats(sql, deferred, async (attempt, own) => {
-    const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
+  prepare: async (writing) => {
+    const { sql, customerId, batch, items, deferred } = writing;
     // Contacts create companies by their domain, too.
-    if (batch.operation === 'upsert' && batch.match === 'domain') await lockNames(attempt, customerId);
-    await lockMatching(attempt, customerId, companies, batch, items);
-    if (batch.operation === 'delete') await deleteCompanyItems(attempt, customerId, batch, items, own);
-    else {
-      const bodies = pendingItems(items).map(({ body }) => body);
-      const declared = await findDeclared(attempt, customerId, 'companies', bodies);
-      for (const item of pendingItems(items))
-        setColumns(companies, batch, item, (body, stored) =>
-          withName(patchedCompany(stored ?? blankCompany, body, declared)),
+    if (batch.operation === 'upsert' && batch.match === 'domain') await lockNames(sql, customerId);
+    const bodies = pendingItems(items).map(({ body }) => body);
+    const declared = await findDeclared(sql, customerId, 'companies', bodies);
+    return {
+      patched: (body, stored = blankCompany) => withName(patchedCompany(stored, body, declared)),
+      write: async () => {
+        const created = await writeRows(writing, 'company', companiesWritten, (columns) =>
+          companyRow(customerId, columns),
         );
-      await assignExternalIds(attempt, customerId, companies, batch, items);
-      endIfAtomic(batch, items);
-      await writeCompanies(attempt, customerId, items, own);
-    }
-    return outcomesOf(items);
-  });
-}
+        deferred.count('companies', created);
+      },
+    };
+  },
+  remove: deleteCompanies,
+});
 
 const withName = (columns: CompanyColumns): CompanyColumns =>
   columns.company_name === '' ? { ...columns, company_name: columns.domain! } : columns;
 
-async function writeCompanies(
-  sql: Transaction,
-  customerId: string,
-  items: readonly CompanyItem[],
-  deferred: DeferredWrites,
-): Promise<void> {
-  setUnchanged(items);
-  const { created, changed } = await writeItems(sql, customerId, companiesWritten, items, (columns) =>
-    companyRow(customerId, columns),
-  );
-  deferred.count('companies', created.length);
-  addEvents(deferred, 'company', { created, changed });
-}
-
-export const readCompanyBatch = (
-  sql: Transaction,
-  customerId: string,
-  batch: Pick<Batch, 'match' | 'items'>,
-): Promise<ReadOutcome<Company>[]> => readBatch(sql, customerId, companies, batch);
-
 type ContactItem = Item<ContactColumns>;
 
-const contacts: BatchRecords<ContactColumns, ContactDetail> = {
+export const {
+  write: writeContactBatch,
+  read: readContactBatch,
+  create: createContact,
+  update: updateContact,
+  remove: deleteContact,
+} = recordWrites<ContactColumns, ContactDetail, ContactCreate, ContactPatch>({
   ...contactTable,
   lock: lockContactRows,
   find: findContacts,
-};
+  prepare: async (writing) => {
+    const { sql, customerId, items } = writing;
+    const bodies = pendingItems(items).map(({ body }) => body);
+    const [companies, declared] = await Promise.all([
+      lockCompaniesOf(sql, customerId, bodies),
+      findDeclared(sql, customerId, 'contacts', bodies),
+    ]);
+    const missing = await lockReferencesOf(sql, customerId, items, referencesOf);
+    return {
+      errorOf: (item) => unknownCompany(companyOf(item), companies) ?? errorOfMissing(missing.get(item)),
+      patched: (body, stored, item) => {
+        const columns = patchedContact(stored ?? blank, body, companyIdOf(companyOf(item), companies), declared);
+        if (!stored && !hasIdentity(columns)) throw withoutIdentity();
+        return columns;
+      },
+      write: async () => {
+        await setNewCompanies(writing, companies);
+        await writeContacts(writing);
+      },
+    };
+  },
+  remove: deleteContacts,
+});
 
-/**
- * Writes a batch of contacts, with the same result as one call for each item. Only if two items identify the same
- * contact, the later item fails. Call it before the transaction takes other locks.
- * @throws the error of the first failed item if the batch is atomic
- * @throws DomainError `unavailable` if other requests keep changing the same contacts
- */
-export async function writeContactBatch(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  const write = batch.operation === 'delete' ? deleteAll : writeAll;
-  await lockBulk(sql, customerId);
-  return withRepeats(sql, deferred, (attempt, own) => write(attempt, customerId, batch, own));
-}
-
-async function deleteAll(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  await lockMatching(sql, customerId, contacts, batch, items);
-  await deleteContactItems(sql, customerId, batch, items, deferred);
-  return outcomesOf(items);
-}
-
-// The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
-async function writeAll(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  const bodies = pendingItems(items).map(({ body }) => body);
-  const [companies, declared] = await Promise.all([
-    lockCompaniesOf(sql, customerId, bodies),
-    findDeclared(sql, customerId, 'contacts', bodies),
-  ]);
-  await lockMatching(sql, customerId, contacts, batch, items);
-  for (const item of pendingItems(items)) setColumnsOf(batch, item, companies, declared);
-  await failUnknownReferences(sql, customerId, items);
-  await assignExternalIds(sql, customerId, contacts, batch, items);
-  endIfAtomic(batch, items);
-  await setNewCompanies(sql, customerId, items, companies, deferred);
-  await writeContacts(sql, customerId, items, deferred);
-  return outcomesOf(items);
-}
+const referencesOf = ({ list_ids = [], assigned_to }: ContactPatch): Reference[] => [
+  ...list_ids.map((id, i) => ({ noun: 'list' as const, id, path: `/list_ids/${i}` })),
+  ...(assigned_to ? [{ noun: 'user' as const, id: assigned_to, path: '/assigned_to' }] : []),
+];
 
 const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
   body['company'] as CompanyReference | null | undefined;
@@ -195,14 +137,14 @@ export async function lockCompaniesOf(
   return { ...(await lockCompanies(sql, customerId, { keys: [...keys], ids: [...ids] })), byExternalId };
 }
 
-const setColumnsOf = (batch: Batch, item: ContactItem, companies: ReferredCompanies, declared: Declared): void =>
-  setColumns(contacts, batch, item, (body, stored) => {
-    const company = companyOf(item);
-    const id = companyIdOf(company, companies);
-    for (const name of ['id', 'external_id'] as const)
-      if (company?.[name] !== undefined && !companies.byId.has(id!)) throw notFound('company', [`/company/${name}`]);
-    return patchedContact(stored ?? blank, body, id, declared);
-  });
+function unknownCompany(
+  company: CompanyReference | null | undefined,
+  companies: ReferredCompanies,
+): DomainError | undefined {
+  const name = (['id', 'external_id'] as const).find((one) => company?.[one] !== undefined);
+  const isKnown = name === undefined || companies.byId.has(companyIdOf(company, companies)!);
+  return isKnown ? undefined : notFound('company', [`/company/${name}`]);
+}
 
 /**
  * Returns the company id for the field `company` of an item. Undefined: the item has no such field. Null: the contact
@@ -217,23 +159,9 @@ function companyIdOf(
   return (named ? byKey.get(companyKey(named)) : (company.id ?? byExternalId.get(company.external_id!))) ?? null;
 }
 
-async function failUnknownReferences(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ContactItem[],
-): Promise<void> {
-  const open = pendingItems(items);
-  const bodies = open.map(({ body }) => body);
-  const errors = await findUnknownReferences(sql, customerId, bodies);
-  for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
-}
-
 async function setNewCompanies(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ContactItem[],
+  { sql, customerId, items, deferred }: Writing<ContactColumns>,
   companies: LockedCompanies,
-  deferred: DeferredWrites,
 ): Promise<void> {
   const missing = pendingItems(items).flatMap((item) => {
     const company = namedCompanyOf(companyOf(item) ?? {});
@@ -244,12 +172,7 @@ async function setNewCompanies(
   for (const { item, company } of missing) item.columns!.company_id = ids.get(companyKey(company))!;
 }
 
-async function writeContacts(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ContactItem[],
-  deferred: DeferredWrites,
-): Promise<void> {
+async function writeContacts({ sql, customerId, items, deferred }: Writing<ContactColumns>): Promise<void> {
   await setUnchangedContacts(sql, customerId, items);
   const states = await statesOf(sql, customerId, changesOf(items));
   const { created, changed } = await writeItems(sql, customerId, contactsWritten, items, (columns) =>
@@ -287,9 +210,3 @@ async function setUnchangedContacts(
     if (isSame) item.outcome = { status: 'unchanged', id };
   }
 }
-
-export const readContactBatch = (
-  sql: Transaction,
-  customerId: string,
-  batch: Pick<Batch, 'match' | 'items'>,
-): Promise<ReadOutcome<ContactDetail>[]> => readBatch(sql, customerId, contacts, batch);

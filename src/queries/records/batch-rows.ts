@@ -139,6 +139,8 @@ export async function findByExternalIds(
 export const matchItems = async (...given: Parameters<typeof matchAll>): Promise<Map<string, string>> =>
   (await matchAll(...given)).ids;
 
+const none: ReadonlySet<string> = new Set();
+
 interface Matched {
   ids: Map<string, string>;
   merged: ReadonlySet<string>;
@@ -152,7 +154,7 @@ async function matchAll(
   items: readonly Item<unknown>[],
 ): Promise<Matched> {
   const named = pendingItems(items).filter(({ value }) => value !== undefined);
-  if (named.length === 0) return { ids: new Map(), merged: new Set() };
+  if (named.length === 0) return { ids: new Map(), merged: none };
   const values = named.map(({ value }) => value!);
   const found = await findIds(sql, customerId, records, match, values);
   const absent = named.flatMap(({ value }) => (match === 'external_id' && !found.has(value!) ? [value!] : []));
@@ -185,7 +187,14 @@ export async function lockMatching<Row extends object>(
   { operation, match }: Pick<Batch, 'operation' | 'match'>,
   items: readonly Item<Row>[],
 ): Promise<void> {
-  const { ids, merged } = await matchAll(sql, customerId, records, { match, creates: operation === 'upsert' }, items);
+  // Records are locked by id, so an id needs no search before.
+  const { ids, merged } =
+    match === 'id'
+      ? {
+          ids: new Map(pendingItems(items).flatMap(({ value: id }) => (id === undefined ? [] : [[id, id]]))),
+          merged: none,
+        }
+      : await matchAll(sql, customerId, records, { match, creates: operation === 'upsert' }, items);
   if (ids.size === 0) return;
   const locked = await records.lock(sql, customerId, [...ids.values()], operation);
   const rows = new Map<string, Locked<Row>>(locked.map((row) => [row.id, row]));
@@ -194,6 +203,10 @@ export async function lockMatching<Row extends object>(
     const id = item.value === undefined ? undefined : ids.get(item.value);
     if (id === undefined) continue;
     const row = rows.get(id);
+    if (!row && match === 'id') {
+      fail(item, noRecord(records.kind, match));
+      continue;
+    }
     const isNamed = row && (merged.has(item.value!) || canonical(row[match as keyof Row] as string) === item.value);
     if (!isNamed) throw new RecordsChanged();
     item.stored = row;
@@ -352,7 +365,8 @@ export function setColumns<R extends object>(
   patched: (body: Item<R>['body'], stored: R | undefined) => R,
 ): void {
   const { stored, body } = item;
-  const lacks = stored ? undefined : lacksRequired(kind, body);
+  // The schema of a single create has other required fields, and is already checked.
+  const lacks = stored || batch.single ? undefined : lacksRequired(kind, body);
   if (lacks) return fail(item, lacks);
   try {
     item.columns = stored
@@ -389,19 +403,12 @@ export function setUnchanged<R extends object>(items: readonly Item<R>[]): void 
 
 export function addEvents(
   deferred: DeferredWrites,
-  noun: 'company' | 'product' | 'opportunity' | 'activity',
+  noun: BatchKind['noun'],
   { created, changed }: Record<'created' | 'changed', readonly Item<{ external_id: string | null }>[]>,
 ): void {
   for (const item of created) deferred.created(noun, eventSubjectOf(item));
   for (const item of changed) deferred.updated(noun, eventSubjectOf(item), item.stored!, item.columns!);
 }
-
-export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
-  pendingItems(items).map((item) => {
-    const { id } = item.stored!;
-    item.outcome = { status: 'deleted', id };
-    return id;
-  });
 
 export const eventSubjectOf = ({ outcome, columns }: Item<{ external_id: string | null }>) => ({
   id: (outcome as { id: LockedId }).id,

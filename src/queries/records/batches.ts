@@ -1,10 +1,9 @@
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
-import { counted, DomainError, fromDatabase, notFound, unavailable, validationFailed } from '../../errors.ts';
+import { counted, DomainError, fromDatabase, unavailable, validationFailed } from '../../errors.ts';
 import type { Fault } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
 import { profileKey } from '../../text/domains.ts';
-import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
-import { withDeferredWrites, type DeferredWrites } from './deferred-writes.ts';
+import type { DeferredWrites } from './deferred-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
 /** Companies to which contacts will refer. They are locked until the transaction ends. */
@@ -46,35 +45,6 @@ export type WriteBatch = (
   batch: Batch,
   deferred: DeferredWrites,
 ) => Promise<Outcome[]>;
-
-/**
- * Returns functions that write a single record as a batch of one.
- * @param write throws `precondition_failed` if the record's ETag is not `single.ifMatch`
- */
-export function singleWrites<Create extends object, Patch extends object>(
-  noun: BatchKind['noun'],
-  write: WriteBatch,
-): { create: CreateRecord<Create>; update: UpdateRecord<Patch>; remove: DeleteRecord } {
-  const writeOne = async (
-    sql: Transaction,
-    customerId: string,
-    operation: Batch['operation'],
-    item: object,
-    ifMatch?: string,
-  ): Promise<string> => {
-    const batch: Batch = { operation, match: 'id', isAtomic: false, items: [item], single: { ifMatch } };
-    const [outcome] = await withDeferredWrites(sql, customerId, (deferred) => write(sql, customerId, batch, deferred));
-    if (outcome!.status !== 'failed') return outcome!.id;
-    const { error } = outcome!;
-    throw error.faults[0]?.path === '/id' ? notFound(noun) : error;
-  };
-  return {
-    create: (sql, customerId, body) => writeOne(sql, customerId, 'create', body),
-    update: async (sql, customerId, id, patch, ifMatch) =>
-      void (await writeOne(sql, customerId, 'update', { ...patch, id }, ifMatch)),
-    remove: async (sql, customerId, id, ifMatch) => void (await writeOne(sql, customerId, 'delete', { id }, ifMatch)),
-  };
-}
 
 export type Outcome =
   { status: 'created' | 'updated' | 'unchanged' | 'deleted'; id: LockedId } | { status: 'failed'; error: DomainError };

@@ -18,9 +18,10 @@ const tables = {
   user: 'users',
   stage: 'stages',
   product: 'products',
+  list: 'lists',
 } as const;
 
-const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
+const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product', 'list'] as const);
 
 export interface Reference {
   noun: keyof typeof tables;
@@ -71,13 +72,17 @@ export async function lockReferencesOf<Row>(
   return new Map(all.map(([item, references]) => [item, references.filter((one) => missing.has(one))]));
 }
 
+/** Returns the error of an item that refers to missing records. Undefined if none is missing. */
+export const errorOfMissing = (missing: { noun: string; path: string }[] = []): DomainError | undefined =>
+  missing.length > 0 ? missingReferences(missing) : undefined;
+
 /**
  * Locks the referenced records, so that they cannot be deleted.
  * @throws DomainError `not_found` with the JSON pointer of every reference that is not a record of the customer
  */
 export async function requireReferences(sql: Transaction, customerId: string, references: Reference[]): Promise<void> {
-  const missing = await lockReferences(sql, customerId, references);
-  if (missing.length > 0) throw missingReferences(missing);
+  const error = errorOfMissing(await lockReferences(sql, customerId, references));
+  if (error) throw error;
 }
 
 const recordTables = {
@@ -132,7 +137,7 @@ export async function withReferredIds(
       if (id === undefined) missing.push({ noun, path, message: notFoundMessage(given, noun, stages) });
       return id;
     });
-    return missing.length > 0 ? missingReferences(missing) : replaced;
+    return errorOfMissing(missing) ?? replaced;
   });
 }
 

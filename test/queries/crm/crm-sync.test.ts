@@ -1,6 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { beforeEach, expect, test } from 'vitest';
-import { updateContact } from '../../../src/queries/crm/contacts.ts';
+import { updateContact } from '../../../src/queries/crm/record-batches.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { person } from '../../catalog/people.ts';
