@@ -13,10 +13,6 @@ import {
   type SortValue,
 } from './catalog.ts';
 
-/**
- * Returns the text for a value or word in the index: the field's code, a colon, and the folded text. Null is treated as
- * an empty text.
- */
 const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
 /**
@@ -69,8 +65,8 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
 }
 
 /**
- * Returns a condition that finds prospects (`p`) by one index look-up for each wanted value. For a simpler condition,
- * the planner would expect many matches and read all prospects.
+ * Returns the condition that the prospect `p` has one of the wanted values. PostgreSQL looks up each value by index.
+ * With a simpler condition, the planner would expect many matches and read all prospects.
  * @param isFound condition of the look-up on the prospect `t`, by one index
  * @param isWanted further condition on the found prospect `one`
  */

@@ -317,8 +317,8 @@ const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
 /**
- * Maximum number of records without search terms with which a request still uses their index. It reads these records in
- * addition.
+ * Maximum number of records without search terms up to which a request uses the index of search terms. The request then
+ * also reads these records.
  */
 const manyWithoutTerms = 5_000;
 

@@ -20,8 +20,8 @@ export const marksOf = ({ searchVersion }: Source): string[] =>
   Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
 
 /**
- * Key in `folded` that marks a record as up to date for the first version. The keys of later versions begin with it. No
- * field has this name.
+ * Key in the column `folded` which says that the search columns of a record are up to date for version 1. The keys of
+ * later versions begin with it. No field has this name.
  */
 const mark = 'indexed';
 

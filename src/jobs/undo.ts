@@ -138,7 +138,9 @@ const reducedBatchSize = 20;
 const maxOpportunities = 50;
 
 interface Progress {
-  /** Journal position. Records that the change first wrote at this position or later are done. */
+  /**
+   * Journal position from which on all records are done. A record's position is that of its first write by the change.
+   */
   before?: number;
   done?: number;
   /** Maximum number of records in a batch. Set after a larger batch took too long. */

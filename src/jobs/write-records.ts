@@ -125,7 +125,8 @@ const matchOf = ({ match }: ImportSettings, item: object): string | undefined =>
 // A repeated match value is for a later statement. A record that names a company, or gets an external id by another
 // match value, stays behind earlier records that could affect it.
 /**
- * Returns a function that assigns each record to a numbered statement. One statement writes each match value only once.
+ * Returns a function that assigns records to numbered SQL statements, because one statement can write each match value
+ * only once.
  */
 function statements({
   match,
@@ -324,7 +325,10 @@ function writeBatch(
   return importedRecords[object].write(sql, customerId, batch, deferred);
 }
 
-/** Removes `custom_fields` if they equal the stored ones, so that a later declaration does not make them invalid. */
+/**
+ * Removes `custom_fields` that equal the stored ones. They stay as they are, even if a later declaration would make
+ * them invalid.
+ */
 function withoutStored(body: Record<string, unknown>, stored: Record<string, unknown>): Record<string, unknown> {
   const { custom_fields, ...others } = body;
   return isDeepStrictEqual(custom_fields, stored['custom_fields']) ? others : body;
@@ -392,8 +396,8 @@ function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outco
 }
 
 /**
- * Returns true for a fault of a declared custom field, found after the stored record was read. Its message does not
- * name the value yet.
+ * Returns true for a fault of a custom field with a declared type. It is found only after the stored record was read,
+ * so its message does not name the value yet.
  */
 const isOfDeclared = (item: object | DomainError, { path }: Fault): boolean =>
   !(item instanceof DomainError) && path.startsWith('/custom_fields/');

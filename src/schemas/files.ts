@@ -141,7 +141,6 @@ export function importableNames({ create }: FileFields): string[] {
 /** Returns the fields of a file that is made for people to read. Ids are not among them. */
 export const readableNames = ({ table }: FileFields): string[] => namesWhere(table, ({ isInternal }) => !isInternal);
 
-/** Leaves out the fields whose scope a key lacks. */
 export const fieldsForScopes = (fields: FileFields, scopes: readonly Scope[]): FileFields => ({
   ...fields,
   table: Object.fromEntries(Object.entries(fields.table).filter(([, { scope }]) => !scope || scopes.includes(scope))),

@@ -307,8 +307,8 @@ async function dispatch(
 }
 
 /**
- * Creates deliveries for the events of a part of the feed that the endpoint wants. An event that already has a waiting
- * delivery becomes due at once.
+ * Reads a part of the feed, and creates deliveries for the events that the endpoint wants. An event that already has a
+ * waiting delivery becomes due at once.
  * @returns the position of the last delivery if there are `limit` events, because more can follow
  */
 async function makeDeliveries(

@@ -218,7 +218,8 @@ const valueOf: Record<CountedKey, (parts: Named) => string> = {
 
 // Hashes of a million records take four megabytes.
 /**
- * Returns the hashes that several records share. `parts` is the number of passes in which their values fit into memory.
+ * Returns the hashes that several records share. `parts`: number of passes over the records, so that the values of one
+ * pass fit into memory.
  */
 async function findRepeatedHashes(records: AsyncIterable<Valued>): Promise<{ hashes: Set<number>; parts: number }> {
   let [all, size] = [new Uint32Array(1024), 0];

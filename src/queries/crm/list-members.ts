@@ -278,8 +278,8 @@ type NamedList = ListedRules & {
 };
 
 /**
- * Returns the lists with these ids and, unless `areAllNamed`, all lists with rules. Returns them without their rules if
- * these are too many for a filter.
+ * Returns the lists with these ids. Unless `areAllNamed`, also returns all lists with rules. Omits the rules if there
+ * are too many for one filter.
  */
 const findLists = (sql: Queryable, customerId: string, ids: string[], areAllNamed: boolean): Promise<NamedList[]> =>
   // The rules of all lists of a customer can be hundreds of MiB.

@@ -65,8 +65,8 @@ const keptFor = '24 hours';
 const maxKept = 3;
 
 /**
- * Keeps the records of a dry run that ends, and counts the values that several of them share. Deletes the records of
- * the oldest dry runs above `maxKept`.
+ * Keeps the records of a dry run that ends, and counts the match values that several records have. Deletes the records
+ * of the oldest dry runs above `maxKept`.
  */
 export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`

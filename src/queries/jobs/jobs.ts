@@ -55,7 +55,8 @@ export interface JobRow {
   failures: number;
   is_waiting: boolean;
   /**
-   * True if the job had waited an hour for a reliable name server when a worker took it. It must then end without one.
+   * True if the job had waited an hour for a reliable name server when a worker took it. The job must then complete
+   * without one.
    */
   has_waited: boolean;
   /** Actor that started the job. Null for jobs from before release 1.1.0. */

@@ -163,8 +163,8 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
   and c.status = 'OK'`;
 
 /**
- * Says which runs are free: runs without a turn (one worker's work for a customer), and runs whose turn is in `dead` or
- * missing in `active`.
+ * Which runs are free. A run without a turn (one worker's work for a customer) is always free. With `dead`, runs of
+ * these turns are free, too. With `active`, runs of all other turns are free, too.
  */
 type Holders = { dead: readonly string[] } | { active: readonly string[] };
 

@@ -28,7 +28,10 @@ import { DomainError } from '../../errors.ts';
 import { isSame } from './journal.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 
-/** How a batch compares the values that identify its records: of `id`, `external_id`, `work_email` or `domain`. */
+/**
+ * How a batch compares the values of the field that identifies its records: `id`, `external_id`, `work_email` or
+ * `domain`.
+ */
 interface Comparison {
   canonical: (value: string) => string;
   column: string;

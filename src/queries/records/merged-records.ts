@@ -69,8 +69,9 @@ export const lostIdOf = (id: string, externalId: string): string =>
   createHash('sha256').update(`${id} ${externalId}`).digest('hex').slice(0, 32);
 
 /**
- * Moves the earlier merges into a restored record back to it. Leaves out those that are no longer merged into `from`.
- * @param from the record that stayed
+ * Undoes a part of a merge: records that had been merged into the restored record lead to it again, instead of to
+ * `from`. Leaves out records that lead to another record by now.
+ * @param from the record that the merge kept
  */
 export async function takeBackMerged(
   sql: Transaction,
