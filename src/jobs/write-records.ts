@@ -376,11 +376,10 @@ function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | un
   return counts;
 }
 
-/** Maximum number of records of one import whose warnings are stored. */
-const maxWarnings = 100_000;
+const maxRecordsWithWarnings = 100_000;
 
 function keptMessages({ warnings }: ImportRow, messages: readonly (Message | undefined)[]): (Message | undefined)[] {
-  let room = maxWarnings - warnings;
+  let room = maxRecordsWithWarnings - warnings;
   return messages.map((message) => (message?.warning !== undefined && --room < 0 ? undefined : message));
 }
 
