@@ -49,15 +49,14 @@ function searchFor(field: string, text: string): Filter {
   return any(spellingsOf([first, ...others]).map((one) => ({ kind: 'search', field, words: one })));
 }
 
-/** Maximum number of words of a search that are searched in two spellings. */
-const maxSpelled = 3;
+const maxWordsInTwoSpellings = 3;
 
 /**
  * Returns the words as they are, and with `a` for `ae`, `o` for `oe` and `u` for `ue`: `mueller` must find Müller, who
  * is stored as `muller`. Words of up to three letters are not changed, because they would find too much.
  */
 function spellingsOf(given: Words): Words[] {
-  const spelled = given.filter((word) => word.length > 3 && /[aou]e/.test(word)).slice(0, maxSpelled);
+  const spelled = given.filter((word) => word.length > 3 && /[aou]e/.test(word)).slice(0, maxWordsInTwoSpellings);
   const plain = (word: string): string => word.replaceAll(/([aou])e/g, '$1');
   return spelled.reduce<Words[]>(
     (all, word) => all.flatMap((one) => [one, one.map((other) => (other === word ? plain(word) : other)) as Words]),
