@@ -77,8 +77,7 @@ interface Observed {
 }
 
 // `/metrics` needs no authentication, so each call must be cheap.
-/** Milliseconds for which the metrics that come from the database are cached. */
-const maxAgeMs = 5_000;
+const databaseMetricsMaxAgeMs = 5_000;
 
 export class ServiceMetrics {
   readonly contentType: string;
@@ -201,7 +200,7 @@ class RecentBacklog {
   }
 
   async refresh(): Promise<void> {
-    if (performance.now() - this.#readAt < maxAgeMs) return;
+    if (performance.now() - this.#readAt < databaseMetricsMaxAgeMs) return;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
     await this.#reading;
   }
