@@ -189,8 +189,7 @@ export interface Digest {
   buckets: DigestBucket[];
 }
 
-/** Maximum number of records of one bucket that a response lists. */
-const maxListed = 20_000;
+const maxListedRecords = 20_000;
 
 /**
  * Reads the digests of all buckets of a customer's contacts or companies. With `bucket`, reads only that bucket's
@@ -213,9 +212,9 @@ export async function readDigest(
     const { count = 0, hash = '0'.repeat(16), records = [] } = found.get(bucket) ?? {};
     return { bucket, count, hash, ...(only !== undefined && { records: records ?? [] }) };
   });
-  if (only !== undefined && buckets[0]!.count > maxListed)
+  if (only !== undefined && buckets[0]!.count > maxListedRecords)
     throw validationFailed([
-      { path: '/buckets', message: `must be greater: bucket ${only} has more than ${maxListed} records` },
+      { path: '/buckets', message: `must be greater: bucket ${only} has more than ${maxListedRecords} records` },
     ]);
   return { place: { position, id: place_id }, buckets };
 }
@@ -242,7 +241,7 @@ const readRows = (
       : sql`contacts r where r.customer_id = ${customerId}::uuid`;
   // The listed rows are cut off, so that a bucket of a million is counted, not collected.
   const records = sql`
-    json_agg(json_build_object('id', id, 'updated_at', shown) order by id) filter (where number <= ${maxListed + 1})`;
+    json_agg(json_build_object('id', id, 'updated_at', shown) order by id) filter (where number <= ${maxListedRecords + 1})`;
   return sql<Row[]>`
     with place as materialized (${newestPlace(sql, customerId)}),
     hashed as (
