@@ -31,8 +31,7 @@ const countedColumns = (sql: FragmentMaker): Fragment => sql`
   coalesce(l.counted_at > now() - interval '1 minute', false) as is_fresh,
   now()::timestamptz(3) as read_at`;
 
-/** Maximum number of contacts of a customer for whom a read counts all lists exactly. */
-const maxContacts = 20_000;
+const maxContactsForExactCounts = 20_000;
 
 /** Maximum milliseconds that a read takes to count all lists exactly. */
 const exactMs = 3_000;
@@ -77,7 +76,7 @@ async function withCounts<L extends CountedList>(db: Database, customerId: strin
   if (lists.length === 0) return lists;
   const { contacts } = await db.lookup((sql) => readTotals(sql, customerId));
   const all =
-    contacts <= maxContacts
+    contacts <= maxContactsForExactCounts
       ? await within(exactMs / Math.ceil(lists.length / filtersAtOnce), db, (sql) => countAll(sql, customerId, lists))
       : undefined;
   const exact = all ?? (await db.search((sql) => countAll(sql, customerId, lists.filter(hasNoRules))));
