@@ -33,8 +33,7 @@ const countedColumns = (sql: FragmentMaker): Fragment => sql`
 
 const maxContactsForExactCounts = 20_000;
 
-/** Maximum milliseconds that a read takes to count all lists exactly. */
-const exactMs = 3_000;
+const exactCountsTimeoutMs = 3_000;
 
 /**
  * Maximum milliseconds that a read takes to count some lists again, if it cannot count all. A worker counts the others.
@@ -77,7 +76,9 @@ async function withCounts<L extends CountedList>(db: Database, customerId: strin
   const { contacts } = await db.lookup((sql) => readTotals(sql, customerId));
   const all =
     contacts <= maxContactsForExactCounts
-      ? await within(exactMs / Math.ceil(lists.length / filtersAtOnce), db, (sql) => countAll(sql, customerId, lists))
+      ? await within(exactCountsTimeoutMs / Math.ceil(lists.length / filtersAtOnce), db, (sql) =>
+          countAll(sql, customerId, lists),
+        )
       : undefined;
   const exact = all ?? (await db.search((sql) => countAll(sql, customerId, lists.filter(hasNoRules))));
   const counts = new Map<string, Count>(
