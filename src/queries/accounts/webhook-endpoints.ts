@@ -425,7 +425,7 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
       left join journal j
         on j.customer_id = e.customer_id
         and j.position >= lower(e.ahead)
-        and j.position < lower(e.ahead) + ${maxLookedAt}
+        and j.position < lower(e.ahead) + ${maxPositionsRead}
         and ${needsDelivery(sql)}
       where e.active
         and c.status = 'OK'
@@ -438,5 +438,4 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
     from endpoints
     group by 1`;
 
-/** Maximum number of feed positions of an endpoint that are read to count waiting events. */
-const maxLookedAt = 1_000;
+const maxPositionsRead = 1_000;
