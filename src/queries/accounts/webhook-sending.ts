@@ -20,8 +20,7 @@ const dispatchSpan = 10_000;
 const takenMs = 30_000;
 /** Milliseconds after which an endpoint is disabled if all its deliveries have failed. */
 const maxFailingMs = 5 * 24 * 3_600_000;
-/** HTTP status with which a receiver says that it wants no more deliveries. */
-const gone = 410;
+const statusGone = 410;
 
 export interface Visitor {
   customerId: string;
@@ -206,7 +205,7 @@ function stateAfter(endpoint: EndpointRow, ended: readonly Attempt[]): After {
 }
 
 function reasonToDisable({ failing_since, now }: EndpointRow, attempts: readonly Attempt[]): DisablingReason | null {
-  if (attempts.some(({ status }) => status === gone)) return 'gone';
+  if (attempts.some(({ status }) => status === statusGone)) return 'gone';
   const hasOnlyFailed = attempts.length > 0 && attempts.every(({ ok }) => !ok) && failing_since !== null;
   return hasOnlyFailed && Date.parse(now) - Date.parse(failing_since) >= maxFailingMs ? 'failing' : null;
 }
