@@ -22,8 +22,8 @@ export const fieldCodes = {
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
 
 /**
- * `halfSize`: maximum number of results in each half of the cache of `memoize`. `longest`: maximum length of a text whose
- * result is cached (UTF-16 units).
+ * `halfSize`: maximum number of results in each half of the cache of `memoize`. `longest`: maximum length of a text
+ * whose result is cached (UTF-16 units).
  */
 const limits = { halfSize: 10_000, longest: 64 };
 

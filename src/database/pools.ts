@@ -76,8 +76,8 @@ export class ExclusivePool<Sql extends Connections> {
 
   /**
    * Runs `work` on a free connection. Waits first if too many operations are running.
-   * @param shouldCancel called with the reason when the requester's signal aborts. It returns true to cancel `work` at once,
-   * or false to let it run until the request's time is up
+   * @param shouldCancel called with the reason when the requester's signal aborts. It returns true to cancel `work` at
+   * once, or false to let it run until the request's time is up
    */
   run<T>(
     requester: Requester,
