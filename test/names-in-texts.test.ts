@@ -18,7 +18,6 @@ function foldersOf(file: string): string[] {
 
 /** Names that are right although the repository has no such file or identifier. A trailing `*` stands for anything. */
 const elsewhere: readonly string[] = [
-  'pico.css', // of the package @picocss/pico
   'postgres.json', // the embedded PostgreSQL writes it
   'compose.override.yaml', // an operator writes it
   'webhook_configs', // of Alertmanager

@@ -260,7 +260,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
       ['What', (one) => labels[one.event]],
       ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
       ['By', (one) => html`${one.actor}`],
-      ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
+      ['From', (one) => html`${one.address ?? '–'}`],
       ['Details', (one) => html`${detailsOf(one.details)}`],
     ];
     const none = empty('Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock');

@@ -186,7 +186,7 @@ function filterForm(chosen: Record<string, string>, users: readonly User[], keys
   return html`<form class="filters" method="get" action="${section}">
     !${filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], chosen['by'] ?? '')} !${day('from', 'From')}
     !${day('to', 'To')}
-    <div class="filter-buttons"><button class="secondary">Show</button></div>
+    <button class="secondary outline">Show</button>
   </form>`;
 }
 
@@ -237,11 +237,11 @@ export function nameOf(noun: EventNoun, record: object): string {
 export const oldNameOf = ({ object, fields }: Change): string =>
   nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
 
-const actors = { key: 'an API key', operator: 'the operator', service: 'the service' };
+const actors = { key: 'An API key', operator: 'The operator', service: 'The service' };
 
 export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
   if (actor?.type !== 'user') return actors[actor?.type ?? 'service'];
-  return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'a user'}`;
+  return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'A user'}`;
 }
 
 export interface Telling {

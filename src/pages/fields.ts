@@ -75,7 +75,7 @@ function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
     add,
   );
   return html`<section>
-    <div class="heading">
+    <div class="row apart">
       <h2>${titles[object]}</h2>
       !${when(all.length > 0, add)}
     </div>

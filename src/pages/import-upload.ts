@@ -16,7 +16,7 @@ import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
 import { namesContacts } from './mapping.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
-import { faultText, controlsFor, tick } from './base/forms.ts';
+import { faultText, choices, controlsFor, tick } from './base/forms.ts';
 import { requireToken, search, text, queryOf, type Fields } from './base/requests.ts';
 import { notSent, requireValid, refusalOf, type Faults, type Refused } from './base/refusals.ts';
 import { when, pathWith, dialogLink, buttons, html, type Html } from './base/html.ts';
@@ -190,7 +190,7 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
   const { input, choice } = controlsFor(fields, faults);
   const body = html`!${waiting}
     <div class="card narrow">
-      !${choices('object', 'The file contains', importObjects, text(fields, 'object') || 'contacts', faults)}
+      !${choicesOf('object', 'The file contains', importObjects, text(fields, 'object') || 'contacts', faults)}
       !${choice(
         'mode',
         'What to do with its records',
@@ -206,7 +206,7 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
       <details !${isOpen ? 'open' : ''}>
         <summary>Name and format</summary>
         !${input('name', 'Name of the import', { hint: 'Optional. Else the name of the file.' })}
-        !${choices('format', 'Format', importFormats, text(fields, 'format') || 'auto', faults)}
+        !${choicesOf('format', 'Format', importFormats, text(fields, 'format') || 'auto', faults)}
       </details>
       !${input('file', 'File', {
         hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
@@ -230,8 +230,9 @@ const labelOf = (value: string): string => {
   return importFormats.some((format) => format === value) ? value.toUpperCase() : value;
 };
 
-const choices = (name: string, legend: string, all: readonly string[], chosen: string, faults: Faults): Html =>
-  html`<fieldset class="choices">
-    <legend>${legend}</legend>
-    !${all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen))} !${faultText(name, faults)}
-  </fieldset>`;
+const choicesOf = (name: string, legend: string, all: readonly string[], chosen: string, faults: Faults): Html =>
+  choices(
+    legend,
+    all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen)),
+    faultText(name, faults),
+  );

@@ -11,7 +11,16 @@ import { when, notice, empty, table, facts, pathWith, cursorPager, linkButton, h
 import type { Html, Column } from './base/html.ts';
 import { moment, count, counted } from './base/values.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
-import { inWords, fieldLabel, shownValue, mappingForm, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
+import {
+  inWords,
+  fieldLabel,
+  shortened,
+  shownValue,
+  mappingForm,
+  changesOf,
+  obstaclesTo,
+  sourceChangesOf,
+} from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
 import { undoOf } from './changes.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
@@ -29,6 +38,9 @@ import { allNew, byAddress, decideByFile, importUpload, modeLabels, section, tit
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
 
 const maxShown = 30;
+
+/** Maximum length of a shown value (characters). */
+const maxLength = 200;
 
 /**
  * Returns a table of records that failed or have warnings. Each reason stands in its cell. Columns with reasons come
@@ -53,7 +65,7 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
       ...columns.map(({ header, field }): Column<Failure> => [
         header,
         ({ record }, i) =>
-          typeof record === 'string' ? '' : html`${shortened(record[header] ?? '')}!${reasonOf(i, field)}`,
+          typeof record === 'string' ? '' : html`${shortened(record[header] ?? '', maxLength)}!${reasonOf(i, field)}`,
       ]),
       ...(failures.some(({ record }) => typeof record === 'string') ? [wholeRecord] : []),
     ],
@@ -63,7 +75,7 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
 
 const wholeRecord: Column<Failure> = [
   'Record',
-  ({ record }) => html`${typeof record === 'string' ? shortened(record) : ''}`,
+  ({ record }) => html`${typeof record === 'string' ? shortened(record, maxLength) : ''}`,
 ];
 
 interface ShownColumn {
@@ -77,8 +89,6 @@ const shownColumns = ({ headers, columns }: CsvLayout): ShownColumn[] =>
     .filter(({ field }) => field !== '');
 
 const reasonText = (reason: string): Html => (reason === '' ? '' : html`<br /><small class="fault">${reason}</small>`);
-
-const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 199)}…` : text);
 
 /**
  * Splits a message such as `work_email: … ; birth_year: …` into reasons by field. Reasons that belong to no column have

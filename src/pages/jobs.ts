@@ -6,7 +6,7 @@ import type { FinalStatus, Job, JobItem, Credits, EntryKind, LedgerEntry, Pool }
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, question, type Page } from './base/layout.ts';
-import { numberedPager, doneNotice, filterChoice } from './base/forms.ts';
+import { numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
 import { when, badge, empty, table, facts, pathWith, cursorPager, linkButton, html } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
@@ -80,7 +80,7 @@ const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html
   html`<form class="filters" method="get" action="${section}">
     !${filterChoice('status', 'Status', [['', 'any'], ...jobStatuses.map((one) => [one, one.toLowerCase()] as const)], status)}
     !${filterChoice('type', 'Type', [['', 'any'], ...jobTypes.map((one) => [one, jobWords[one]] as const)], type)}
-    <div class="filter-buttons"><button class="secondary">Show</button></div>
+    !${showButton}
   </form>`;
 
 const jobColumns: readonly Column<Job>[] = [
@@ -138,7 +138,7 @@ const progressOf = (job: Job): Html =>
   !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
 
 const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =>
-  html`<p class="outcomes">
+  html`<p class="row">
     !${outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`)}
   </p>`;
 
@@ -221,7 +221,7 @@ export async function credits(app: FastifyInstance): Promise<void> {
       title: 'Credits',
       body: html`!${
           cursor === ''
-            ? html`<div class="balances">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
+            ? html`<div class="columns">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
             : html`<p><a href="${creditsSection}">Back to the newest entries</a></p>`
         }
         <h2>Ledger</h2>

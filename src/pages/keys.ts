@@ -4,7 +4,17 @@ import type { ApproveOver, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope, isUsual } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, questionRoutes, secretPage, issuedBefore } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
-import { versionField, pageOf, doneNotice, faultText, select, controlsFor, tick } from './base/forms.ts';
+import {
+  versionField,
+  pageOf,
+  doneNotice,
+  faultText,
+  group,
+  choices,
+  select,
+  controlsFor,
+  tick,
+} from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import type { Fields } from './base/requests.ts';
 import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
@@ -67,46 +77,45 @@ const keyForm = ({ name, expiration, permissions, ...limits }: KeyDraft, faults:
         hint: 'What the key is for, such as “Nightly import”.',
         more: 'maxlength="120" autocomplete="off" required',
       })}
-      <fieldset class="choices">
-        <legend>Expires after</legend>
-        !${durations.map((days) =>
+      !${choices(
+        'Expires after',
+        durations.map((days) =>
           tick('radio', ['expiration', String(days)], `${days} days`, days === expiration, 'required'),
-        )}
-        !${faultText('expiration', faults)}
-      </fieldset>
+        ),
+        faultText('expiration', faults),
+      )}
     </div>
-    <fieldset class="card" id="permissions">
-      <legend>Scopes</legend>
-      <p class="presets">
-        <span class="quiet">Start with</span>
-        !${presets.map(({ id, label, scopes: own, caps }) =>
-          linkButton(
-            label,
-            `/app/keys/new?preset=${id}`,
-            'secondary outline',
-            html`data-preset="${own.join(' ')}" data-cap="${caps.verification?.amount ?? ''}"`,
-          ),
-        )}
-      </p>
-      !${faultText('permissions', faults)}
-      <div class="scopes">!${Object.entries(resources).map((entry) => group(entry, permissions))}</div>
-    </fieldset>
+    !${group(
+      'Scopes',
+      html`<p class="row small">
+          <span class="quiet">Start with</span>
+          !${presets.map(({ id, label, scopes: own, caps }) =>
+            linkButton(
+              label,
+              `/app/keys/new?preset=${id}`,
+              'secondary outline',
+              html`data-preset="${own.join(' ')}" data-cap="${caps.verification?.amount ?? ''}"`,
+            ),
+          )}
+        </p>
+        !${faultText('permissions', faults)}
+        <div class="columns">!${Object.entries(resources).map((entry) => scopesOfResource(entry, permissions))}</div>`,
+      'permissions',
+    )}
     !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
 
-function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {
+function scopesOfResource([resource, label]: [string, string], chosen: readonly Scope[]): Html {
   const own = scopes.filter((scope) => resourceOf(scope) === resource);
-  return html`<fieldset>
-    <legend>${label}</legend>
-    !${own.map((scope) =>
-      tick(
-        'checkbox',
-        ['permissions', scope],
-        actionOf(scope),
-        chosen.includes(scope),
-        html`aria-label="${label}: ${actionOf(scope)}"`,
-      ),
-    )}
-  </fieldset>`;
+  const ticks = own.map((scope) =>
+    tick(
+      'checkbox',
+      ['permissions', scope],
+      actionOf(scope),
+      chosen.includes(scope),
+      html`aria-label="${label}: ${actionOf(scope)}"`,
+    ),
+  );
+  return choices(label, ticks);
 }
 
 const poolLabels: Record<Pool, string> = {
@@ -126,51 +135,55 @@ interface KeyLimits {
 }
 
 const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html =>
-  html`<fieldset class="card" id="spend_caps">
-      <legend>Spend caps</legend>
-      <p class="quiet">
+  html`!${group(
+    'Spend caps',
+    html`<p class="quiet">
         Credits that jobs of this key may cost. Empty: no cap of its own. 0: the key cannot spend. The customer's
         credits are a limit for all keys together.
       </p>
       !${faultText('spend_caps', faults)}
-      <div class="scopes">!${pools.map((pool) => capField(pool, caps[pool]))}</div>
-    </fieldset>
-    <fieldset class="card" id="approve_over">
-      <legend>Approval of large calls</legend>
-      <p class="quiet">
+      <div class="columns">!${pools.map((pool) => capField(pool, caps[pool]))}</div>`,
+    'spend_caps',
+  )}
+  !${group(
+    'Approval of large calls',
+    html`<p class="quiet">
         A single call that writes more records or costs more credits waits until an admin approves it. Empty: none
         waits.
       </p>
       !${faultText('approve_over', faults)}
-      <div class="scopes">!${overField('Records', over.records)} !${overField('Credits', over.credits)}</div>
-    </fieldset>`;
+      <div class="columns">!${overField('Records', over.records)} !${overField('Credits', over.credits)}</div>`,
+    'approve_over',
+  )}`;
 
-const amountField = (legend: string, amount: number | null | undefined, name: string, none: string, label: string) =>
-  html`<legend>${legend}</legend>
-    <input
-      type="text"
-      name="${name}"
-      value="${amount ?? ''}"
-      inputmode="numeric"
-      autocomplete="off"
-      placeholder="${none}"
-      aria-label="${legend}${label}"
-    />`;
+const amountField = (name: string, amount: number | null | undefined, none: string, label: string): Html =>
+  html`<input
+    type="text"
+    name="${name}"
+    value="${amount ?? ''}"
+    inputmode="numeric"
+    autocomplete="off"
+    placeholder="${none}"
+    aria-label="${label}"
+  />`;
 
-const overField = (label: 'Records' | 'Credits', over: number | null | undefined): Html =>
-  html`<fieldset>
-    !${amountField(label, over, `over_${label.toLowerCase()}`, 'no approval', ' of a call above which it needs an approval')}
-  </fieldset>`;
+const overField = (label: 'Records' | 'Credits', over: number | null | undefined): Html => {
+  const spoken = `${label} of a call above which it needs an approval`;
+  return html`<label>${label} !${amountField(`over_${label.toLowerCase()}`, over, 'no approval', spoken)}</label>`;
+};
 
 const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
-  html`<fieldset>
-    !${amountField(poolLabels[pool], cap?.amount, `cap_${pool}`, 'no cap', ': most credits')}
-    !${select(
-      html`name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time"`,
-      capPeriods.map((period) => [period, periodLabels[period]]),
-      cap?.per ?? 'day',
-    )}
-  </fieldset>`;
+  html`<label
+    >${poolLabels[pool]}
+    <span role="group">
+      !${amountField(`cap_${pool}`, cap?.amount, 'no cap', `${poolLabels[pool]}: most credits`)}
+      !${select(
+        html`name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time"`,
+        capPeriods.map((period) => [period, periodLabels[period]]),
+        cap?.per ?? 'day',
+      )}
+    </span>
+  </label>`;
 
 const limitsIn = (fields: Fields): KeyLimits => ({
   spend_caps: Object.fromEntries(pools.map((pool) => [pool, capOf(fields, pool)])) as SpendCaps,
@@ -398,7 +411,7 @@ function actsOf({ id, name }: ApiKey): Html {
   const act = (verb: string, label: string, spoken = label) =>
     dialogLink(label, `${section}/${id}/${verb}`, `${spoken} ${name}`);
   return html`<span class="acts">
-    !${act('rotate', 'Rotate')} !${act('caps', 'Limits', 'Limits of')} !${act('revoke', 'Revoke')}
+    !${act('rotate', 'Rotate')} · !${act('caps', 'Limits', 'Limits of')} · !${act('revoke', 'Revoke')}
   </span>`;
 }
 
@@ -411,9 +424,9 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 
 function scopesOf({ permissions }: ApiKey): Html {
   if (isUsual(permissions)) return html`all ${usualScopes.length}`;
-  return html`<details class="inline">
+  return html`<details>
     <summary>${permissions.length} of ${scopes.length}</summary>
-    <span class="mono">${permissions.join(', ')}</span>
+    ${permissions.join(', ')}
   </details>`;
 }
 

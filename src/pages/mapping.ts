@@ -143,7 +143,11 @@ function columnsOf(
   };
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
-    ['Values', ({ samples }) => samples.map((one) => html`<div class="sample">${one}</div>`).join(''), 'quiet'],
+    [
+      'Values',
+      ({ samples }) => samples.map((one) => html`<span class="line">${shortened(one, 40)}</span>`).join(''),
+      'quiet',
+    ],
     ['Is read as', readAs],
     ['Type', (one, i) => (isRepeated(one.header, i) ? '' : typeChoice(one, fieldOf(one.header, i), first + i))],
   ];
@@ -291,6 +295,9 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
   const note = html`<p class="quiet">The first ${maxShown} of ${count(all.length)} fields are shown.</p>`;
   return html`!${all.length > maxShown ? note : ''} !${table<object>('First records', shown, items)}`;
 }
+
+export const shortened = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
 export function shownValue(value: unknown): string {
   if (typeof value === 'string') return value;

@@ -19,7 +19,17 @@ import { activityNotices, subjectsOf, taskList } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
-import { when, quiet, workplace, linkButton, picture, html, type Html, type PictureName } from './base/html.ts';
+import {
+  when,
+  quiet,
+  plainList,
+  workplace,
+  linkButton,
+  picture,
+  html,
+  type Html,
+  type PictureName,
+} from './base/html.ts';
 import { dayOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { usersOf } from './records/record-form.ts';
@@ -49,7 +59,7 @@ export async function start(app: FastifyInstance): Promise<void> {
       ? [firstSteps, '', '']
       : await Promise.all([tasksOf(request), dealsOf(request), latestOf(request)]);
     const underWay = html`<h2>Under way</h2>
-      <div class="running" !${when(running.isLive, 'data-live')}>!${running.cards}</div>`;
+      <div !${when(running.isLive, 'data-live')}>!${running.cards}</div>`;
     return {
       title: 'Today',
       lead: html`<a href="/app/contacts">${counted(people, 'contact')}</a> ·
@@ -75,21 +85,19 @@ export async function start(app: FastifyInstance): Promise<void> {
 }
 
 const step = (title: string, text: string, path: string, label: string, drawing: PictureName): Html =>
-  html`<li class="card">
+  html`<section class="empty">
     !${picture(drawing)}
-    <div>
-      <h2>${title}</h2>
-      <p>${text}</p>
-      !${linkButton(label, path)}
-    </div>
-  </li>`;
+    <h3>${title}</h3>
+    <p>${text}</p>
+    !${linkButton(label, path)}
+  </section>`;
 
 const firstSteps: Html = html`<h2>First steps</h2>
-  <ol class="steps">
+  <div class="columns">
     !${step('Bring your contacts in', 'An Excel or CSV file, as it is. You see what is read before anything is stored.', '/app/imports/new', 'Import a file', 'file')}
     !${step('Find new people', 'Search the catalog, and unlock those whom you want to reach.', '/app/prospects', 'Search prospects', 'search')}
     !${step('Write down what you know', 'Create a contact, note your last call, and set a task.', '/app/contacts/new', 'New contact', 'people')}
-  </ol>`;
+  </div>`;
 
 const tasksShown = 50;
 
@@ -185,25 +193,21 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
     if (record === undefined) return html`${type === 'deleted' ? oldNameOf(act[0]!) : object}`;
     return html`<a href="${recordPaths[object]}/${record_id}">${nameOf(object, record)}</a>`;
   };
+  const lines = acts.map(
+    (act) =>
+      html`<span class="byline"><strong>!${whoOf(act[0]!.actor, users)}</strong> ${act[0]!.type} !${subject(act)}</span>
+        <span class="quiet">!${moment(act[0]!.occurred_at)}</span>`,
+  );
   return html`<h2>Latest</h2>
-    !${when(acts.length === 0, quiet('Nobody else has changed anything yet.'))}
-    <ul class="latest">
-      !${acts.map(
-        (act) =>
-          html`<li>
-            <span><strong>!${whoOf(act[0]!.actor, users)}</strong> ${act[0]!.type} !${subject(act)}</span>
-            <span class="quiet">!${moment(act[0]!.occurred_at)}</span>
-          </li>`,
-      )}
-    </ul>`;
+    !${plainList(lines, 'Nobody else has changed anything yet.')}`;
 }
 
 const attention = (concerns: readonly (readonly [name: string, text: Html])[]): Html =>
   html`<h2>Needs a look</h2>
-    <ul class="concerns">
+    <ul class="items">
       !${concerns.map(([name, text]) => {
         const body = html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`;
-        return html`<li><span>!${text}</span> !${form('/app/dismiss', body, 'class="inline-form"')}</li>`;
+        return html`<li class="notice warning apart"><span>!${text}</span> !${form('/app/dismiss', body)}</li>`;
       })}
     </ul>`;
 
@@ -227,7 +231,7 @@ async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promis
 
 const card = (path: string, title: string, one: Import | Job, noun: string): Html =>
   html`<section class="card">
-    <div class="heading">
+    <div class="row apart">
       <h3><a href="${path}">${title}</a></h3>
       !${statusBadge(one.status)}
     </div>

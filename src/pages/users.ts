@@ -144,10 +144,11 @@ async function requireUser(request: FastifyRequest): Promise<User> {
 function actsOf({ id, name, role, active }: User): Html {
   if (!active) return '';
   const act = (verb: string, label: string) => dialogLink(label, `${section}/${id}/${verb}`, `${label}: ${name}`);
-  return html`<span class="acts"
-    >!${act(otherThan(role), `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)} !${act('link', 'New link')}
-    !${act('deactivate', 'Deactivate')}</span
-  >`;
+  const other = otherThan(role);
+  return html`<span class="acts">
+    !${act(other, `Make ${roleWords[other].word.toLowerCase()}`)} · !${act('link', 'New link')} ·
+    !${act('deactivate', 'Deactivate')}
+  </span>`;
 }
 
 function stateOf(linkEnds: string | undefined): Html {
@@ -244,7 +245,7 @@ function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
   const body = html`!${hidden({ next: ownPath(text('next' in sent ? sent : query, 'next')) })}
     !${input('email', 'E-mail address', { type: 'email', more: 'autocomplete="username" required autofocus' })}
     !${input('password', 'Password', { type: 'password', more: 'autocomplete="current-password" required' })}
-    <button>Log in</button>`;
+    <div class="buttons"><button>Log in</button></div>`;
   return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body };
 }
 
@@ -301,7 +302,7 @@ const showPassword = (request: FastifyRequest, { faults }: Refused): FormPage =>
   action: '/app/password',
   body: html`<input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
     !${passwordField(faults, 'current_password', 'Current password', 'current-password')} !${newPasswordFields(faults)}
-    <button>Change the password</button>`,
+    <div class="buttons"><button>Change the password</button></div>`,
   isNarrow: true,
 });
 
@@ -342,7 +343,7 @@ export async function passwordLinks(app: FastifyInstance): Promise<void> {
         body: html`!${hidden({ link })}
           <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
           !${newPasswordFields(refused.faults)}
-          <button>Set the password</button>`,
+          <div class="buttons"><button>Set the password</button></div>`,
       };
       return formPage(request, page, refused);
     } catch (error) {

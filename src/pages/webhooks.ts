@@ -9,8 +9,10 @@ import {
   numberedPager,
   doneNotice,
   faultText,
+  group,
   controlsFor,
   filterChoice,
+  showButton,
   tick,
 } from './base/forms.ts';
 import {
@@ -85,7 +87,7 @@ const factsOf = (endpoint: Endpoint): Html =>
     ['Created', moment(endpoint.created_at)],
     [
       'Events',
-      html`<details class="inline">
+      html`<details>
         <summary>${endpoint.types.length} of ${Object.keys(typeLabels).length}</summary>
         ${endpoint.types.map((type) => typeLabels[type]).join(', ')}
       </details>`,
@@ -109,7 +111,7 @@ const outcomeOf = ({ ok, status, error, ms }: TestResult): string =>
     .join(', ');
 
 const deliveryColumns: readonly Column<Delivery>[] = [
-  ['Event', ({ type, event_id }) => html`${typeLabels[type]}<br /><small class="mono">${event_id}</small>`],
+  ['Event', ({ type, event_id }) => html`${typeLabels[type]}<br /><code>${event_id}</code>`],
   ['Outcome', (one) => html`!${badge(one.ok ? 'delivered' : 'failed', one.ok ? 'good' : 'bad')} ${outcomeOf(one)}`],
   ['Sent', ({ sent_at }) => moment(sent_at)],
   ['Try', ({ attempt }) => count(attempt), 'number'],
@@ -144,14 +146,14 @@ function endpointForm(
       })}
       !${area('description', 'Description', 'What the endpoint is for.')}
     </div>
-    <fieldset class="card" id="types">
-      <legend>Events</legend>
-      !${faultText('types', faults)}
-      <div class="scopes">
-        !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)))}
-      </div>
-      !${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk)}
-    </fieldset>
+    !${group(
+      'Events',
+      html`!${faultText('types', faults)}
+        <div class="columns">
+          !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)))}
+        </div>
+        <p>!${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk)}</p>`,
+    )}
     !${buttons(save, back)}`;
 }
 
@@ -358,7 +360,7 @@ async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(req
     <h2>Deliveries</h2>
     <form class="filters" method="get" action="${path}">
       !${filterChoice('ok', 'Outcome', Object.entries({ '': 'any', true: 'delivered', false: 'failed' }), ok)}
-      <button class="secondary outline">Show</button>
+      !${showButton}
     </form>
     !${table('Deliveries', deliveryColumns, deliveries, noDeliveries)}
     !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;

@@ -31,7 +31,7 @@ test("a contact's page tells who changed what, and each change can be taken back
   await customer.patch(`/contacts/${id}`, { job_title: 'Baker', custom_fields: { plan: 'gold' } });
   const page = await admin.get(`/app/contacts/${id}`);
   const history = textOf(page);
-  expect(history).toContain('an API key Job title: Clerk → Baker plan: – → gold');
+  expect(history).toContain('An API key Job title: Clerk → Baker plan: – → gold');
   const question = textOf(await admin.get(undoPath(page.body)));
   expect(question).toContain('gets back what it had before this change');
   await work((await undo(undoPath(page.body))).location);

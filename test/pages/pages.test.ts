@@ -28,7 +28,6 @@ describe('the routes of the pages', () => {
     const open = routes.filter(({ access }) => 'public' in access).map(({ url }) => url);
     expect([...new Set(open)].toSorted()).toEqual([
       '/app/files/pages.js',
-      '/app/files/pico.css',
       '/app/files/style.css',
       '/app/link',
       '/app/link/:link',
@@ -172,7 +171,7 @@ test('a form with more than 1,000 fields is 413, and one that repeats a field mo
 
 test('static files can be kept for good, because their URL changes with them', async () => {
   const files = filesOf(await visitor.get('/app/login'));
-  expect(files).toHaveLength(3);
+  expect(files).toHaveLength(2);
   for (const url of files) {
     const { headers, status } = await new Visitor(app.fastify).get(url);
     expect([status, headers['cache-control']]).toEqual([200, 'public, max-age=31536000, immutable']);

@@ -57,12 +57,28 @@ export function field({ name, label, hint, faults }: FieldOptions, control: (att
     described && html`aria-describedby="${described}"`,
     fault && 'aria-invalid="true"',
   ];
-  return html`<div class="field">
+  return html`<div>
     <label for="${name}">${label}</label>
-    !${control(attributes.filter(Boolean).join(' '))} !${hint ? html`<small id="${name}-hint">${hint}</small>` : ''}
-    !${faultText(name, faults)}
+    !${control(attributes.filter(Boolean).join(' '))} !${faultText(name, faults)}
+    !${hint ? html`<small id="${name}-hint">${hint}</small>` : ''}
   </div>`;
 }
+
+/** Returns a card with a legend that groups controls of a form. */
+export const group = (legend: string, body: Html, id = ''): Html =>
+  html`<div class="card" !${id === '' ? '' : html`id="${id}"`}>
+    <fieldset>
+      <legend>${legend}</legend>
+      !${body}
+    </fieldset>
+  </div>`;
+
+/** Returns a line of choices, of which one or several can be ticked. */
+export const choices = (legend: string, ticks: readonly Html[], more: Html = ''): Html =>
+  html`<fieldset class="row">
+    <legend>${legend}</legend>
+    !${ticks} !${more}
+  </fieldset>`;
 
 export const faultText = (name: string, faults: Faults): Html =>
   faults[name] ? html`<small class="fault" id="${name}-fault">${faults[name]}</small>` : '';
@@ -111,10 +127,17 @@ interface InputOptions {
  * fields
  */
 export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Record<string, string>> = {}) {
-  const hintOf = (name: string, hint: string): string =>
-    theirs[name] === undefined ? hint : `Stored now: ${theirs[name].replaceAll('\n', ', ') || 'nothing'}`;
-  const draw = (name: string, label: string, hint: string, control: (attributes: Html, value: string) => Html): Html =>
-    field({ name, label, hint: hintOf(name, hint), faults }, (attributes) => control(attributes, text(values, name)));
+  const draw = (
+    name: string,
+    label: string,
+    hint: string,
+    control: (attributes: Html, value: string) => Html,
+    choices: readonly Choice[] = [],
+  ): Html => {
+    const stored = choices.find(([value]) => value === theirs[name])?.[1] ?? theirs[name]?.replaceAll('\n', ', ');
+    const shown = stored === undefined ? hint : `Stored now: ${stored || 'nothing'}`;
+    return field({ name, label, hint: shown, faults }, (attributes) => control(attributes, text(values, name)));
+  };
   return {
     draw,
     input: (name: string, label: string, options: InputOptions = {}): Html => {
@@ -124,13 +147,16 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
     area: (name: string, label: string, hint = '', more: Html = 'maxlength="5000"'): Html =>
       draw(name, label, hint, (attributes, value) => textArea(html`!${attributes} !${more}`, value)),
     choice: (name: string, label: string, choices: readonly Choice[], hint = ''): Html =>
-      draw(name, label, hint, (attributes, value) => select(attributes, choices, value)),
+      draw(name, label, hint, (attributes, value) => select(attributes, choices, value), choices),
   };
 }
 
 /** Returns the stored texts that differ from the texts of a submitted form. */
 export const differing = (stored: Readonly<Record<string, string>>, sent: Fields): Record<string, string> =>
   Object.fromEntries(Object.entries(stored).filter(([name, value]) => linesIn(sent, name) !== asSentBack(value)));
+
+/** Button of a form whose controls send it by themselves, where scripts run. */
+export const showButton: Html = '<noscript><button class="secondary outline">Show</button></noscript>';
 
 export const filterChoice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
   html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;

@@ -47,7 +47,10 @@ export const table = <Row>(label: string, columns: readonly Column<Row>[], rows:
               !${columns.map(([head, , kind, sort]) => {
                 const number = kind === 'number' ? 'class="number"' : '';
                 if (!sort) return html`<th scope="col" !${number}>${head}</th>`;
-                return html`<th scope="col" aria-sort="${sort.now}" !${number}><a href="${sort.path}">${head}</a></th>`;
+                const order = { ascending: ' ↑', descending: ' ↓', none: '' }[sort.now];
+                return html`<th scope="col" aria-sort="${sort.now}" !${number}>
+                  <a href="${sort.path}">${head}</a>${order}
+                </th>`;
               })}
             </tr>
           </thead>
@@ -93,14 +96,14 @@ export const panel = (title: string, body: Html): Html =>
 export const plainList = (rows: readonly Html[], none: string): Html =>
   rows.length === 0
     ? quiet(none)
-    : html`<ul class="plain">
+    : html`<ul class="items">
         !${rows.map((row) => html`<li>!${row}</li>`)}
       </ul>`;
 
 export const workplace = (main: Html, label: string, aside: Html): Html =>
   html`<div class="workplace">
     <div>!${main}</div>
-    <aside aria-label="${label}">!${aside}</aside>
+    <section aria-label="${label}">!${aside}</section>
   </div>`;
 
 export const searchBox = (noun: string, value: string): Html =>
@@ -112,7 +115,7 @@ export const searchBox = (noun: string, value: string): Html =>
       autocomplete="off"
       !${html`aria-label="Search ${noun}" placeholder="Search ${noun}"`}
     />
-    <button class="secondary">Search</button>`;
+    <button class="secondary outline">Search</button>`;
 
 export interface PagerNames {
   newer: string;
@@ -162,7 +165,7 @@ export const buttons = (label: string, back: string, refusal = 'Cancel'): Html =
     <button>${label}</button> !${linkButton(refusal, back, 'secondary outline', 'data-close')}
   </div>`;
 
-/** SVG drawings of 48 × 48 units. The style sheet sets their colours and stroke width. */
+/** SVG drawings of 48 × 48 units. The style sheet sets their colour. */
 const drawings = {
   people:
     '<circle cx="18" cy="17" r="7"/><path d="M5 40c0-8 6-13 13-13s13 5 13 13"/><path d="M31 11a7 7 0 0 1 0 13M35 29c5 2 8 6 8 11"/>',
@@ -184,5 +187,7 @@ const drawings = {
 
 export type PictureName = keyof typeof drawings;
 
+const stroke: Html = 'stroke-width="2" stroke-linecap="round" stroke-linejoin="round"';
+
 export const picture = (name: PictureName): string =>
-  html`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true">!${drawings[name]}</svg>`;
+  html`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" fill="none" !${stroke}>!${drawings[name]}</svg>`;

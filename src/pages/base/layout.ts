@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { statuses, answerTo } from '../../plugins/error-handler.ts';
@@ -32,41 +31,39 @@ export const forAdmins = { schema, config: { access: { page: 'admin' } } } as co
 
 export const forAll = { schema, config: { access: { public: true } } } as const;
 
+const pico = readFileSync(createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'), 'utf8');
+
+const read = (name: string): string => readFileSync(new URL(name, import.meta.url), 'utf8');
+
+const assetOf = (type: string, content: string) => ({
+  type: `${type}; charset=utf-8`,
+  content,
+  packed: gzipSync(content, { level: 9 }),
+  version: createHash('sha256').update(content).digest('hex').slice(0, 12),
+});
+
 const files = {
-  'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
-  'style.css': fileURLToPath(new URL('./style.css', import.meta.url)),
-  'pages.js': fileURLToPath(new URL('./pages.js', import.meta.url)),
+  // Pico is in a layer, so that our rules win over its rules, however specific those are.
+  'style.css': assetOf('text/css', `@layer pico{${pico.replace('@charset "UTF-8";', '')}}\n${read('./style.css')}`),
+  'pages.js': assetOf('text/javascript', read('./pages.js')),
 };
 
-type Asset = keyof typeof files;
-
-const names = Object.keys(files) as Asset[];
-
-const versions = Object.fromEntries(names.map((name) => [name, versionOf(files[name])])) as Record<Asset, string>;
-
-function versionOf(path: string): string {
-  return createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 12);
-}
-
 /** Returns the URL of a file. It contains a hash of the file, so browsers can cache the file forever. */
-const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
+const assetUrl = (name: keyof typeof files): string => `/app/files/${name}?v=${files[name].version}`;
 
 export async function assets(app: FastifyInstance): Promise<void> {
-  for (const name of names) {
-    const content = readFileSync(files[name]);
-    const packed = gzipSync(content, { level: 9 });
+  for (const [name, { type, content, packed, version }] of Object.entries(files))
     app.get(`/files/${name}`, forAll, async (request, reply) => {
       // While releases are replaced, a page of the other release may ask for its own file.
-      const isOwn = (request.query as { v?: unknown }).v === versions[name];
+      const isOwn = (request.query as { v?: unknown }).v === version;
       const isPacked = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
       if (isPacked) void reply.header('content-encoding', 'gzip');
       return reply
-        .type(name.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8')
+        .type(type)
         .header('vary', 'accept-encoding')
         .header('cache-control', isOwn ? 'public, max-age=31536000, immutable' : 'public, max-age=0')
         .send(isPacked ? packed : content);
     });
-  }
 }
 
 export interface Page {
@@ -195,7 +192,7 @@ function questionPage(
   warning = '',
 ): Page {
   const body = html`!${when(warning, notice(warning, 'warning'))} !${etag === undefined ? '' : hidden({ etag })}
-    <div class="question">!${text}</div>
+    <div>!${text}</div>
     <div class="buttons">
       <button class="${tone}">${title}</button>
       !${linkButton(refusal, back, 'secondary outline', tone === 'danger' ? 'data-close autofocus' : 'data-close')}
@@ -214,7 +211,6 @@ function documentOf(request: FastifyRequest, page: Page): Html {
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="data:," />
-        <link rel="stylesheet" href="${assetUrl('pico.css')}" />
         <link rel="stylesheet" href="${assetUrl('style.css')}" />
         <script type="module" src="${assetUrl('pages.js')}"></script>
         !${isLive ? html`<noscript><meta http-equiv="refresh" content="5" /></noscript>` : ''}
@@ -223,13 +219,13 @@ function documentOf(request: FastifyRequest, page: Page): Html {
         <a class="skip" href="#content">Skip to the content</a>
         !${request.caller?.kind === 'session' ? sidebar(request, page) : ''}
         <main id="content" tabindex="-1" !${request.caller ? '' : 'class="alone"'}>
-          !${request.caller ? '' : html`<p class="brand"><span aria-hidden="true"></span>Sales Data</p>`}
-          <div class="heading">
+          !${request.caller ? '' : html`<p class="brand">Sales Data</p>`}
+          <div class="heading row apart">
             <div>
               <h1>${title}</h1>
               !${lead === '' ? '' : html`<p class="head">!${lead}</p>`}
             </div>
-            <div class="actions">!${actions}</div>
+            <div class="row">!${actions}</div>
           </div>
           !${undoHint(request)} !${body}
         </main>
@@ -253,18 +249,12 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
   const { caller } = request;
   if (caller.kind !== 'session') return '';
   const isOffered = ({ isForAdmins }: Entry): boolean => !isForAdmins || caller.role === 'admin';
+  const groups = sections.map((group) => group.filter(isOffered).map((entry) => link(entry, section)));
   return html`<header class="sidebar">
-    <a class="brand" href="/app"><span aria-hidden="true"></span>Sales Data</a>
     <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
-    <nav id="menu" aria-label="Main" popover>
-      !${sections.map(
-        (group) =>
-          html`<ul>
-            !${group.filter(isOffered).map((entry) => html`<li>!${link(entry, section)}</li>`)}
-          </ul>`,
-      )}
-    </nav>
-    <div class="account">
+    <a class="brand" href="/app">Sales Data</a>
+    <nav id="menu" aria-label="Main" popover>!${groups.map((links) => links.join('')).join('<hr />')}</nav>
+    <div class="account row">
       <p>
         <span class="email">${caller.email}</span>
         <span class="quiet">${roleWords[caller.role].word}</span>
@@ -425,8 +415,8 @@ export const secretPage = ({ title, lead, label, value, advice, next }: ShownSec
   body: html`<p class="lead">!${lead}</p>
     <div class="card">
       <label for="secret">${label}</label>
-      <div class="secret">
-        <input id="secret" class="mono" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
+      <div role="group">
+        <input id="secret" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
         <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
       </div>
       <p class="quiet" data-copied role="status"></p>

@@ -189,7 +189,7 @@ export function priceOf({ cost, available }: { cost: number; available: number }
   const tone = cost > available ? 'bad' : 'plain';
   const short = cost > available ? html` That is ${count(cost - available)} too few: nothing would start.` : '';
   return html`!${hidden({ [priceField]: String(cost) })}
-    <p class="price ${tone}">
+    <p class="notice ${tone}">
       <strong>At most ${counted(cost, 'credit')}</strong>; ${count(available)} are available.!${short}
     </p>`;
 }

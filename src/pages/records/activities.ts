@@ -134,24 +134,19 @@ function activityControls(
 ): Html {
   const type = text(fields, 'type') || 'note';
   const assignees = userChoices(users, theirs['assigned_to'] ?? text(fields, 'assigned_to'));
-  const words = {
-    ...theirs,
-    ...(theirs['type'] && { type: activityWords[theirs['type'] as Activity['type']].word }),
-    ...('assigned_to' in theirs && { assigned_to: assignees.find(([id]) => id === theirs['assigned_to'])?.[1] ?? '' }),
-  };
-  const { input, area, choice } = controlsFor(fields, faults, words);
+  const storedType = activityTypes.find((one) => one === theirs['type']);
+  const { input, area, choice } = controlsFor(fields, faults, theirs);
   const day = { type: 'date', more: '' };
   const title = input('title', 'Title');
   const hasTitle = text(fields, 'title') !== '' || 'title' in theirs;
   return html`!${about ? hidden(Object.fromEntries(Object.entries(about).map(([name, id]) => [name, id ?? '']))) : ''}
-    <fieldset class="choices">
-      <legend class="unseen">What it is</legend>
+    <fieldset class="row" aria-label="What it is">
       !${activityTypes.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
-      !${when(theirs['type'], html`<small>Stored now: ${words['type']}</small>`)}
+      !${storedType ? html`<small>Stored now: ${activityWords[storedType].word}</small>` : ''}
     </fieldset>
     !${hasTitle ? title : html`<div class="of-tasks">!${title}</div>`}
     !${area('body', 'Text', '', 'maxlength="10000" placeholder="What was said, or is to be done"')}
-    <div class="of-tasks grid-fields">
+    <div class="of-tasks columns">
       !${input('due_at', 'Due', day)} !${choice('assigned_to', 'Assigned to', assignees)}
     </div>
     <details class="of-others" !${when(text(fields, 'occurred_at'), 'open')}>
@@ -320,15 +315,14 @@ function doneBox({ id, title, body, done_at }: Activity, back: string): Html {
   return form(
     `${path}/${id}/done`,
     html`!${hidden({ done: isDone ? '' : '1', back })}
-      <button class="box ${when(isDone, 'ticked')}" aria-label="${label}" title="${label}"></button>`,
-    'class="done-form"',
+      <button class="box" aria-label="${label}" title="${label}">${when(isDone, '✓')}</button>`,
   );
 }
 
 const links = ({ id, title, body, type }: Activity): Html => {
   const what = title || body.slice(0, 80) || activityWords[type].word;
   return html`<span class="acts">
-    !${dialogLink('Edit', `${path}/${id}/edit`, `Edit: ${what}`)}
+    !${dialogLink('Edit', `${path}/${id}/edit`, `Edit: ${what}`)} ·
     !${dialogLink('Delete', `${path}/${id}/delete`, `Delete: ${what}`)}
   </span>`;
 };
@@ -344,8 +338,8 @@ function activityEntry(one: Activity, shown: Shown): Html {
   const { word, done } = activityWords[one.type];
   const isTask = one.type === 'task';
   const parts = partsOf(one, { ...shown, users: isTask ? shown.users : [] });
-  return html`<li class="entry" id="activity-${one.id}">
-    !${isTask ? doneBox(one, shown.back) : html`<span class="kind ${one.type}" aria-hidden="true">${word.charAt(0)}</span>`}
+  return html`<li id="activity-${one.id}">
+    !${isTask ? doneBox(one, shown.back) : html`<span class="kind" aria-hidden="true">${word.charAt(0)}</span>`}
     <div>
       <p class="byline">
         <strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
@@ -360,7 +354,7 @@ function activityEntry(one: Activity, shown: Shown): Html {
 
 function changeEntry(change: Change, telling: Telling): Html {
   const undo = html`<a href="/app/changes/${change.change_id}/undo?record=${change.record_id}" data-dialog>Undo</a>`;
-  return html`<li class="entry small-entry">
+  return html`<li>
     <span class="kind change" aria-hidden="true"></span>
     <div>
       <p class="byline">

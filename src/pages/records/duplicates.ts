@@ -156,13 +156,13 @@ const counting = html`<div data-live>
 </div>`;
 
 const choice = (by: DuplicateKey): Html =>
-  html`<form method="get" action="${section}" class="inline-form">
+  html`<form method="get" action="${section}" class="filters">
     !${select(
       'name="by" aria-label="What is the same"',
       Object.entries(searches).map(([key, { words }]) => [key, words] as const),
       by,
     )}
-    <button class="secondary">Show</button>
+    <button class="secondary outline">Show</button>
   </form>`;
 
 function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {

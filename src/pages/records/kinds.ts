@@ -127,9 +127,10 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
     opportunitiesOf(request, { contact: id }),
   ]);
   const choices = all.filter((list) => !list_ids.includes(list.id)).map((list) => [list.id, list.name] as const);
-  const change = (body: Html) => form(`${path}/${id}/lists`, body, 'class="inline-form"');
-  const add = html`!${select('name="list_id" aria-label="List"', choices, '')}
-    <button class="secondary outline">Add to the list</button>`;
+  const change = (body: Html) => form(`${path}/${id}/lists`, body);
+  const add = html`<div role="group">
+    !${select('name="list_id" aria-label="List"', choices, '')} <button class="secondary outline">Add</button>
+  </div>`;
   const rows = lists.map((list) => {
     const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
       <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;

@@ -7,9 +7,9 @@ import { ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, ListPatch, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
-import { faultText, textInput, select, controlsFor, type Choice } from '../base/forms.ts';
+import { faultText, textInput, select, controlsFor, hidden, type Choice } from '../base/forms.ts';
 import { fieldsOf, text, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
-import { when, notice, html, type Html } from '../base/html.ts';
+import { when, notice, table, html, type Html, type Column } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay } from '../base/values.ts';
 import { fieldWord, verificationWords, operatorWords, countryName, countryChoices } from '../base/words.ts';
 import { isPreview, type EditForm } from './editor.ts';
@@ -97,15 +97,13 @@ export async function listControls(
   const isTried = isPreview(request) && status === 200;
   return html`!${isTried ? await previewOf(request, stored) : ''}
     <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
-    <fieldset class="card">
-      <legend>Rules</legend>
-      <p class="quiet">
-        Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
-        joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25,
-        is a day in UTC.
-      </p>
-      !${ruleRows(draft.rules)} !${faultText('rules', faults)} !${valueLists(users)}
-    </fieldset>`;
+    <h2>Rules</h2>
+    <p class="quiet">
+      Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
+      joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
+      a day in UTC.
+    </p>
+    !${faultText('rules', faults)} !${ruleTable(draft.rules)} !${valueLists(users)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -116,25 +114,30 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   return notice(`${numberOf(matches)} contacts match these rules now.`, 'busy');
 }
 
-function ruleRows(rules: readonly RuleGiven[]): Html {
-  const rows = [...rules, ...Array.from({ length: emptyRows }, () => undefined)].slice(0, ruleLimits.rules);
-  return html`<div class="rule-rows">!${rows.map((rule, i) => ruleRow(rule, i + 1))}</div>`;
-}
-
-function ruleRow(rule: RuleGiven | undefined, number: number): Html {
-  const { field = '', operator = 'equals', value = '', logic_operator = 'AND' } = rule ?? {};
-  const names = field === '' || ruleFields.includes(field) ? ruleFields : [...ruleFields, field];
-  const choice = (part: string, name: string, choices: readonly Choice[], chosen: string, more = '') =>
-    select(html`name="${part}" aria-label="Rule ${number}: ${name}" !${more}`, choices, chosen);
+function ruleTable(rules: readonly RuleGiven[]): Html {
+  const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
+  const rows = [...rules, ...Array.from({ length: emptyRows }, () => blank)].slice(0, ruleLimits.rules);
+  const choice = (i: number, part: string, name: string, choices: readonly Choice[], chosen: string) =>
+    select(html`name="${part}" aria-label="Rule ${i + 1}: ${name}"`, choices, chosen);
+  const fieldsWith = (field: string) =>
+    [...new Set(['', ...ruleFields, field])].map((name): Choice => [name, name ? fieldWord('contacts', name) : '–']);
   const joins = Object.entries({ AND: 'and', OR: 'or' });
-  const fields = names.map((name) => [name, fieldWord('contacts', name)] as const);
   const operators = ruleOperators.map((one) => [one, operatorWords[one]] as const);
-  return html`<div class="rule-row">
-    !${choice('join', 'joined by', joins, logic_operator, when(number === 1, 'class="hidden-first"'))}
-    !${choice('field', 'field', [['', '–'], ...fields], field)}
-    !${choice('operator', 'comparison', operators, operator)}
-    !${textInput(html`name="value" aria-label="Rule ${number}: value" autocomplete="off"`, value)}
-  </div>`;
+  const columns: readonly Column<RuleGiven>[] = [
+    [
+      'Joined by',
+      ({ logic_operator: join }, i) =>
+        i === 0 ? hidden({ join: 'AND' }) : choice(i, 'join', 'joined by', joins, join ?? 'AND'),
+    ],
+    ['Field', ({ field }, i) => choice(i, 'field', 'field', fieldsWith(field), field)],
+    ['Comparison', ({ operator }, i) => choice(i, 'operator', 'comparison', operators, operator)],
+    [
+      'Value',
+      ({ value }, i) =>
+        textInput(html`name="value" aria-label="Rule ${i + 1}: value" autocomplete="off" data-values`, value),
+    ],
+  ];
+  return table('Rules', columns, rows);
 }
 
 function valueLists(users: readonly User[]): Html {
@@ -270,11 +273,13 @@ function ruleText(rule: Condition, users: readonly User[]): string {
 export function rulesText(rules: readonly Rule[], users: readonly User[]): Html {
   const groups: Html[][] = [];
   for (const rule of rules) {
-    const text = html`<span class="rule">${ruleText(rule, users)}</span>`;
+    const text = html`${ruleText(rule, users)}`;
     if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
     else groups.at(-1)!.push(text);
   }
-  return html`<ul class="rules">
-    !${groups.map((group, i) => html`<li>${i === 0 ? '' : 'or '}!${group.join(' and ')}</li>`)}
-  </ul>`;
+  return html`!${groups.map(
+    (group, i) => html`<span class="line">!${when(i > 0, quietly('or '))}!${group.join(quietly(' and '))}</span>`,
+  )}`;
 }
+
+const quietly = (word: string): Html => html`<span class="quiet">${word}</span>`;

@@ -36,7 +36,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     const columns: readonly Column<List>[] = [
       ['List', nameCell],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
-      ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users))],
+      ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users)), 'long'],
       ['Owner', (list) => html`${list.owner_name}`],
       ['Last changed', (list) => moment(list.updated_at)],
     ];

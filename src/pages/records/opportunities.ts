@@ -8,7 +8,7 @@ import type { User } from '../../schemas/accounts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
-import { form, doneNotice, select, filterChoice, hidden, type Choice } from '../base/forms.ts';
+import { form, doneNotice, select, filterChoice, showButton, hidden, type Choice } from '../base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, queryText } from '../base/requests.ts';
 import { requireValid } from '../base/refusals.ts';
 import {
@@ -70,8 +70,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
         !${await viewLinks(request, 'opportunities', shown)}
         <form class="filters" method="get" action="${section}">
           !${when(names.length > 1, filterChoice('pipeline', 'Pipeline', names, chosen.id))}
-          !${filterChoice('owner', 'Owner', owners, owner)}
-          <button class="secondary" data-no-script>Show</button> !${when(owner !== caller.userId, mine)}
+          !${filterChoice('owner', 'Owner', owners, owner)} !${showButton} !${when(owner !== caller.userId, mine)}
         </form>
         <div class="board" role="region" aria-label="Stages" tabindex="0" data-board>
           !${columns.map((column) => columnOf(board, column))}
@@ -191,14 +190,14 @@ const priorityBadge = (priority: Opportunity['priority']): Html =>
 function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunity): Html {
   const { id, name, price, priority, estimated_closing_date, user_id_assigned } = one;
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
-  return html`<article class="deal" draggable="true" data-id="${id}">
+  return html`<section class="deal" draggable="true" data-id="${id}">
     <h3><a href="${section}/${id}">${name}</a></h3>
     <p><strong>${money(price, currency)}</strong> !${priorityBadge(priority)}</p>
-    <p class="below">
+    <p class="row apart">
       <span class="quiet">!${day(estimated_closing_date)}${person === undefined ? '' : ` · ${person}`}</span>
       !${dialogLink('Move', pathWith(`${section}/${id}/move`, { owner }), `Move ${name}`)}
     </p>
-  </article>`;
+  </section>`;
 }
 
 const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity): Html =>
@@ -209,9 +208,11 @@ const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity
   );
 
 function moveForm({ stages }: Pipeline, one: Opportunity): Html {
-  const body = html`!${hidden({ from: one.stage_id })} !${stageChoice(stages, one)}
-    <button class="secondary outline" aria-label="Move ${one.name}">Move</button>`;
-  return form(`${section}/${one.id}/move`, body, 'class="inline-form move"');
+  const body = html`!${hidden({ from: one.stage_id })}
+    <div role="group">
+      !${stageChoice(stages, one)} <button class="secondary outline" aria-label="Move ${one.name}">Move</button>
+    </div>`;
+  return form(`${section}/${one.id}/move`, body);
 }
 
 async function pipelineOf(request: FastifyRequest, { stage_id }: Opportunity): Promise<Pipeline> {
@@ -251,7 +252,6 @@ async function showOne(request: FastifyRequest): Promise<Page> {
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
   ];
   const about = facts([
-    [opportunityWords.stage_id, moveForm(pipeline, found)],
     [opportunityWords.priority, priorityBadge(priority) || undefined],
     [opportunityWords.close_date, day(found.close_date)],
     [opportunityWords.source_id, html`${found.source_id ?? ''}` || undefined],
@@ -259,7 +259,7 @@ async function showOne(request: FastifyRequest): Promise<Page> {
     [opportunityWords.updated_at, moment(found.updated_at)],
   ]);
   const beside = html`<section class="card">
-      !${when(description, html`<p class="text">${description}</p>`)} !${about}
+      !${when(description, html`<p class="text">${description}</p>`)} !${moveForm(pipeline, found)} !${about}
     </section>
     !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
     !${panel(opportunityWords.details, plainList(lines, 'None.'))}`;

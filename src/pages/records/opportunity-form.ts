@@ -15,7 +15,7 @@ import {
 import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
 import type { Opportunity, Line, LinesPatch } from '../../schemas/opportunities.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { faultText, option, select, controlsFor, tick, hidden } from '../base/forms.ts';
+import { faultText, group, option, select, controlsFor, tick, hidden, type Choice } from '../base/forms.ts';
 import {
   lookUp,
   search,
@@ -30,7 +30,7 @@ import {
 } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { formMessage } from '../base/refusals.ts';
-import { when, quiet, html, type Html } from '../base/html.ts';
+import { when, quiet, table, html, type Html, type Column } from '../base/html.ts';
 import { dayOf, startOf, dayMs, readNumber, count, counted } from '../base/values.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type EditForm } from './editor.ts';
@@ -319,9 +319,9 @@ async function opportunityControls(
   ]);
   const levels = priorities.map((one) => [one, priorityWords[one].word] as const);
   const owners = userChoices(users, text(draft, 'user_id_assigned')).slice(1);
-  return html`<fieldset class="card">
-      <legend>Opportunity</legend>
-      <div class="grid-fields">
+  return html`!${group(
+      'Opportunity',
+      html`<div class="columns">
         !${input('name', words.name)}
         !${draw(
           'stage_id',
@@ -335,63 +335,50 @@ async function opportunityControls(
         !${choice('priority', words.priority, levels)} !${choice('user_id_assigned', words.user_id_assigned, owners)}
         !${dateFields.map((name) => input(name, words[name], { type: 'date' }))}
         !${input('company', words.company_id, { more: companySuggestions })} !${area('description', words.description)}
-      </div>
-    </fieldset>
-    <fieldset class="card">
-      <legend>${words.contacts_ids}</legend>
-      !${hidden({ [shownContacts]: shown.join() })} !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
-      <div class="checks">
-        !${contacts.map((one) => tick('checkbox', ['contact', one.id], html`${nameOfContact(one)}`, true))}
-      </div>
-      !${area('emails', 'Add contacts', 'Their work e-mail addresses, one on each line.', '')}
-    </fieldset>
-    <fieldset class="card">
-      <legend>${words.details}</legend>
-      <p class="quiet">Empty the quantity to take a product out.</p>
-      !${moreNote(stored?.details.length ?? 0, 'products')} !${productRows(draft, known)}
-      !${faultText('products', faults)}
-    </fieldset>`;
+      </div>`,
+    )}
+    !${group(
+      words.contacts_ids,
+      html`!${hidden({ [shownContacts]: shown.join() })} !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
+        <p class="row">
+          !${contacts.map((one) => tick('checkbox', ['contact', one.id], html`${nameOfContact(one)}`, true))}
+        </p>
+        !${area('emails', 'Add contacts', 'Their work e-mail addresses, one on each line.', '')}`,
+    )}
+    <h2>${words.details}</h2>
+    <p class="quiet">Empty the quantity to take a product out.</p>
+    !${moreNote(stored?.details.length ?? 0, 'products')} !${faultText('products', faults)}
+    !${productTable(draft, known)}`;
 }
 
 const moreNote = (all: number, noun: string): Html =>
   when(all > maxShown, quiet(`The first ${maxShown} of ${count(all)} ${noun} are shown. The others stay.`));
 
-function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
+function productTable(draft: Fields, known: ReadonlyMap<string, string>): Html {
   let open = 0;
   const typed = rowsOf(draft).filter(({ id }) => id !== '' || (open += 1) <= maxOpen);
-  const rows = [...typed, ...Array.from({ length: emptyRows }, () => ({ id: '', price: '', quantity: '' }))];
-  const input = (name: string, value: string, label: string, more: Html) =>
-    html`<input name="${name}" value="${value}" aria-label="${label}" !${more} />`;
-  const newRow = {
-    new_product: 'Name of a new product',
-    new_price: 'Price of the new product',
-    new_quantity: 'Quantity of the new product',
+  const blank: Row = { id: '', price: '', quantity: '' };
+  const [name, price, quantity] = newFields.map((one) => text(draft, one)) as [string, string, string];
+  const added = { id: newProductId, price, quantity };
+  const rows = [...typed, ...Array.from({ length: emptyRows }, () => blank), added];
+  const input = (part: string, value: string, label: string, more: Html) =>
+    html`<input name="${part}" value="${value}" aria-label="${label}" autocomplete="off" !${more} />`;
+  const numberIn = (member: 'price' | 'quantity', label: string, more: Html) => (row: Row, i: number) =>
+    row === added
+      ? input(`new_${member}`, row[member], `${label} of the new product`, 'inputmode="decimal"')
+      : input(member, row[member], `${label} of product ${i + 1}`, more);
+  const product = (row: Row, i: number): Html => {
+    if (row === added)
+      return input('new_product', name, 'Name of a new product', 'maxlength="255" placeholder="or a new product"');
+    const choices: Choice[] = [['', '–'], ...known];
+    if (row.id === '') return select(html`name="product" aria-label="Product ${i + 1}"`, choices, '');
+    // Other products cannot be chosen in its place: a long list in each row would make the page too large.
+    return html`!${hidden({ product: row.id })}${known.get(row.id) ?? 'the chosen product'}`;
   };
-  return html`<div class="product-row quiet" aria-hidden="true">
-      <span>Product</span><span>Price</span><span>Quantity</span>
-    </div>
-    !${rows.map(
-      ({ id, price, quantity }, i) =>
-        html`<div class="product-row">
-          !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
-          !${input('price', price, `Price of product ${i + 1}`, 'inputmode="decimal" placeholder="as listed"')}
-          !${input('quantity', quantity, `Quantity of product ${i + 1}`, 'inputmode="numeric"')}
-        </div>`,
-    )}
-    <div class="product-row">
-      !${Object.entries(newRow).map(([name, label]) => {
-        const more = name === 'new_product' ? 'placeholder="or a new product"' : 'inputmode="decimal"';
-        return input(name, text(draft, name), label, `maxlength="255" autocomplete="off" ${more}`);
-      })}
-    </div>`;
+  const columns: readonly Column<Row>[] = [
+    ['Product', product, 'long'],
+    ['Price', numberIn('price', 'Price', 'inputmode="decimal" placeholder="as listed"')],
+    ['Quantity', numberIn('quantity', 'Quantity', 'inputmode="numeric"')],
+  ];
+  return table('Products', columns, rows);
 }
-
-const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
-  select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');
-
-/**
- * Returns the control of a product that was chosen before. It offers no other products, because a long list in each row
- * would make the page too large.
- */
-const chosenProduct = (id: string, name = 'the chosen product'): Html =>
-  html`<span class="product"><input type="hidden" name="product" value="${id}" />${name}</span>`;

@@ -156,26 +156,27 @@ async function controls(
       }
       !${choice('visibility', 'On the board of', Object.entries(visibilityWords))}
     </div>
-    <fieldset class="card">
-      <legend>Stages</legend>
-      <p class="quiet">
-        In the order of their numbers. Empty a name to take a stage out: only one without opportunities can go. Whether
-        a stage is won or lost holds for the opportunities that are in it, too.
-      </p>
-      !${faultText('stages', faults)}
-      <div class="stage-row quiet" aria-hidden="true">
-        <span>Order</span><span>Name</span><span>Likely, %</span><span>Means</span>
-      </div>
-      !${shown.map(stageRow)}
-    </fieldset>`;
+    <h2>Stages</h2>
+    <p class="quiet">
+      In the order of their numbers. Empty a name to take a stage out: only one without opportunities can go. Whether a
+      stage is won or lost holds for the opportunities that are in it, too.
+    </p>
+    !${faultText('stages', faults)} !${table('Stages', stageColumns, shown)}`;
 }
 
-const stageRow = ({ id, name, percent, status, place }: StageRow, i: number): Html => {
-  const input = (member: string, value: string, label: string, more: Html = 'inputmode="numeric"') =>
-    textInput(html`aria-label="${label} of stage ${i + 1}" !${more} name="stage_${member}"`, value);
-  return html`<div class="stage-row">
-    !${hidden({ stage_id: id })} !${input('place', place, 'Order')} !${input('name', name, 'Name', 'maxlength="255"')}
-    !${input('percent', percent, 'Likelihood')}
-    !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, Object.entries(statusWords), status)}
-  </div>`;
-};
+const stageInput =
+  (member: 'place' | 'name' | 'percent', label: string, more: Html = 'inputmode="numeric"') =>
+  (row: StageRow, i: number): Html =>
+    textInput(html`aria-label="${label} of stage ${i + 1}" !${more} name="stage_${member}"`, row[member]);
+
+const stageColumns: readonly Column<StageRow>[] = [
+  ['Name', stageInput('name', 'Name', 'maxlength="255"'), 'long'],
+  ['Order', stageInput('place', 'Order')],
+  ['Likely, %', stageInput('percent', 'Likelihood')],
+  [
+    'Means',
+    ({ id, status }, i) =>
+      html`!${hidden({ stage_id: id })}
+      !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, Object.entries(statusWords), status)}`,
+  ],
+];

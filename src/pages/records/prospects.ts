@@ -81,10 +81,8 @@ export async function prospects(app: FastifyInstance): Promise<void> {
       body: html`<form class="filters" method="get" action="${section}/suggest">
           !${hidden({ ...view, source })}
           <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
-          <div class="filter-buttons">
-            <button class="secondary">Show</button>
-            <a href="${pathWith(section, view)}">Back</a>
-          </div>
+          <button class="secondary outline">Show</button>
+          !${linkButton('Back', pathWith(section, view), 'secondary outline')}
         </form>
         !${
           links.length === 0
@@ -113,14 +111,10 @@ function filterForm(view: ProspectView): Html {
         >${prospectWords.score}, at least
         <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
       </label>
-      <div class="checks">
-        !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
-        !${check('all', 'unlocked too', view)}
-      </div>
-      <div class="filter-buttons">
-        <button class="secondary">Search</button>
-        !${Object.keys(view).length > 0 ? html`<a href="${section}">Clear</a>` : ''}
-      </div>
+      !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
+      !${check('all', 'unlocked too', view)}
+      <button class="secondary outline">Search</button>
+      !${when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'))}
     </form>
   </search>`;
 }
@@ -140,8 +134,7 @@ const labelOf = (name = ''): string =>
 function textControl(name: TextField, view: ProspectView): Html {
   const { [name]: value = '', ...others } = view;
   const suggest = pathWith(`${section}/suggest`, { ...others, source: name });
-  return html`<div class="suggested">
-    <label
+  return html`<label
       >${prospectWords[name]}
       <input
         type="search"
@@ -152,31 +145,26 @@ function textControl(name: TextField, view: ProspectView): Html {
         data-suggest="${suggest}"
       />
     </label>
-    <a href="${suggest}" data-no-script aria-label="Suggestions for ${prospectWords[name]}">Suggestions</a>
-  </div>`;
+    <noscript><a href="${suggest}" aria-label="Suggestions for ${prospectWords[name]}">Suggestions</a></noscript>`;
 }
 
 const heading = (all: number, unlocked: number): Html =>
-  html`<div class="above">
-    <p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>
-  </div>`;
+  html`<p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>`;
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
   const shown = table('Prospects', columns, rows);
   if (!isAdmin) return html`<div class="rows">!${shown}</div>`;
   return html`<form class="chooser rows" method="get" action="${section}/unlock" data-chooser>
     !${hidden(view)} !${shown}
-    <div class="chosen">
+    <div class="row small">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
       <span data-chosen class="quiet" role="status"></span>
-      <div class="buttons small">
-        <button name="do" value="chosen">Unlock the chosen</button>
-        <label class="first-n"
-          >or the first
-          <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
-        </label>
-        <button name="do" value="first" class="secondary outline">Unlock that many</button>
-      </div>
+      <button name="do" value="chosen">Unlock the chosen</button>
+      <label
+        >or the first
+        <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
+      </label>
+      <button name="do" value="first" class="secondary outline">Unlock that many</button>
     </div>
   </form>`;
 }
@@ -194,7 +182,7 @@ const columns: readonly Column<Prospect>[] = [
   [prospectWords.job_company_name, (one) => html`${one.job_company_name}`],
   ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
   [prospectWords.verification_status, (one) => verification(one.verification_status)],
-  [prospectWords.work_email, (one) => html`<span class="short">${one.work_email}</span>`],
+  [prospectWords.work_email, (one) => html`${one.work_email}`],
   [prospectWords.mobile_phone, (one) => html`${one.mobile_phone ?? ''}`],
   [prospectWords.profnet_url, (one) => webLink(one.profnet_url)],
 ];

@@ -4,7 +4,7 @@ import type { Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { field, faultText, textInput, textArea, select, controlsFor, differing, hidden } from '../base/forms.ts';
+import { field, faultText, group, textInput, textArea, select, controlsFor, differing, hidden } from '../base/forms.ts';
 import type { Choice } from '../base/forms.ts';
 import { lookUp, fieldsOf, text, linesIn, asSentBack, unchanged, customName, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
@@ -246,12 +246,8 @@ interface FormState extends FormContext {
 
 function recordForm(formFields: readonly FormField[], state: FormState, isWhole: boolean): Html {
   const groups = Object.entries(Object.groupBy(formFields, ({ group }) => group));
-  return html`!${groups.map(
-    ([group, members]) =>
-      html`<fieldset class="card">
-        <legend>${group}</legend>
-        <div class="grid-fields">!${members!.map((one) => control(one, state))}</div>
-      </fieldset>`,
+  return html`!${groups.map(([legend, members]) =>
+    group(legend, html`<div class="columns">!${members!.map((one) => control(one, state))}</div>`),
   )}
   !${isWhole ? customForm(state) : ''}`;
 }
@@ -283,18 +279,18 @@ export const userChoices = (users: readonly User[], chosen: string): Choice[] =>
 
 function customForm(state: FormState): Html {
   const { declared, custom, given, faults } = state;
-  return html`<fieldset class="card">
-    <legend>Your own fields</legend>
-    <div class="grid-fields">
-      !${customFieldsOf(declared, custom).map((one) => customControl(one, state))}
-      <label
-        >New field
-        <input name="custom_key" value="${text(given, 'custom_key')}" maxlength="64" autocomplete="off" />
-      </label>
-      <label>Its value <input name="custom_value" value="${text(given, 'custom_value')}" autocomplete="off" /></label>
-    </div>
-    !${faultText('custom_fields', faults)}
-  </fieldset>`;
+  return group(
+    'Your own fields',
+    html`<div class="columns">
+        !${customFieldsOf(declared, custom).map((one) => customControl(one, state))}
+        <label
+          >New field
+          <input name="custom_key" value="${text(given, 'custom_key')}" maxlength="64" autocomplete="off" />
+        </label>
+        <label>Its value <input name="custom_value" value="${text(given, 'custom_value')}" autocomplete="off" /></label>
+      </div>
+      !${faultText('custom_fields', faults)}`,
+  );
 }
 
 function customControl(one: CustomField, { custom, given, faults }: FormState): Html {

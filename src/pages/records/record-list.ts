@@ -167,7 +167,7 @@ export const numberOf = (matches: number): string =>
 function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, matches: number, rows: number): Html {
   const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
   const place = matches > rows ? html`${count(view.from)}–${count(view.from + rows - 1)} of ` : '';
-  return html`<div class="above">
+  return html`<div class="row apart">
     <p>!${place}<strong>${numberOf(matches)}</strong> ${matches === 1 ? kind.noun : kind.title.toLowerCase()}</p>
     <p class="quiet">
       Export: <a href="${download('xlsx')}" download>Excel</a> · <a href="${download('csv')}" download>CSV</a>
@@ -201,14 +201,12 @@ function chooser<Row extends ShownRecord>(
   const isContacts = kind.object === 'contacts';
   return html`<form class="chooser rows" method="get" action="${path}/chosen" data-chooser>
     !${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}
-    <div class="chosen">
+    <div class="row small">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
       !${when(matches > rows.length, all)}
       <span data-chosen class="quiet" role="status"></span>
-      <div class="buttons small">
-        !${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
-        !${act('delete', 'Delete', 'danger')}
-      </div>
+      !${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
+      !${act('delete', 'Delete', 'danger')}
     </div>
   </form>`;
 }

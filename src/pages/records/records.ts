@@ -84,7 +84,7 @@ async function neighboursOf<Row extends ShownRecord>(
           >${label}</a
         >`
       : '';
-  return html`<nav class="beside" aria-label="In the list">
+  return html`<nav class="pager" aria-label="In the list">
     !${link(rows[at - 1], '‹ Previous', 'prev')} <span class="quiet">${count(view.from + at)}</span>
     !${link(rows[at + 1], 'Next ›', 'next')}
   </nav>`;
@@ -126,8 +126,8 @@ export function valueOf<Row extends ShownRecord>(
     case 'phones':
       return given
         .split('\n')
-        .map((line) => html`<span class="line">!${control === 'phones' ? phoneLink(line) : mailLink(line)}</span>`)
-        .join('');
+        .map(control === 'phones' ? phoneLink : mailLink)
+        .join(', ');
     default:
       return name === 'mobile_phone' ? phoneLink(given) : html`${given}`;
   }
@@ -140,7 +140,7 @@ function groupsOf<Row extends ShownRecord>({ fields }: RecordKind<Row>, values: 
     const filled = members!.map(({ name, label }) => [label, values.get(name)] as const);
     if (filled.every(([, value]) => value === undefined)) return '';
     return html`<section class="card">
-      <div class="heading">
+      <div class="row apart">
         <h2>${group}</h2>
         !${edit(group, 'Edit', `Edit: ${group}`)}
       </div>
@@ -148,7 +148,7 @@ function groupsOf<Row extends ShownRecord>({ fields }: RecordKind<Row>, values: 
     </section>`;
   });
   const empty = fields.filter(({ name }) => !values.has(name)).map(({ label, group }) => edit(group, label));
-  const folded = html`<details class="folded">
+  const folded = html`<details>
     <summary>${counted(empty.length, 'empty field')}</summary>
     <p>!${empty.join(', ')}</p>
   </details>`;
