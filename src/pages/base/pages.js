@@ -1,5 +1,5 @@
-// The pages work without this file. It adds copying, live progress, dialogs, dragging, times in the viewer's zone, the space key on links that look like buttons, and
-// forms that keep their contents when the session ends.
+// The pages work without this file. It adds copying, live progress, dialogs, dragging, times in the viewer's zone, the
+// space key on links that look like buttons, and forms that keep their contents when the session ends.
 
 /** Milliseconds between two updates of a page that shows something running. */
 const intervalMs = 2_000;
@@ -7,11 +7,13 @@ const intervalMs = 2_000;
 const each = (attribute, act, root = document) => root.querySelectorAll(`[${attribute}]`).forEach(act);
 
 /**
- * Returns the document at a URL of this service. If the session has ended, goes to the login page and never returns.
+ * Returns the document at a URL of this service, or the page to which a sent form leads back. If another page answers,
+ * such as the login after the session has ended, goes there and never returns.
+ * @param form options of `fetch` that send a form
  */
-async function load(url) {
-  const response = await fetch(url, { headers: { accept: 'text/html' } });
-  if (response.redirected) {
+async function load(url, form) {
+  const response = await fetch(url, { ...form, headers: { accept: 'text/html' } });
+  if (response.redirected && !(form && new URL(response.url).pathname === location.pathname)) {
     location.assign(response.url);
     await new Promise(() => undefined);
   }
@@ -19,19 +21,20 @@ async function load(url) {
   return new DOMParser().parseFromString(await response.text(), 'text/html');
 }
 
+/** Prepares what scripts make better in a part of the page. Clicks and changes are handled for the whole document. */
 function enhance(root) {
   root.querySelectorAll('time').forEach(showLocally);
-  each('data-copy', prepareCopy, root);
+  each('data-copy', (button) => (button.hidden = !navigator.clipboard), root);
   each('data-chooser', prepareChooser, root);
   each('data-suggest', prepareSuggestions, root);
-  each('data-no-script', (link) => (link.hidden = true), root);
-  root.querySelectorAll('.rule-row').forEach(prepareRule);
-  each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
-  each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
-  each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
-  each('data-keep', (form) => form.addEventListener('submit', keepForm), root);
-  each('data-submit', (select) => select.addEventListener('change', () => select.form.requestSubmit()), root);
 }
+
+/** Calls a function when an event reaches an element with an attribute, now or later in the page. */
+const on = (type, attribute, act) =>
+  document.addEventListener(type, (event) => {
+    const element = event.target.closest?.(`[${attribute}]`);
+    if (element) act(element, event);
+  });
 
 const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short' });
 const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
@@ -68,12 +71,9 @@ function prepareSuggestions(input) {
 }
 
 /** Suggests values that fit the field of a rule: users, countries or statuses. */
-function prepareRule(row) {
-  const [field, value] = ['field', 'value'].map((name) => row.querySelector(`[name="${name}"]`));
-  const show = () => value.setAttribute('list', `values-${field.value}`);
-  field.addEventListener('change', show);
-  show();
-}
+on('focusin', 'data-values', (input) => {
+  input.setAttribute('list', `values-${input.closest('tr').querySelector('[name="field"]').value}`);
+});
 
 /** Lets users drag cards of the board to another stage. Sends a hidden form, then shows the changed board. */
 function prepareBoard(board) {
@@ -99,17 +99,12 @@ function prepareBoard(board) {
     column.querySelector('p').after(card);
     try {
       const body = new URLSearchParams(new FormData(form));
-      const response = await fetch(`/app/opportunities/${card.dataset.id}/move`, { method: 'POST', body });
-      if (!response.ok) throw new Error(`status ${response.status}`);
-      const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-      const [fresh, lead] = [page.querySelector('[data-board]'), page.querySelector('.head')];
-      board.replaceChildren(...fresh.childNodes);
-      document.querySelector('.head').replaceChildren(...lead.childNodes);
-      document.querySelectorAll('main > .notice').forEach((old) => old.remove());
-      const notices = page.querySelectorAll('main > .notice');
-      document.querySelector('main > .heading').after(...notices);
-      notices.forEach(enhance);
-      enhance(board);
+      const page = await load(`/app/opportunities/${card.dataset.id}/move`, { method: 'POST', body });
+      const main = document.querySelector('main');
+      main.replaceChildren(...page.querySelector('main').childNodes);
+      main.querySelector('[data-board]').scrollLeft = board.scrollLeft;
+      enhance(main);
+      each('data-board', prepareBoard, main);
     } catch {
       location.reload();
     }
@@ -136,29 +131,25 @@ function prepareChooser(form) {
   show();
 }
 
-function prepareCopy(button) {
-  const source = document.getElementById(button.dataset.copy);
-  button.hidden = !navigator.clipboard;
-  button.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(source.value);
-    document.querySelector('[data-copied]').textContent = 'Copied to the clipboard.';
-  });
-}
+on('click', 'data-copy', async ({ dataset }) => {
+  await navigator.clipboard.writeText(document.getElementById(dataset.copy).value);
+  document.querySelector('[data-copied]').textContent = 'Copied to the clipboard.';
+});
 
 /** Checks the scopes of a preset and sets its spend caps. Leaves the other fields unchanged. */
-function choosePreset(event) {
+on('click', 'data-preset', ({ dataset: { preset, cap } }, event) => {
   event.preventDefault();
-  const { preset, cap } = event.currentTarget.dataset;
   const chosen = preset.split(' ');
   for (const box of document.querySelectorAll('input[name="permissions"]')) box.checked = chosen.includes(box.value);
   for (const amount of document.querySelectorAll('#spend_caps input')) amount.value = cap;
-}
+});
 
 /** Disables the button of a form that is being sent. Otherwise a double click would send the form twice. */
-function sendOnce(event) {
-  const { submitter } = event;
+on('submit', 'data-once', (_form, { submitter }) => {
   setTimeout(() => submitter?.setAttribute('disabled', ''));
-}
+});
+
+on('change', 'data-submit', (select) => select.form.requestSubmit());
 
 /** Key in the session storage for the contents of the form that was sent last. */
 const keptName = 'sent-form';
@@ -176,10 +167,10 @@ const userName = () => document.querySelector('.account .email')?.textContent;
 /**
  * Stores the contents of a form that is being sent. If the session has ended, `restoreForm` uses them after the login.
  */
-function keepForm({ currentTarget: form }) {
+on('submit', 'data-keep', (form) => {
   const fields = keptFields(form).map(({ name, value, checked }) => ({ name, value, checked }));
   sessionStorage.setItem(keptName, JSON.stringify({ user: userName(), action: form.action, fields }));
-}
+});
 
 /** Restores the contents of a form after the same user has logged in again. Otherwise deletes them. */
 function restoreForm() {
@@ -206,28 +197,19 @@ function prefixIds(form) {
     );
 }
 
-async function openDialog(event) {
+on('click', 'data-dialog', async (link, event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const link = event.currentTarget;
   try {
     const page = await load(link.href);
-    const dialog = document.createElement('dialog');
-    const content = document.createElement('article');
-    const title = page.querySelector('h1');
-    const heading = document.createElement('h2');
+    const [dialog, content, heading] = ['dialog', 'article', 'h2'].map((name) => document.createElement(name));
     heading.id = 'dialog-title';
-    heading.textContent = title.textContent;
+    heading.textContent = page.querySelector('h1').textContent;
     const form = page.querySelector('main form');
     prefixIds(form);
     content.append(heading, form);
     dialog.setAttribute('aria-labelledby', heading.id);
     dialog.append(content);
-    each(
-      'data-close',
-      (close) => close.addEventListener('click', (click) => (click.preventDefault(), dialog.close())),
-      dialog,
-    );
     dialog.addEventListener('close', () => (dialog.remove(), link.focus()));
     document.body.append(dialog);
     enhance(dialog);
@@ -235,7 +217,14 @@ async function openDialog(event) {
   } catch {
     location.assign(link.href);
   }
-}
+});
+
+on('click', 'data-close', (link, event) => {
+  const dialog = link.closest('dialog');
+  if (!dialog) return;
+  event.preventDefault();
+  dialog.close();
+});
 
 /** Updates the `data-live` element regularly, until what it shows has ended. */
 async function follow() {
@@ -266,13 +255,11 @@ function forgetSecrets() {
   });
 }
 
-each('data-dismiss', (link) =>
-  link.addEventListener('click', (event) => {
-    event.preventDefault();
-    forgetSecrets();
-    location.replace(link.href); // so that the history no longer leads to the page with the key
-  }),
-);
+on('click', 'data-dismiss', (link, event) => {
+  event.preventDefault();
+  forgetSecrets();
+  location.replace(link.href); // so that the history no longer leads to the page with the key
+});
 addEventListener('pagehide', forgetSecrets);
 
 addEventListener('keydown', (event) => {
