@@ -330,8 +330,8 @@ export const databaseOfAllCustomers = ({ db }: Pick<RightsServices, 'db'>) =>
   db.for({ customerId: allCustomers }, null);
 
 /**
- * Returns every catalog that can contain people: the one in use and, beside a search cluster, the one in PostgreSQL,
- * which may still have people from earlier.
+ * Returns every catalog that can contain people: the one in use and, if that is a search cluster, also the one in
+ * PostgreSQL. People from earlier may remain there.
  */
 export const storesOf = ({ db, catalog }: Pick<RightsServices, 'db' | 'catalog'>): Catalog[] =>
   catalog.engine === 'postgres' ? [catalog] : [catalog, postgresCatalog(db)];

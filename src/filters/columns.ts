@@ -140,8 +140,8 @@ export interface Column {
   /** SQL conditions of a boolean field: one for the records with true, one for those with false. */
   cases?: { true: string; false: string };
   /**
-   * Set for a field with several ids, which are in another table, such as the contacts of an opportunity. `rows` is SQL
-   * that reads that table: it selects the values of `key` for a record whose id is in the column `id`.
+   * SQL for a field with several ids, such as the contacts of an opportunity. The ids are in another table: `rows`
+   * selects the values of `key` from it, for the record whose id is in the column `id`.
    */
   linked?: { key: string; rows: string; id: string };
   /** Indexed column that conditions compare instead of `value`. It equals `value`, unless `value` is null. */

@@ -213,9 +213,7 @@ async function writeAll(context: RunContext, taken: WorkingImport, isOver: () =>
   throw new Error('An import has fewer records than were counted');
 }
 
-/**
- * Logs the end of an import. Analyses and vacuums the tables that it changed much, so that the next queries are fast.
- */
+/** Logs the end of an import. Analyses and vacuums the tables with many changes, so that the next queries are fast. */
 async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
   log.info('an import is completed');
   try {

@@ -68,7 +68,7 @@ class Sending implements WebhookSending {
   readonly #stopping = new AbortController();
   readonly #loops: Promise<void>[];
   readonly #slots: FairSemaphore;
-  /** Slots for endpoints whose last delivery failed or that have had none yet: half as many as all slots. */
+  /** Slots for endpoints whose last delivery failed, and for new endpoints: half as many as all slots. */
   readonly #slotsOfOthers: FairSemaphore;
   readonly #busy = new Map<string, Promise<void>>();
 

@@ -263,8 +263,8 @@ function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, r
 }
 
 /**
- * Returns the record ids that an error response contains. `matching_ids`: the records that match a value that only one
- * record should match. `merged_into`: the record into which the requested one was merged.
+ * Returns the record ids that an error response contains. `matching_ids`: several records that match a value, although
+ * only one may match. `merged_into`: the record into which the requested one was merged.
  */
 const idsIn = ({ matchingIds, mergedInto }: DomainError): object => ({
   ...(matchingIds ? { matching_ids: matchingIds } : {}),

@@ -88,8 +88,8 @@ const jobReaders = {
 const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
 
 /**
- * Jobs that a caller may read and cancel, which are those that it could have started. A job of type `undo` is visible
- * if `scopes` contains all scopes that its stored request needs.
+ * Jobs that a caller may read and cancel: those that it may also start. A job of type `undo` is visible if `scopes`
+ * contains all scopes that its stored request needs.
  */
 export interface VisibleJobs {
   types: readonly JobType[];

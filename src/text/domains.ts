@@ -50,8 +50,8 @@ const maxLength = 2_048;
 
 /**
  * Returns the form in which URLs of profiles are compared, such as `linkedin.com/in/ada` for
- * `https://de.linkedin.com/in/Ada/?x=1`. Returns undefined if the text is not a profile, which has a host with a dot
- * and at least two path segments.
+ * `https://de.linkedin.com/in/Ada/?x=1`. Returns undefined if the text is not a profile: a host with a dot, and at
+ * least two path segments.
  */
 export function profileKey(url: string): string | undefined {
   if (url.length > maxLength) return undefined;

@@ -66,8 +66,8 @@ function enhancedCode(code: number, text: string): { enhanced?: string } {
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
 /**
- * Matches words in a rejection which show that the mailbox is not the cause. They point to the sender's reputation, a
- * limit, or a temporary problem.
+ * Matches words which show that a rejection does not concern the mailbox, but the sender's reputation, a limit, or a
+ * temporary problem.
  */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;

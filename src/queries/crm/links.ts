@@ -47,8 +47,8 @@ export async function detachActivities(
 }
 
 /**
- * Gives restored records their activities back. Skips activities that have another record by now. Clears external ids
- * that another activity has by now.
+ * Gives restored records their activities back. Skips activities that got another record meanwhile. Clears external ids
+ * that another activity got meanwhile.
  */
 export async function reattachActivities(
   sql: Transaction,

@@ -46,11 +46,11 @@ type StoredCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
 
 /**
- * Merges companies into the first one. It gets the values that it lacks, and the contacts, opportunities and activities
- * of the others, which are deleted.
+ * Merges companies into the first one, which gets the values that it lacks, and all contacts, opportunities and
+ * activities of the others. Deletes the others.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other; `not_found` with the JSON
- *   pointer of every unknown id; `conflict` if the records are not equal, the merged company would exceed a limit, or
- *   too many records would move
+ * pointer of every unknown id; `conflict` if the records are not equal, the merged company would exceed a limit, or too
+ * many records would move
  */
 export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
@@ -179,11 +179,11 @@ type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at
 type StoredContact = ContactColumns & OwnColumns & { id: string };
 
 /**
- * Merges contacts into the first one. It gets the values that it lacks, the lists to which the others were added by
- * hand, and their opportunities and activities. The others are deleted.
+ * Merges contacts into the first one, which gets the values that it lacks, and the manual lists, opportunities and
+ * activities of the others. Deletes the others.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other; `not_found` with the JSON
- *   pointer of every unknown id; `conflict` if the records are not equal, the merged contact would exceed a limit, or
- *   too many opportunities or activities would move
+ * pointer of every unknown id; `conflict` if the records are not equal, the merged contact would exceed a limit, or too
+ * many opportunities or activities would move
  */
 export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);

@@ -49,9 +49,8 @@ interface LaterMerge {
 }
 
 /**
- * Returns the merges that later deleted records that a merge had kept, the latest first. Leaves out merges that were
- * undone.
- * @param stayed ids of the kept records
+ * Returns the later merges that deleted these records, the latest first. Ignores merges that were undone.
+ * @param stayed ids of records that an earlier merge has kept
  */
 export const findLaterMerges = (sql: Queryable, customerId: string, stayed: readonly string[]) => sql<LaterMerge[]>`
   select m.noun, m.id, j.data ->> 'merged_into' as merged_into, j.change_id

@@ -162,8 +162,8 @@ async function findWithOtherActivity(
 export type Deleted = Values & { id: string; external_id: string | null };
 
 /**
- * Restores the records that the change deleted, without external ids that other records have by now. Adds the outcomes
- * of all records to `outcomes`.
+ * Restores the records that the change deleted. Omits external ids that other records now have. Adds the outcomes of
+ * all records to `outcomes`.
  * @param records table of the records, if they have external ids
  * @param restore returns the outcomes of records that it did not restore completely
  * @returns the deletions that were undone

@@ -164,7 +164,7 @@ async function revertVerifications(
 
 const verification = ['verification_status', 'last_verified'];
 
-/** Excludes external ids from the undo if another record has them by now or gets them back. */
+/** Excludes an external id from the undo if another record now has it or gets it back. */
 async function keepTaken(
   { sql, customerId }: Undoing,
   { records }: People,
@@ -186,9 +186,7 @@ async function keepTaken(
   for (const { reverted } of findRefused(taken, changing)) keep(reverted, 'external_id', 'taken');
 }
 
-/**
- * Returns the id under which `rememberMerge` stored the external id that the record gets back. Empty if there is none.
- */
+/** Returns the id under which `rememberMerge` stored an external id, if the record gets this external id back. */
 function regainedOf({ row, reverted }: { row: { id: string }; reverted: Reverted }): string[] {
   const regained = reverted.columns['external_id'] as string | null | undefined;
   return regained ? [lostIdOf(row.id, regained)] : [];

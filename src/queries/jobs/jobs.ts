@@ -44,7 +44,7 @@ export interface JobRow {
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Credits reserved for the job. They include those that are charged by now. */
+  /** Credits reserved for the job, including those already charged. */
   reserved: number;
   charged: number;
   /**

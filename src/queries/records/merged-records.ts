@@ -62,15 +62,15 @@ export async function rememberMerge(
 }
 
 /**
- * Returns the id under which an external id that a record has lost is stored, as if it belonged to a merged record. It
- * differs from the record's own id, because the record itself can be merged later.
+ * Returns the id under which an external id is stored after a record has lost it. It differs from the record's own id,
+ * because the record itself can be merged later.
  */
 export const lostIdOf = (id: string, externalId: string): string =>
   createHash('sha256').update(`${id} ${externalId}`).digest('hex').slice(0, 32);
 
 /**
  * Undoes a part of a merge: records that had been merged into the restored record lead to it again, instead of to
- * `from`. Leaves out records that lead to another record by now.
+ * `from`. Leaves out records that now lead to another record.
  * @param from the record that the merge kept
  */
 export async function takeBackMerged(
@@ -89,8 +89,8 @@ export async function takeBackMerged(
 }
 
 /**
- * Returns the ids of the records into which another one was merged after a position in the journal (`last`). Merges
- * that were undone do not count.
+ * Returns the ids of the given records into which other records were merged after the position `last` in the journal.
+ * Ignores merges that were undone.
  */
 export async function findMergedSince(
   sql: Transaction,

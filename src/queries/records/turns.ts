@@ -172,8 +172,8 @@ const tablesOfImport: Record<string, string[]> = {
 
 // Once the planner knows that a table is empty, any index seems as good as its primary key.
 /**
- * Returns the tables of which an import changed more than a tenth, so that they need an analysis and a vacuum. Omits
- * tables without a row of the customer. Returns none in a Citus database, whose nodes analyse by themselves.
+ * Returns the tables in which an import changed more than a tenth of the rows. They need an analysis and a vacuum.
+ * Omits tables without a row of the customer. Returns none in a Citus database, whose nodes analyse by themselves.
  */
 export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
   const [row] = await sql<{ object: string; changed: number }[]>`
