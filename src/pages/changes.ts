@@ -13,7 +13,7 @@ import { memberDeletes, forMembers, addPage, questionRoutes, type Question } fro
 import { filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
 import { when, empty, table, facts, cursorPager, linkButton, html, type Html, type Column } from './base/html.ts';
-import { dayMs, moment, day, counted } from './base/values.ts';
+import { dayMs, moment, day, count, counted } from './base/values.ts';
 
 const section = '/app/deleted';
 
@@ -89,13 +89,14 @@ export async function changes(app: FastifyInstance): Promise<void> {
       if (record !== undefined) return askAboutRecord(request, change, record);
       requireAdminFor(request, change);
       const { records, restored, kept } = await countUndo(request.db, undoerOf(request.caller), change.id);
-      const rest = kept === 0 ? '' : ` Of ${counted(kept, 'record')}, something stays, because of what came since.`;
+      const rest =
+        kept === 0 ? '' : ` In ${counted(kept, 'record')}, something stays as it is, because it was changed since.`;
       return {
         title: 'Undo',
         section,
-        text: html`This has ${countsText(change)}. Of ${counted(records, 'record')},
-        ${restored === records ? 'all are' : counted(restored, 'record')} taken back.${rest} The undo can itself be
-        undone, but for one of a merge.`,
+        text: html`This ${countsText(change)}. The undo takes back
+        ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.${rest} You can
+        undo the undo, too, except after a merge.`,
         back: `/app/changes/${change.id}`,
         tone: '',
       };

@@ -146,7 +146,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const drag = (stage: number) =>
       page.locator(`[data-id="${id}"]`).dragTo(page.locator(`[data-stage="${stages[stage]!.id}"] h2`));
     await drag(1);
-    await page.getByText('This can be taken back.').waitFor();
+    await page.getByText('It is moved.').waitFor();
     expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[1]!.id);
     await page.getByRole('link', { name: 'Undo' }).click();
     await page.getByRole('dialog', { name: 'Undo' }).waitFor();

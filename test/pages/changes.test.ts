@@ -118,7 +118,7 @@ test('what was deleted stands under Deleted, and is restored from there or from 
   const etag = /name="etag" value="([^"]*)"/.exec(page.body)![1]!.replaceAll('&#34;', '"').replaceAll('&quot;', '"');
   const gone = await admin.submit(`/app/contacts/${id}/delete`, { etag });
   const after = await admin.get(String(gone.headers['location']));
-  expect(textOf(after)).toContain('This can be taken back. Undo');
+  expect(textOf(after)).toContain('1 contact is deleted. Undo');
   const deleted = await admin.get('/app/deleted');
   expect(textOf(deleted)).toContain('Ada Lovelace contact');
   const restore = `${undoPath(after.body)}?record=${id}`;
@@ -180,7 +180,9 @@ test('an import is taken back from its page', async () => {
   const { id } = await importFile(app, customer, settings, csv);
   const page = await admin.get(`/app/imports/${id}`);
   expect(textOf(page)).toContain('Undo this import');
-  expect(textOf(await admin.get(undoPath(page.body)))).toContain('This has created 2 contacts');
+  expect(textOf(await admin.get(undoPath(page.body)))).toContain(
+    'This created 2 contacts. The undo takes back all of it.',
+  );
   const { headers } = await admin.submit(undoPath(page.body), {});
   await work(headers['location']);
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
-import { etagOf } from '../../text/ids.ts';
+import { canonicalId, etagOf } from '../../text/ids.ts';
 import { tokenMark, tokenField, text, linesIn, asSentBack, queryText, pageNumberOf, type Fields } from './requests.ts';
 import type { Faults } from './refusals.ts';
-import { notice, pager, html, type Html, type PagerNames } from './html.ts';
+import { notice, pager, dialogLink, html, type Html, type PagerNames } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */
 
@@ -36,10 +36,17 @@ export const numberedPager = (
  * Returns the message for the query parameter `done`, which names the last action.
  * @param texts messages by the value of `done`
  */
-export function doneNotice(request: FastifyRequest, texts: Readonly<Record<string, string>> = {}): Html {
+export function doneNotice(request: FastifyRequest, given: Readonly<Record<string, string>> = {}): Html {
   const done = queryText(request, 'done');
   if (done === 'sent') return sentBefore;
-  return Object.hasOwn(texts, done) ? notice(texts[done]!) : '';
+  const texts: Readonly<Record<string, string>> = { deleted: 'It is deleted.', moved: 'It is moved.', ...given };
+  return Object.hasOwn(texts, done) ? notice(texts[done]!, 'good', undoLink(request)) : '';
+}
+
+/** Returns a link that undoes the last action, if the query parameter `change` names its changes (`withUndo`). */
+export function undoLink(request: FastifyRequest): Html {
+  const change = canonicalId(queryText(request, 'change'));
+  return change === undefined ? '' : dialogLink('Undo', `/app/changes/${change}/undo`);
 }
 
 interface FieldOptions {

@@ -11,8 +11,8 @@ export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
-export const notice = (text: string, tone: Tone = 'good'): Html =>
-  html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}</p>`;
+export const notice = (text: string, tone: Tone = 'good', more: Html = ''): Html =>
+  html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text} !${more}</p>`;
 
 export const empty = (title: string, text: string, drawing: PictureName = 'search', link: Html = ''): Html =>
   html`<div class="empty">
@@ -136,7 +136,8 @@ export function pager(
 /** Returns a path with a query string of the parameters that are not empty. */
 export function pathWith(path: string, parameters: Readonly<Record<string, string | undefined>>): string {
   const given = Object.entries(parameters).filter((one): one is [string, string] => Boolean(one[1]));
-  return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
+  if (given.length === 0) return path;
+  return `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams(given).toString()}`;
 }
 
 export const cursorPager = (

@@ -6,9 +6,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { statuses, answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { form, formFaults, hidden } from './forms.ts';
-import { withTokens, queryText } from './requests.ts';
+import { withTokens } from './requests.ts';
 import { notSent, refusalOf, type Refused } from './refusals.ts';
-import { when, notice, linkButton, html, type Html } from './html.ts';
+import { when, notice, linkButton, pathWith, html, type Html } from './html.ts';
 import { roleWords } from './words.ts';
 import { Unauthorized, validationFailed } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
@@ -227,21 +227,18 @@ function documentOf(request: FastifyRequest, page: Page): Html {
             </div>
             <div class="row">!${actions}</div>
           </div>
-          !${undoHint(request)} !${body}
+          !${body}
         </main>
       </body>
     </html>`;
 }
 
-/** Returns a path with a query parameter that names the changes of this request. The page there offers to undo them. */
+/**
+ * Returns a path with a query parameter that names the changes of this request. The message of the page there, which
+ * `done` names, offers to undo them.
+ */
 export const withUndo = (request: FastifyRequest, path: string): string =>
-  `${path}${path.includes('?') ? '&' : '?'}change=${request.requester.changeId}`;
-
-function undoHint(request: FastifyRequest): Html {
-  const change = canonicalId(queryText(request, 'change'));
-  if (change === undefined || request.method !== 'GET') return '';
-  return html`<p class="notice">This can be taken back. <a href="/app/changes/${change}/undo" data-dialog>Undo</a></p>`;
-}
+  pathWith(path, { change: request.requester.changeId });
 
 const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
 
@@ -320,7 +317,7 @@ export function questionRoutes(
 interface RecordQuestion<Row> extends Omit<QuestionRoutes, 'ask'>, Pick<Question, 'title' | 'refusal' | 'tone'> {
   about: (request: FastifyRequest) => Promise<Row>;
   text: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
-  back: (row: Row) => string;
+  back: (row: Row, request: FastifyRequest) => string;
   etag?: (row: Row) => string;
 }
 
@@ -333,7 +330,7 @@ export function question<Row>(
 ): void {
   const ask = async (request: FastifyRequest): Promise<Question> => {
     const row = await about(request);
-    return { ...texts, text: await text(row, request), back: back(row), ...(etag && { etag: etag(row) }) };
+    return { ...texts, text: await text(row, request), back: back(row, request), ...(etag && { etag: etag(row) }) };
   };
   questionRoutes(app, path, access, { ask, act, ...(warn && { warn }) });
 }

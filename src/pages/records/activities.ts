@@ -13,7 +13,7 @@ import { form, controlsFor, differing, tick, hidden } from '../base/forms.ts';
 import { write, fieldsOf, text, linesIn, asSentBack, queryOf, queryText, sentText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import type { Faults } from '../base/refusals.ts';
-import { when, pager, dialogLink, html, type Html } from '../base/html.ts';
+import { when, pager, pathWith, dialogLink, html, type Html } from '../base/html.ts';
 import { dayOf, startOf, endOf, today, moment, day } from '../base/values.ts';
 import { activityWords } from '../base/words.ts';
 import { editor, requireRecord } from './editor.ts';
@@ -42,8 +42,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
   addAction(app, '/activities/:id/done', forMembers, async (request) => {
     const isDone = sentText(request, 'done') === '1';
     const found = await requireActivity(request);
-    const back = ownPath(sentText(request, 'back'));
-    const told = `${back}${back.includes('?') ? '&' : '?'}done=${isDone ? 'completed' : 'reopened'}`;
+    const told = pathWith(ownPath(sentText(request, 'back')), { done: isDone ? 'completed' : 'reopened' });
     if (isDone === (found.done_at !== null)) return told;
     const patch = { done_at: isDone ? new Date().toISOString() : null };
     await write(request, updateActivity, found.id, patch);
@@ -72,14 +71,21 @@ export async function activities(app: FastifyInstance): Promise<void> {
     remove: deleteActivity,
     question: ({ title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. For 90 days this can be undone.`,
-    back: recordPathOf,
-    afterDeletion: (found) => `${recordPathOf(found)}?done=activity-deleted`,
+    back: backOf,
+    afterChange: (found, request) => pathWith(backOf(found, request), { done: 'activity-changed' }),
+    afterDeletion: (found, request) => pathWith(backOf(found, request), { done: 'activity-deleted' }),
   });
 }
 
 function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): string {
   if (opportunity_id !== null) return `/app/opportunities/${opportunity_id}`;
   return contact_id !== null ? `/app/contacts/${contact_id}` : `/app/companies/${company_id}`;
+}
+
+/** Returns the path of the page on which the activity's form was opened. Default: the page of its record. */
+function backOf(found: Activity, request: FastifyRequest): string {
+  const back = queryText(request, 'back');
+  return back === '' ? recordPathOf(found) : ownPath(back);
 }
 
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
@@ -291,7 +297,7 @@ export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
             <span class="what">${task.title || task.body}</span>
             <span class="quiet">!${[dueText(task), ...partsOf(task, shown)].filter(Boolean).join(' · ')}</span>
           </div>
-          !${links(task)}
+          !${links(task, shown.back)}
         </li>`,
     )}
   </ul>`;
@@ -319,11 +325,11 @@ function doneBox({ id, title, body, done_at }: Activity, back: string): Html {
   );
 }
 
-const links = ({ id, title, body, type }: Activity): Html => {
+const links = ({ id, title, body, type }: Activity, back: string): Html => {
   const what = title || body.slice(0, 80) || activityWords[type].word;
   return html`<span class="acts">
-    !${dialogLink('Edit', `${path}/${id}/edit`, `Edit: ${what}`)} ·
-    !${dialogLink('Delete', `${path}/${id}/delete`, `Delete: ${what}`)}
+    !${dialogLink('Edit', pathWith(`${path}/${id}/edit`, { back }), `Edit: ${what}`)} ·
+    !${dialogLink('Delete', pathWith(`${path}/${id}/delete`, { back }), `Delete: ${what}`)}
   </span>`;
 };
 
@@ -344,7 +350,7 @@ function activityEntry(one: Activity, shown: Shown): Html {
       <p class="byline">
         <strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
         !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}
-        <span class="quiet">!${timeText(one.done_at ?? one.occurred_at)}</span> !${links(one)}
+        <span class="quiet">!${timeText(one.done_at ?? one.occurred_at)}</span> !${links(one, shown.back)}
       </p>
       !${when(one.title, html`<p class="what">${one.title}</p>`)}
       !${when(one.body, html`<p class="text">${one.body}</p>`)}

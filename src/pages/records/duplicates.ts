@@ -9,7 +9,7 @@ import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-da
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, questionRoutes, type Answer } from '../base/layout.ts';
-import { form, numberedPager, formFaults, select, tick, hidden } from '../base/forms.ts';
+import { form, numberedPager, formFaults, select, tick, hidden, undoLink } from '../base/forms.ts';
 import { search, write, fieldsOf, text, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, isOutdated, refusalOf } from '../base/refusals.ts';
@@ -196,6 +196,8 @@ function doneText(request: FastifyRequest): Html {
     ? notice(`Nothing was merged: ${isMore ? unmovable : 'in every group something differs.'}`, 'warning')
     : notice(
         `${counted(Number(done), 'group is', 'groups are')} merged.${isMore ? ' More may be equal: merge them too.' : ''}`,
+        'good',
+        undoLink(request),
       );
 }
 

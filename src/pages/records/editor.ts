@@ -34,9 +34,11 @@ interface Editable<Row> {
   /** False if the record's page cannot show a message after saving (`savedNotice`). */
   showsNotice?: false;
   /** Returns the path to which a form leads back. Default: the record's page. */
-  back?: (row: Row) => string;
+  back?: (row: Row, request: FastifyRequest) => string;
+  /** Returns the path of the page after a change. Default: the record's page. */
+  afterChange?: (row: Row, request: FastifyRequest) => string;
   /** Returns the path of the page after a deletion. Default: the list of records. */
-  afterDeletion?: (row: Row) => string;
+  afterDeletion?: (row: Row, request: FastifyRequest) => string;
   access?: PageAccess;
 }
 
@@ -81,7 +83,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     act: async (request) => {
       const { caller } = request;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
-      const saved = `${path}/${found.id}${told('changed')}`;
+      const saved = kind.afterChange?.(found, request) ?? `${path}/${found.id}${told('changed')}`;
       if (etag !== tagOf(found)) return (await sentEarlier(request)) === 'same' ? saved : conflictOf(noun);
       const { body, faults } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
@@ -110,7 +112,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     act: async (request) => {
       const found = await about(request);
       await write(request, remove, found.id, sentText(request, 'etag'));
-      return withUndo(request, kind.afterDeletion?.(found) ?? path);
+      return withUndo(request, kind.afterDeletion?.(found, request) ?? `${path}?done=deleted`);
     },
     warn: (error) =>
       isStale(error) ? `Somebody changed this ${noun} meanwhile, and it is not deleted yet.` : undefined,
@@ -136,7 +138,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         <div class="buttons">
           <button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>
           !${kind.buttons ?? ''}
-          !${linkButton('Cancel', stored ? backOf(stored) : path, 'secondary outline', 'data-close')}
+          !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
         </div>`,
       attributes: 'data-keep',
     };

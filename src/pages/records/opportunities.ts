@@ -57,7 +57,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const owner = users.find(({ id }) => id === by)?.id ?? '';
     const columns = await columnsOf(request, chosen, owner);
     const board = { pipeline: chosen, owner, users };
-    const given = canonicalId(asked) === chosen.id ? { pipeline: chosen.id } : {};
+    const given = pipelines.length > 1 && canonicalId(asked) === chosen.id ? { pipeline: chosen.id } : {};
     const shown = new URLSearchParams({ ...given, ...(owner === '' ? {} : { owner }) });
     const names = pipelines.map(({ id, name }) => [id, name] as const);
     const owners: Choice[] = [['', 'everybody'], ...userChoices(users, owner).slice(1)];
@@ -105,10 +105,9 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     requireValid(check, patch);
     const back = pipeline === '' ? `${section}/${found.id}` : boardOf(pipeline, text(fields, 'owner'));
     if (patch.stage_id === found.stage_id) return back;
-    if (from !== '' && from !== found.stage_id)
-      return `${back}${back.includes('?') ? '&' : '?'}elsewhere=${found.stage_id}`;
+    if (from !== '' && from !== found.stage_id) return pathWith(back, { elsewhere: found.stage_id });
     await write(request, updateOpportunity, found.id, patch, etagOf(found));
-    return withUndo(request, back);
+    return withUndo(request, pathWith(back, { done: 'moved' }));
   }
 }
 
