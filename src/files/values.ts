@@ -332,6 +332,7 @@ function readEmails(text: string, { report }: Context): string[] {
   return addresses;
 }
 
+/** Returns undefined for a cell without a number, such as `n/a`: an update then keeps the stored numbers. */
 function readPhones(phones: readonly PhoneNumber[], { reader, country, report }: Context): PhoneNumber[] | undefined {
   const texts = phones.map(phoneText).filter(isSomething);
   const read = texts.flatMap((text) => {
@@ -341,8 +342,7 @@ function readPhones(phones: readonly PhoneNumber[], { reader, country, report }:
   });
   const left = read.slice(maxPhones).map((phone) => quoted(phoneText(phone)));
   if (left.length > 0) report(`has more than ${maxPhones} numbers: ${left.join(', ')}`);
-  // Nothing that can be read is not the same as no phone numbers.
-  return read.length === 0 && texts.length > 0 ? undefined : read.slice(0, maxPhones);
+  return read.length === 0 ? undefined : read.slice(0, maxPhones);
 }
 
 function readOr(column: Column, value: unknown, context: Context): unknown {
@@ -395,7 +395,7 @@ function readAs(column: Column, value: unknown, context: Context): unknown {
   if (kind === 'emails') {
     const texts = (value as string[]).filter(isSomething);
     const read = [...new Set(texts.flatMap((text) => readEmails(text, context)))];
-    return read.length === 0 && texts.length > 0 ? undefined : read;
+    return read.length === 0 ? undefined : read;
   }
   if (kind === 'year' && typeof value === 'number') return value === 0 ? undefined : readYear(String(value));
   if (kind === undefined || typeof value !== 'string') return value;

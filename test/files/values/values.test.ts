@@ -109,8 +109,13 @@ describe('a cell', () => {
       '|',
     ),
   )('with %j is empty', async (text) => {
-    const cells = { job_title: text, location_country: text, birth_year: text, phone_numbers: text };
-    expect(await itemOf({ ...cells, 'company.name': text })).toEqual({ phone_numbers: [] });
+    const cells = { job_title: text, location_country: text, birth_year: text, 'company.name': text };
+    expect(await itemOf({ ...cells, phone_numbers: text, other_emails: text })).toEqual({});
+  });
+
+  test.each(['phone_numbers', 'other_emails'])('of %s is empty if none of its parts is a value', async (field) => {
+    expect(await itemOf({ [field]: ' ; -; n/a' })).toEqual({});
+    expect(await itemOf({ [field]: ';' })).toEqual({});
   });
 
   test('with the domain of a site of many companies is that of the site', async () => {
