@@ -49,7 +49,7 @@ const otherNames: Record<string, string> = {
   IT: 'Italian Republic|Repubblica italiana',
   KG: 'Kyrgyz Republic|Kirgizia',
   KP: "Democratic People's Republic of Korea|DPRK",
-  KR: 'Republic of Korea',
+  KR: 'Korea|Republic of Korea',
   LB: 'Lebanese Republic',
   MM: 'Burma',
   MO: 'Macao SAR|Macau SAR|Macao S.A.R.|Macau',
@@ -81,8 +81,9 @@ class CodesByName {
   find(name: string): string {
     if (name.length > longestName) return '';
     const all = words(name);
-    const found = only(this.#byName.get(all.join(' '))) || only(this.#byWords.get(inAnyOrder(all)));
-    return found || this.#withoutForm(all);
+    const found = only(this.#byName.get(all.join(' ')));
+    // In another language, a connector has a meaning: without it, Welsh "De Affrica" (South Africa) would be Africa.
+    return found || (all.length > 1 ? only(this.#byWords.get(inAnyOrder(all))) || this.#withoutForm(all) : '');
   }
 
   #withoutForm(all: readonly string[]): string {

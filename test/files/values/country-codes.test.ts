@@ -25,9 +25,10 @@ test.each([
   ['BRD', 'DE'],
   ['Syria', 'SY'],
   ['Trinidad & Tobago', 'TT'],
+  ['Korea', 'KR'],
 ])('%s is %s', (name, code) => expect(codeOf(name)).toBe(code));
 
-test.each(['', '   ', 'Atlantis', 'Congo', 'XK', 'Kosovo', 'EU', 'Sales'])('%j has no code', (name) =>
+test.each(['', '   ', 'Atlantis', 'Congo', 'XK', 'Kosovo', 'EU', 'Sales', 'Afrika', 'AN'])('%j has no code', (name) =>
   expect(codeOf(name)).toBe(''),
 );
 
