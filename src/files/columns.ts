@@ -96,18 +96,22 @@ const rules: Record<CellType, Rules> = {
   },
   texts: {
     write: (texts: string[]) => texts.join(';'),
-    read: ({ text }) => parts(text),
+    read: ({ text }) => someOf(parts(text).filter((part) => !isNothing(part))),
   },
   // A JSON array for ids with a semicolon.
   'own ids': {
     ...asItIs,
-    read: ({ text }) => {
-      const ids = trimText(text).startsWith('[') ? readJson(text) : parts(text);
+    read: ({ text, isQuoted }) => {
+      const isJson = trimText(text).startsWith('[');
+      const ids = isJson ? readJson(text) : someOf(parts(text).filter((part) => isQuoted || !isNothing(part)));
       return Array.isArray(ids) ? ids.map((external_id: unknown) => ({ external_id })) : ids;
     },
   },
   phones: { write: writePhones, read: ({ text }) => readPhones(text) },
-  json: { write: (value: unknown) => JSON.stringify(value), read: ({ text }) => readJson(text) },
+  json: {
+    write: (value: unknown) => JSON.stringify(value),
+    read: ({ text }) => (isNothing(trimText(text)) && text !== 'null' ? undefined : readJson(text)),
+  },
   custom,
   'sheet number': { ...custom, read: ({ text, isQuoted }) => (!isQuoted && isNumber(text) ? toNumber(text) : text) },
 };
@@ -160,6 +164,9 @@ function parts(text: string): string[] {
   if (all.length > maxParts) throw new InvalidCell(`has more than ${maxParts} values`);
   return all.map(trimText).filter((part) => part !== '');
 }
+
+/** Returns undefined for an empty list: a cell such as `;` or `n/a` has no value. */
+const someOf = (texts: string[]): string[] | undefined => (texts.length > 0 ? texts : undefined);
 
 /**
  * Returns the cell text of phone numbers, such as `+49 30123456;+44 20123456`. Returns JSON if the joined text would be
