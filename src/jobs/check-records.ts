@@ -60,7 +60,7 @@ function messageFor(schema: TSchema, value: unknown): string {
   if (value === undefined) return 'is missing';
   if (value === null) return 'cannot be emptied';
   if (types.includes('array')) return arrayMessage(schema, value);
-  if (types.includes('object')) return objectMessage(value);
+  if (types.includes('object')) return objectMessage(schema, value);
   const isNumber = types.includes('integer') || types.includes('number');
   if (isNumber && !types.includes('string')) return numberMessage(schema, value);
   return typeof value === 'string' ? textMessage(schema, value) : `${valueInWords(value)} is not a text`;
@@ -71,8 +71,10 @@ function arrayMessage({ maxItems }: TSchema, value: unknown): string {
   return value.length > maxItems ? `has more than ${maxItems} values` : 'is not allowed here';
 }
 
-function objectMessage(value: unknown): string {
+function objectMessage({ not }: TSchema, value: unknown): string {
   if (typeof value !== 'object' || Array.isArray(value)) return `${valueInWords(value)} is not a JSON object`;
+  // The rule of a company's members is written for people.
+  if (not !== undefined) return (not as TSchema).description!;
   const { keys, bytes } = customFieldsLimits;
   if (Object.keys(value!).length > keys) return `has more than ${keys} keys`;
   if (JSON.stringify(value).length > bytes) return `is longer than ${bytes / 1024} KiB of JSON`;

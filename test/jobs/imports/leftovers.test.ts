@@ -70,6 +70,21 @@ describe('a value that cannot be read', () => {
     expect(lenient).toMatchObject({ created: 1, warnings: 1 });
   });
 
+  test('of a company says what a company needs', async () => {
+    const done = await importFile(
+      app,
+      customer,
+      created,
+      'work_email,last_name,company.industry\na@example.com,A,Steel\n',
+    );
+    expect(await failuresOf(done.id)).toMatchObject([
+      {
+        warning:
+          'company: must be an id, an external_id, or a name or domain or both; industry only beside a name or domain',
+      },
+    ]);
+  });
+
   test('is needed if it names the stored record', async () => {
     const settings = { ...created, mode: 'upsert', match: 'work_email' };
     const done = await importFile(app, customer, settings, 'work_email,first_name\nno address,Ada\n,Bob\n');
