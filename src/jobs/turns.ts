@@ -122,7 +122,7 @@ export interface BatchResults {
    * progress stays.
    */
   progress?: object;
-  /** True: the job becomes COMPLETED once every input has a result. False: more work remains than the inputs show. */
+  /** True: the job becomes COMPLETED once every input has a result. False: it does not, because other work is left. */
   mayComplete: boolean;
   pauseForSeconds?: number;
 }

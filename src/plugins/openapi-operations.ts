@@ -45,8 +45,8 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 }
 
 /**
- * Restricts the schema of custom fields in filters to names of custom fields. Otherwise some generated clients use this
- * schema for all conditions.
+ * Describes conditions on custom fields by `patternProperties`, which match only names of custom fields. With
+ * `additionalProperties`, some generated clients use this schema for all conditions.
  */
 const withCustomFields = (schema: Schema): Schema =>
   isSchema(schema['additionalProperties']) && isSchema(schema['propertyNames']) && 'pattern' in schema['propertyNames']

@@ -223,7 +223,10 @@ export async function findWrittenSince(
   return new Set(created.filter(isWritten).map(({ id }) => id));
 }
 
-/** Removes from a value in the journal what other records determine: the names of products in `details`. */
+/**
+ * Removes the product names from a value of the field `details`, because they can change without a change of the
+ * opportunity.
+ */
 export const comparable = (name: string, value: unknown): unknown =>
   name === 'details' ? (value as Detail[] | null)?.map(lineOf) : value;
 

@@ -129,8 +129,8 @@ interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
 export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
 
 /**
- * Run (job or import) that a turn, one worker's work for a customer, is processing. Each turn that takes the run
- * increases `attempt`. The earlier turn can then write nothing any more.
+ * Run (job or import) that a turn is processing. Each turn that takes the run increases `attempt`. Only the turn with
+ * the highest `attempt` can write.
  */
 export type Taken<Q extends RunQueue = RunQueue> = Run<Q> & {
   queue: Q;
