@@ -187,7 +187,7 @@ export interface ConnectionOptions {
 // Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
 // may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
 // settings needs a full scan.
-const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
+const genericPlans = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /** Planner settings for searches. PostgreSQL makes a new plan for each query, without parallel workers. */
 const plannedAnew = {
@@ -197,11 +197,11 @@ const plannedAnew = {
 };
 
 export interface QueryPlans {
-  plannedOnce: Omit<ConnectionOptions, 'max'>;
+  genericPlans: Omit<ConnectionOptions, 'max'>;
   plannedAnew: Omit<ConnectionOptions, 'max'>;
 }
 
-export const plansOfPostgres: QueryPlans = { plannedOnce, plannedAnew };
+export const plansOfPostgres: QueryPlans = { genericPlans, plannedAnew };
 
 /**
  * Name of a setting that exists only in a Citus database. Its value is the `plan_cache_mode` of statements that need
@@ -212,7 +212,7 @@ export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 // A statement of one customer goes to the worker that has this customer's rows. Citus cannot choose the worker in a plan
 // for all parameter values, and then refuses to plan most statements. The workers plan each statement anew.
 export const plansOfCitus: QueryPlans = {
-  plannedOnce: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
+  genericPlans: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
   plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 

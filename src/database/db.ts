@@ -270,12 +270,12 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     connect(config, url, { ...options, onclose: () => (options.onclose?.(), outages.suspect()) });
   const source: PoolSource = { config, plans, connect: open };
   // A connection of its own, because the pools reject work while they are full.
-  const test = open({ max: 1, ...plans.plannedOnce });
+  const test = open({ max: 1, ...plans.genericPlans });
   const outages = new Outages(() => test`select 1`);
   const credentials = openSharedPool(source, 'credentials', config.DATABASE_CREDENTIAL_CONNECTIONS);
   const pools = new PoolSet(source);
   const transactions = new Transactions();
-  const health = openExclusivePool(source, 'health', 2, { ...plans.plannedOnce, max_lifetime: healthLifetime });
+  const health = openExclusivePool(source, 'health', 2, { ...plans.genericPlans, max_lifetime: healthLifetime });
   const use = (requester: Requester, source: EventSource | null): Database => ({
     lookup: (work) => pools.lookup.run(requester, work),
     search: (work) => pools.search.run(requester, work),

@@ -218,7 +218,7 @@ export interface PoolSource {
 }
 
 export function openSharedPool({ config, plans, connect }: PoolSource, name: string, max: number): SharedPool<Sql> {
-  return new SharedPool(connect({ max, ...plans.plannedOnce }), {
+  return new SharedPool(connect({ max, ...plans.genericPlans }), {
     name,
     limit: max * pipelineDepth,
     maxWaiting: config.DATABASE_QUEUE_LENGTH,
@@ -253,7 +253,7 @@ export class PoolSet {
       source,
       'transaction',
       config.DATABASE_TRANSACTION_CONNECTIONS,
-      plans.plannedOnce,
+      plans.genericPlans,
     );
   }
 
