@@ -190,7 +190,7 @@ export interface ConnectionOptions {
 const genericPlans = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /** Planner settings for searches. PostgreSQL makes a new plan for each query, without parallel workers. */
-const plannedAnew = {
+const customPlans = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
   planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
   prepare: false,
@@ -198,10 +198,10 @@ const plannedAnew = {
 
 export interface QueryPlans {
   genericPlans: Omit<ConnectionOptions, 'max'>;
-  plannedAnew: Omit<ConnectionOptions, 'max'>;
+  customPlans: Omit<ConnectionOptions, 'max'>;
 }
 
-export const plansOfPostgres: QueryPlans = { genericPlans, plannedAnew };
+export const plansOfPostgres: QueryPlans = { genericPlans, customPlans };
 
 /**
  * Name of a setting that exists only in a Citus database. Its value is the `plan_cache_mode` of statements that need
@@ -213,7 +213,7 @@ export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 // for all parameter values, and then refuses to plan most statements. The workers plan each statement anew.
 export const plansOfCitus: QueryPlans = {
   genericPlans: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
-  plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
+  customPlans: { ...customPlans, planner: { ...customPlans.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 
 /** Options of the PostgreSQL driver. `silence_timeout` exists only in our patched driver. */

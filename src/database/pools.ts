@@ -248,7 +248,7 @@ export class PoolSet {
   constructor(source: PoolSource) {
     const { config, plans } = source;
     this.lookup = openSharedPool(source, 'lookup', config.DATABASE_LOOKUP_CONNECTIONS);
-    this.search = openExclusivePool(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
+    this.search = openExclusivePool(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.customPlans);
     this.transaction = openExclusivePool(
       source,
       'transaction',
