@@ -152,7 +152,7 @@ export interface Reader {
 export type Call<T> = (client: Client, options: CallOptions) => Promise<T>;
 
 /** Milliseconds for which an import retries its calls. The cluster needs less time to detect a lost node. */
-const importPatienceMs = 300_000;
+const importRetryTimeoutMs = 300_000;
 const askMs = 1_000;
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 const firstPauseMs = 100;
@@ -208,7 +208,7 @@ export class ClusterClient {
    * @throws DomainError `unavailable` after `retryTimeoutMs`
    * @throws ClusterRefusal if a retry would not help
    */
-  work<T>(call: Call<T>, retryTimeoutMs = importPatienceMs): Promise<T> {
+  work<T>(call: Call<T>, retryTimeoutMs = importRetryTimeoutMs): Promise<T> {
     return asDomainErrors(async () => {
       const deadline = performance.now() + retryTimeoutMs;
       for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, maxPauseMs)) {
@@ -317,7 +317,7 @@ export async function bulk(
   nodes: ClusterClient,
   alias: string,
   operations: Operation[],
-  retryTimeoutMs = importPatienceMs,
+  retryTimeoutMs = importRetryTimeoutMs,
 ): Promise<Map<string, ItemResult>> {
   const deadline = performance.now() + retryTimeoutMs;
   const results = new Map<string, ItemResult>();
