@@ -45,7 +45,7 @@ import { allCustomers, serviceItself } from '../../access/credentials.ts';
 import type { Catalog } from '../catalog.ts';
 
 /** Milliseconds for which a call is retried while unlocks are copied. Short, because the job can run again later. */
-const syncPatienceMs = 10_000;
+const syncRetryTimeoutMs = 10_000;
 
 const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   unlocks.search((sql) => findUnlockingCustomers(sql, ids));
@@ -100,7 +100,7 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
-  const found = await findIndexes(nodes, names.people, syncPatienceMs);
+  const found = await findIndexes(nodes, names.people, syncRetryTimeoutMs);
   const standing = standingOf(found, names.people);
   if (standing === 'foreign') throw catalogLost();
   if (standing === 'missing' && demand === 'searched' && (await wasImported(catalog))) throw catalogLost();
@@ -119,7 +119,7 @@ interface PeopleRead {
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
-    syncPatienceMs,
+    syncRetryTimeoutMs,
   );
   return {
     index,
@@ -141,7 +141,9 @@ async function writeUnlocks(
   // An index that an earlier release created has no write alias. It is written through the alias for searches.
   const own = writeAlias(index.name);
   const alias = index.aliases.includes(own) ? own : names.people;
-  const results = await bulk(nodes, alias, operations, syncPatienceMs).catch(allLeft(operations.map(({ id }) => id)));
+  const results = await bulk(nodes, alias, operations, syncRetryTimeoutMs).catch(
+    allLeft(operations.map(({ id }) => id)),
+  );
   const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);
   return [...unread, ...conflicts];
 }
@@ -314,7 +316,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     for: (requester) => reads(indexes, nodes.for(requester)),
 
     syncUnlocks: (ids) => syncUnlocks(indexes, ids),
-    refresh: () => refresh(nodes, [names.everywhere, names.people], syncPatienceMs),
+    refresh: () => refresh(nodes, [names.everywhere, names.people], syncRetryTimeoutMs),
     isUp: () => isUp(indexes),
 
     prepare: async () => {
