@@ -155,7 +155,7 @@ interface Enriched {
 }
 
 /** Thrown to roll back unlocks of people whose data would not change any contact. */
-class Wasted extends Error {
+class UselessUnlocks extends Error {
   readonly prospectIds: ReadonlySet<string>;
 
   constructor(prospectIds: ReadonlySet<string>) {
@@ -199,7 +199,7 @@ async function enrichAll(
       await writeEnrichments(sql, customerId, locked, applied);
       return { results: resultsOf(held, items, { locked, unlocked, free }), unlocked };
     } catch (error) {
-      if (!(error instanceof Wasted)) throw error;
+      if (!(error instanceof UselessUnlocks)) throw error;
       wanted = wanted.difference(error.prospectIds);
     }
   }
@@ -239,7 +239,7 @@ function choose(
 
 /**
  * Unlocks the chosen people and locks the matched contacts, in a savepoint.
- * @throws Wasted, with both undone, if the data of some people would not change any contact
+ * @throws UselessUnlocks, with both undone, if the data of some people would not change any contact
  */
 async function unlockAndLock(
   sql: Transaction,
@@ -260,7 +260,7 @@ async function unlockAndLock(
       [...locked.enrichments.values()].flatMap(({ changed, prospect }) => (changed.length > 0 ? prospect._id : [])),
     );
     const wasted = unlocked.difference(used);
-    if (wasted.size > 0) throw new Wasted(wasted);
+    if (wasted.size > 0) throw new UselessUnlocks(wasted);
     return { locked, unlocked };
   });
 }
