@@ -657,6 +657,25 @@ test('that a person asked to be removed is not taken back, and is told of a cont
   expect((await customer.get(`/contacts/${id}`)).body.removal_requested_at).not.toBeNull();
 });
 
+test('that a person asked to be removed is told of a contact that is restored after others were merged into it', async () => {
+  const [kept, gone] = [
+    await make(customer, '/contacts', contactBody()),
+    await make(customer, '/contacts', contactBody()),
+  ];
+  const [own, prospect] = [randomUUID(), randomUUID()];
+  for (const [id, from] of [
+    [kept, own],
+    [gone, prospect],
+  ] as const)
+    await app.owner`update contacts set prospect_id = ${from} where id = ${id}`;
+  await customer.post('/contacts/merge', { id: kept, merge_ids: [gone] });
+  const deletion = await changeOf(customer.delete(`/contacts/${kept}`));
+  await app.owner`
+    insert into removals (customer_id, prospect_id, removed_at) values (${customer.id}, ${prospect}, now())`;
+  await undo(deletion);
+  expect((await customer.get(`/contacts/${kept}`)).body.removal_requested_at).not.toBeNull();
+});
+
 test('many records of a change are taken back once each, however often a worker is killed', async () => {
   const items = Array.from({ length: 970 }, (_, i) =>
     contactBody({ external_id: `${i}`, company: { name: `C ${i % 40}` } }),

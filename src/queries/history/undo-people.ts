@@ -334,13 +334,25 @@ async function findLiveCompanies(sql: Transaction, customerId: string, ids: read
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Marks restored contacts of people who were erased from the catalog meanwhile. */
+/**
+ * Marks restored contacts of people who were erased from the catalog meanwhile, and those into which such contacts were
+ * merged.
+ */
 const markRemoved = (sql: Transaction, customerId: string, rows: readonly { id: string }[]) => sql`
   update contacts c
   set removal_requested_at = r.removed_at
-  from removals r
+  from (
+    select id, prospect_id
+    from contacts
+    where customer_id = ${customerId}
+      and id = any(${rows.map(({ id }) => id)}::uuid[])
+    union
+    select merged_into, prospect_id
+    from merged_records
+    where customer_id = ${customerId}
+      and merged_into = any(${rows.map(({ id }) => id)}::uuid[])
+  ) person
+  join removals r on r.customer_id = ${customerId} and r.prospect_id = person.prospect_id
   where c.customer_id = ${customerId}
-    and c.id = any(${rows.map(({ id }) => id)}::uuid[])
-    and c.removal_requested_at is null
-    and r.customer_id = ${customerId}
-    and r.prospect_id = c.prospect_id`;
+    and c.id = person.id
+    and c.removal_requested_at is null`;
