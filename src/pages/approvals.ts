@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
-import { findApiKey } from '../queries/accounts/api-keys.ts';
+import { findApiKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours } from '../schemas/accounts.ts';
@@ -57,7 +57,7 @@ const kinds: readonly (readonly [RegExp, string])[] = [
   [/\/imports\//, 'Import a file'],
 ];
 
-const nameOf = ({ url }: ListedApproval): string =>
+const nameOf = ({ url }: Pick<ListedApproval, 'url'>): string =>
   kinds.find(([pattern]) => pattern.test(new URL(url, 'http://localhost').pathname))?.[1] ?? url;
 
 const badgeOf = ({ status }: ListedApproval): Html => badge(...states[status]);
@@ -249,19 +249,21 @@ const maxPages = 10;
 export async function audit(app: FastifyInstance): Promise<void> {
   addPage(app, '/audit', forAdmins, async (request) => {
     const page = Math.min(pageNumberOf(request), maxPages);
-    const [newest, users] = await Promise.all([
+    const [newest, users, keys] = await Promise.all([
       search(request, listEvents, page * pageEvents),
       lookUp(request, listUsers),
+      lookUp(request, listApiKeys),
     ]);
+    const names = new Map(keys.map(({ id, name }) => [`key ${id}`, `key ${name}`]));
     const events = newest.slice((page - 1) * pageEvents);
     const isMore = events.length === pageEvents && page < maxPages;
     const columns: readonly Column<AuditEvent>[] = [
       ['When', (one) => moment(one.created_at)],
       ['What', (one) => labels[one.event]],
       ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
-      ['By', (one) => html`${one.actor}`],
+      ['By', (one) => html`${names.get(one.actor) ?? one.actor}`],
       ['From', (one) => html`${one.address ?? '–'}`],
-      ['Details', (one) => html`${detailsOf(one.details)}`],
+      ['Details', (one) => detailsOf(one.details)],
     ];
     const none = empty('Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock');
     return {
@@ -303,7 +305,9 @@ const labels: Record<AuditEventName, string> = {
   'field.removed': 'Declaration of a field removed',
 };
 
-const detailsOf = (details: AuditEvent['details']): string =>
-  Object.entries(details)
-    .map(([name, value]) => `${name.replaceAll('_', ' ')}: ${value}`)
-    .join('; ');
+/** Returns the details of an event in words, without ids. */
+function detailsOf({ approval, webhook: _id, url, ...details }: AuditEvent['details']): Html {
+  const call = approval && html`<a href="${section}/${approval}">${nameOf({ url: url ?? '' })}</a>`;
+  const texts = Object.entries(details).map(([name, value]) => html`${`${name.replaceAll('_', ' ')}: ${value}`}`);
+  return [...(call ? [call] : []), ...texts].join('; ');
+}

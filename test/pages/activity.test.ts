@@ -106,6 +106,19 @@ describe('the page of the audit log', () => {
     expect(text).toContain(`Logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
   });
 
+  test('shows calls and keys by their names, and no ids', async () => {
+    const { customer, visitor } = await start('admin');
+    const url = '/api/ext/contacts/merge';
+    await app.owner`
+      insert into audit_events (customer_id, event, actor, details)
+      values
+        (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text)),
+        (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, jsonb_build_object('webhook', uuidv7(), 'host', 'h'))`;
+    const text = textOf(await visitor.get('/app/audit'));
+    expect(text).toMatch(/Webhook created – key test – host: h .* Call of a key approved – x – Merge records/);
+    expect(text).not.toMatch(/[0-9a-f]{8}-/);
+  });
+
   test('has words for every event', async () => {
     const { customer, visitor } = await start('admin');
     for (const event of auditEvents)
