@@ -148,9 +148,10 @@ interface SentBody {
   filters?: Record<string, unknown>;
 }
 
-/** Returns what a waiting call would change, or its URL if that is not known. */
+/** Returns what a waiting call would change, or its URL if that is not known. The content of other calls is not kept. */
 async function contentOr(request: FastifyRequest, one: Approval): Promise<(readonly [string, Html])[]> {
-  const content = one.status === 'pending' ? await contentOf(request, one).catch(notThere) : [];
+  if (one.status !== 'pending') return [];
+  const content = await contentOf(request, one).catch(notThere);
   return content.length > 0 ? content : [['Call', html`<code>POST ${one.url}</code>`]];
 }
 
@@ -201,7 +202,9 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
       const texts = Object.entries(item).filter(([, value]) => typeof value === 'string');
       if (pathname.endsWith('/create')) return nameOfRecord(noun, Object.fromEntries(texts));
       // Not by the names that were sent: those are the ones that it would have afterwards.
-      return nameOfId(valueIn(item)) ?? `${match.replaceAll('_', ' ')} ${JSON.stringify(valueIn(item)) ?? 'missing'}`;
+      const value = valueIn(item);
+      if (match === 'id' && typeof value === 'string') return nameOfId(value) ?? gone;
+      return `${match.replaceAll('_', ' ')} ${JSON.stringify(value) ?? 'missing'}`;
     };
     return [
       ['Records', someNames(sent.items, nameOfItem)],

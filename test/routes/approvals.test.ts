@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { writeXlsx } from 'hucre/xlsx';
 import { creditsOf, customerWith, verify } from '../jobs/calls.ts';
@@ -199,9 +200,10 @@ describe('a call that is larger than its key may send', () => {
       return textOf(await visitor.get(`/app/approvals/${id}`));
     };
     const lie = { first_name: 'Somebody', last_name: 'Else' };
-    expect(await shown('update', { items: [{ id: ada.toUpperCase(), ...lie }, null, { id: ['x'] }] })).toContain(
-      'Records Ada Lovelace, not a record, id ["x"]',
-    );
+    const gone = randomUUID();
+    expect(
+      await shown('update', { items: [{ id: ada.toUpperCase(), ...lie }, null, { id: ['x'] }, { id: gone }] }),
+    ).toContain('Records Ada Lovelace, not a record, id ["x"], deleted meanwhile');
     expect(
       await shown('delete', { match: 'external_id', purge: true, items: [{ external_id: 'a' }, 1, {}] }),
     ).toContain('Records external id "a", not a record, external id missing For good their values leave the history');
@@ -211,6 +213,8 @@ describe('a call that is larger than its key may send', () => {
     const { client, decide } = await limited({ records: 0 });
     const id = waiting(await createMany(client, 1));
     expect(await decide(id, false)).toMatchObject({ status: 200, body: { data: { status: 'refused' } } });
+    const visitor = await visitorOf(app.fastify, client.id);
+    expect(textOf(await visitor.get(`/app/approvals/${id}`))).not.toContain('/api/');
     expect((await decide(id, true)).status).toBe(409);
     expect(await totalOf(client)).toBe(0);
   });
