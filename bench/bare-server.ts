@@ -5,7 +5,7 @@ import { batchLookups, type Database, type Sql, Transactions } from '../src/data
 import { registerArrays, wireTypes } from '../src/database/connection.ts';
 import { findKeyStates } from '../src/queries/accounts/api-keys.ts';
 import { findContacts, listContacts } from '../src/queries/crm/contacts.ts';
-import { createContact } from '../src/queries/crm/record-batches.ts';
+import { contactWrites } from '../src/queries/crm/record-batches.ts';
 import { Contact, ContactDetail, type ContactCreate, type ContactQuery } from '../src/schemas/contacts.ts';
 import { done, DoneWithId } from '../src/schemas/wire.ts';
 import type { TokenHash } from '../src/access/credentials.ts';
@@ -59,7 +59,7 @@ app.post<{ Body: ContactCreate; Headers: { 'x-customer': string } }>(
       .send(
         done(
           'Contact created',
-          await db.transaction((sql) => createContact(sql, request.headers['x-customer'], request.body)),
+          await db.transaction((sql) => contactWrites.create(sql, request.headers['x-customer'], request.body)),
         ),
       ),
 );

@@ -7,7 +7,7 @@ import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import type { Outcome } from '../src/queries/records/batches.ts';
-import { writeContactBatch } from '../src/queries/crm/record-batches.ts';
+import { contactWrites } from '../src/queries/crm/record-batches.ts';
 import { blank, contactRow, patchedContact } from '../src/queries/crm/contacts.ts';
 import { withDeferredWrites } from '../src/queries/records/deferred-writes.ts';
 import { createList } from '../src/queries/crm/lists.ts';
@@ -99,7 +99,7 @@ const inLoop =
     const batch = { operation, match: 'id', isAtomic: false, items } as const;
     return idsOf(
       await db.transaction((sql) =>
-        withDeferredWrites(sql, id, (deferred) => writeContactBatch(sql, id, batch, deferred)),
+        withDeferredWrites(sql, id, (deferred) => contactWrites.write(sql, id, batch, deferred)),
       ),
     );
   };

@@ -6,10 +6,10 @@ import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
 import { createCustomer } from '../src/queries/accounts/customers.ts';
 import { createUser } from '../src/queries/accounts/users.ts';
-import { createContact, deleteContact, updateContact } from '../src/queries/crm/record-batches.ts';
+import { contactWrites } from '../src/queries/crm/record-batches.ts';
 import { commandLine } from '../src/schemas/accounts.ts';
 import { createPipeline, salesStages, listStages } from '../src/queries/crm/pipelines.ts';
-import { updateProduct, createProduct, deleteProduct, listProducts } from '../src/queries/crm/products.ts';
+import { listProducts, productWrites } from '../src/queries/crm/products.ts';
 import { fillContacts } from './people.ts';
 
 /** Changes and deletions of what very many opportunities refer to, and what others notice of them. */
@@ -23,7 +23,9 @@ export async function benchDependants(contacts: number, opportunities: number): 
   const { customerId, userId } = made;
 
   print('undisturbed', await watched(bench, async () => sleep(3_000)));
-  const product = await db.transaction((sql) => createProduct(sql, customerId, { name: 'P', price: 1, unit: 'piece' }));
+  const product = await db.transaction((sql) =>
+    productWrites.create(sql, customerId, { name: 'P', price: 1, unit: 'piece' }),
+  );
   const pipeline = await db.transaction((sql) =>
     createPipeline(sql, customerId, {
       name: 'S',
@@ -55,19 +57,21 @@ export async function benchDependants(contacts: number, opportunities: number): 
   });
   print(
     'a product changed',
-    await watched(bench, () => db.transaction((sql) => updateProduct(sql, customerId, product, { name: 'Q' }))),
+    await watched(bench, () => db.transaction((sql) => productWrites.update(sql, customerId, product, { name: 'Q' }))),
   );
   print(
     'a product deleted',
-    await watched(bench, () => db.transaction((sql) => deleteProduct(sql, customerId, product))),
+    await watched(bench, () => db.transaction((sql) => productWrites.remove(sql, customerId, product))),
   );
   print(
     'a contact of many opportunities changed',
-    await watched(bench, () => db.transaction((sql) => updateContact(sql, customerId, contact, { gender: 'x' }))),
+    await watched(bench, () =>
+      db.transaction((sql) => contactWrites.update(sql, customerId, contact, { gender: 'x' })),
+    ),
   );
   print(
     'a contact of many opportunities deleted',
-    await watched(bench, () => db.transaction((sql) => deleteContact(sql, customerId, contact))),
+    await watched(bench, () => db.transaction((sql) => contactWrites.remove(sql, customerId, contact))),
   );
   await owner.end({ timeout: 1 });
   await db.close();
@@ -100,10 +104,10 @@ async function watched({ db, owner, customerId }: Bench, work: () => Promise<voi
   const writer = async (offset: number) => {
     for (let i = offset; !done.signal.aborted; i += 2, writes += 1) {
       const id = ids[i % ids.length]!;
-      const change = () => db.transaction((sql) => updateContact(sql, customerId, id, { gender: `${i}` }));
+      const change = () => db.transaction((sql) => contactWrites.update(sql, customerId, id, { gender: `${i}` }));
       slowestChange = Math.max(slowestChange, await milliseconds(change));
       const body = { first_name: 'A', last_name: 'B', work_email: 'a@b.example', phone_numbers: [] } as never;
-      const create = () => db.transaction((sql) => createContact(sql, customerId, body));
+      const create = () => db.transaction((sql) => contactWrites.create(sql, customerId, body));
       if (i % 5 === 0) slowestCreate = Math.max(slowestCreate, await milliseconds(create));
     }
   };

@@ -1,7 +1,7 @@
 import { totalmem } from 'node:os';
 import type { Database } from '../src/database/db.ts';
 import { countContacts, listContacts } from '../src/queries/crm/contacts.ts';
-import { createContact } from '../src/queries/crm/record-batches.ts';
+import { contactWrites } from '../src/queries/crm/record-batches.ts';
 import type { GivenFilters, GivenOrder } from '../src/schemas/filters.ts';
 import { milliseconds } from './dependants.ts';
 import { importFile, startService } from './importing.ts';
@@ -121,7 +121,7 @@ async function createsPerSecond(db: Database, customerId: string, number: number
       phone_numbers: [],
       custom_fields: { external_id: `new-${i}`, plan: 'gold' },
     };
-    times.push(await milliseconds(() => db.transaction((sql) => createContact(sql, customerId, fields))));
+    times.push(await milliseconds(() => db.transaction((sql) => contactWrites.create(sql, customerId, fields))));
   }
   const total = times.reduce((sum, one) => sum + one, 0);
   return { rate: (number * 1_000) / total, p99: times.toSorted((a, b) => a - b)[Math.floor(number * 0.99)]! };

@@ -10,14 +10,14 @@ import { listUnfinishedImports } from '../queries/jobs/catalog-imports.ts';
 import { generatePeople } from './generate-people.ts';
 import type { ContactCreate } from '../schemas/contacts.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
-import { createContact } from '../queries/crm/record-batches.ts';
+import { contactWrites } from '../queries/crm/record-batches.ts';
 import { createList } from '../queries/crm/lists.ts';
-import { writeActivityBatch } from '../queries/crm/activities.ts';
+import { activityWrites } from '../queries/crm/activities.ts';
 import { addMembers } from '../queries/crm/list-members.ts';
-import { createOpportunity } from '../queries/crm/opportunities.ts';
+import { opportunityWrites } from '../queries/crm/opportunities.ts';
 import { withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { listPipelinesWithStages } from '../queries/crm/pipelines.ts';
-import { createProduct } from '../queries/crm/products.ts';
+import { productWrites } from '../queries/crm/products.ts';
 import type { ActivityCreate } from '../schemas/activities.ts';
 import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
@@ -197,7 +197,7 @@ async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   });
   await addMembers(sql, customerId, { list_id: fair.id, contact_ids: contactIds.slice(0, 40) });
   const productIds: string[] = [];
-  for (const product of products) productIds.push(await createProduct(sql, customerId, product));
+  for (const product of products) productIds.push(await productWrites.create(sql, customerId, product));
   const [pipeline] = await listPipelinesWithStages(sql, customerId);
   for (const [i, stage] of pipeline!.stages.entries())
     for (let n = 0; n < 6 - i / 2; n += 1) await makeOpportunity(sql, team, stage.id, productIds);
@@ -235,7 +235,7 @@ async function makeActivities(sql: Transaction, { customerId, userIds, contactId
   };
   const items = contactIds.filter((_, i) => i % 2 === 0).flatMap(ofContact);
   const batch = { operation: 'create', match: 'id', isAtomic: true, items } as const;
-  await withDeferredWrites(sql, customerId, (deferred) => writeActivityBatch(sql, customerId, batch, deferred));
+  await withDeferredWrites(sql, customerId, (deferred) => activityWrites.write(sql, customerId, batch, deferred));
 }
 
 async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {
@@ -245,7 +245,7 @@ async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, p
   const sold = faker.helpers.arrayElements([...productIds.keys()], { min: 1, max: 3 });
   const name = `${products[sold[0]!]!.name} for ${contact!.company?.company_name ?? contact!.last_name}`;
   const estimated_closing_date = faker.date.soon({ days: 120 }).toISOString();
-  await createOpportunity(sql, customerId, {
+  await opportunityWrites.create(sql, customerId, {
     name,
     stage_id,
     contacts_ids,
@@ -364,7 +364,9 @@ async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise
   const contactIds: string[] = [];
   for (const [index, contact] of demoContacts(contactCount).entries()) {
     const assigned_to = users[index % 3]?.id;
-    contactIds.push(await createContact(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }));
+    contactIds.push(
+      await contactWrites.create(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }),
+    );
   }
   for (const pool of pools) await grantCredits(sql, customer.id, { pool, amount: 1_000, note: 'demo' });
   await makeDemoSales(sql, { customerId: customer.id, userIds: users.map((user) => user!.id), contactIds });

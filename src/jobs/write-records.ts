@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Transaction, Locked } from '../database/db.ts';
 import { lockCompanyRows, companyKey, namedCompanyOf } from '../queries/crm/companies.ts';
-import { writeCompanyBatch, lockCompaniesOf, writeContactBatch } from '../queries/crm/record-batches.ts';
+import { lockCompaniesOf, contactWrites, companyWrites } from '../queries/crm/record-batches.ts';
 import { lockContactRows } from '../queries/crm/contacts.ts';
 import {
   companyTable,
@@ -15,8 +15,8 @@ import {
 } from '../queries/records/batch-rows.ts';
 import { type WriteBatch, openItems, RepeatedRecord, type Batch, type Outcome } from '../queries/records/batches.ts';
 import { lockNames, lockBulk, withDeferredWrites, type DeferredWrites } from '../queries/records/deferred-writes.ts';
-import { lockOpportunities, lockReferred, writeOpportunityBatch } from '../queries/crm/opportunities.ts';
-import { lockProducts, writeProductBatch } from '../queries/crm/products.ts';
+import { lockOpportunities, lockReferred, opportunityWrites } from '../queries/crm/opportunities.ts';
+import { lockProducts, productWrites } from '../queries/crm/products.ts';
 import type { MatchField } from '../schemas/batches.ts';
 import type { ImportObject, ImportChange } from '../schemas/imports.ts';
 import { DomainError, type Fault } from '../errors.ts';
@@ -30,7 +30,7 @@ import type { ImportCounts, ImportRow, ImportSettings } from '../queries/jobs/im
 import { deleteRows, saveNotes } from '../queries/jobs/import-rows.ts';
 import { lockRun, type TakenImport } from '../queries/jobs/runs.ts';
 import { addToLists } from '../queries/crm/list-members.ts';
-import { findNotes, writeActivityBatch } from '../queries/crm/activities.ts';
+import { findNotes, activityWrites } from '../queries/crm/activities.ts';
 import type { CompanyReference } from '../schemas/contacts.ts';
 import { fold } from '../text/fold.ts';
 import { tokensOf } from '../text/json.ts';
@@ -52,22 +52,22 @@ interface ImportedRecords {
 const importedRecords: Record<ImportObject, ImportedRecords> = {
   contacts: {
     table: contactTable,
-    write: writeContactBatch,
+    write: contactWrites.write,
     lockReferences: lockCompaniesOf,
     lockRows: lockContactRows,
   },
   companies: {
     table: companyTable,
-    write: writeCompanyBatch,
+    write: companyWrites.write,
     lockReferences: async (sql, customerId, _bodies, match) => {
       if (match === 'domain') await lockNames(sql, customerId);
     },
     lockRows: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'no key update'),
   },
-  products: { table: productTable, write: writeProductBatch, lockRows: lockProducts },
+  products: { table: productTable, write: productWrites.write, lockRows: lockProducts },
   opportunities: {
     table: opportunityTable,
-    write: writeOpportunityBatch,
+    write: opportunityWrites.write,
     lockReferences: lockReferred,
     lockRows: lockOpportunities,
   },
@@ -366,7 +366,7 @@ async function addNotes(
     known.add(key);
     return [{ type: 'note', body, [member]: id }];
   });
-  await writeActivityBatch(sql, customerId, { operation: 'create', match: 'id', isAtomic: false, items }, deferred);
+  await activityWrites.write(sql, customerId, { operation: 'create', match: 'id', isAtomic: false, items }, deferred);
 }
 
 function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | undefined)[]): ImportCounts {

@@ -1,12 +1,10 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import {
   countActivities,
-  createActivity,
-  deleteActivity,
   exportActivities,
   findActivities,
   listActivities,
-  updateActivity,
+  activityWrites,
 } from '../queries/crm/activities.ts';
 import { Activity, ActivityCount, ActivityCreate, ActivityPatch, ActivityQuery } from '../schemas/activities.ts';
 import { ActivityExport } from '../schemas/files.ts';
@@ -35,7 +33,7 @@ const activities: FastifyPluginAsyncTypebox = async (app) => {
     export: exportActivities,
   });
 
-  one.create(ActivityCreate, createActivity, {
+  one.create(ActivityCreate, activityWrites.create, {
     description:
       'Creates a note, task, call, meeting or e-mail with a contact, a company or an opportunity, or several of them. ' +
       'An unknown id in the body is 404, an `external_id` that another activity has is 409; nothing is created then.',
@@ -48,14 +46,14 @@ const activities: FastifyPluginAsyncTypebox = async (app) => {
       'null; an activity of which all three are deleted or null is 404.',
   });
 
-  one.update(ActivityPatch, updateActivity, {
+  one.update(ActivityPatch, activityWrites.update, {
     description:
       'Changes the fields that are sent; others stay. `null` clears a field that can be null. A task that gets another ' +
       'type loses `due_at` and `done_at`. With `If-Match` the activity is changed only if it still has that version (else 412).',
     errors: [409],
   });
 
-  one.remove(deleteActivity, {
+  one.remove(activityWrites.remove, {
     description: 'Deletes an activity. With `If-Match` it is deleted only if it still has that version (else 412).',
   });
 };

@@ -1,15 +1,10 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Transaction } from '../database/db.ts';
 import { answerOf, batchOf, sendRecords } from '../plugins/bodies.ts';
-import { readActivityBatch, writeActivityBatch } from '../queries/crm/activities.ts';
-import {
-  readCompanyBatch,
-  writeCompanyBatch,
-  readContactBatch,
-  writeContactBatch,
-} from '../queries/crm/record-batches.ts';
-import { readOpportunityBatch, writeOpportunityBatch } from '../queries/crm/opportunities.ts';
-import { readProductBatch, writeProductBatch } from '../queries/crm/products.ts';
+import { activityWrites } from '../queries/crm/activities.ts';
+import { contactWrites, companyWrites } from '../queries/crm/record-batches.ts';
+import { opportunityWrites } from '../queries/crm/opportunities.ts';
+import { productWrites } from '../queries/crm/products.ts';
 import type { Batch, ReadOutcome, WriteBatch } from '../queries/records/batches.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { snapshot } from '../queries/records/batch-rows.ts';
@@ -49,8 +44,7 @@ const resources: Resource[] = [
         '`custom_fields` is merged key by key; `list_ids` replaces the lists that a contact was added to by hand.',
       delete: 'They leave lists and opportunities. ',
     },
-    write: writeContactBatch,
-    read: readContactBatch,
+    ...contactWrites,
   },
   {
     kind: companyBatches,
@@ -60,8 +54,7 @@ const resources: Resource[] = [
       update: '`custom_fields` is merged key by key.',
       delete: 'Their contacts and opportunities stay, without a company. ',
     },
-    write: writeCompanyBatch,
-    read: readCompanyBatch,
+    ...companyWrites,
   },
   {
     kind: productBatches,
@@ -71,8 +64,7 @@ const resources: Resource[] = [
       update: 'A new price does not change opportunities that use the product.',
       delete: 'Opportunities keep their lines with names and prices. ',
     },
-    write: writeProductBatch,
-    read: readProductBatch,
+    ...productWrites,
   },
   {
     kind: opportunityBatches,
@@ -84,16 +76,14 @@ const resources: Resource[] = [
         'then has.',
       delete: 'Their contacts, companies and products stay. ',
     },
-    write: writeOpportunityBatch,
-    read: readOpportunityBatch,
+    ...opportunityWrites,
   },
   {
     kind: activityBatches,
     path: '/activities',
     plural: 'activities',
     texts: { update: 'A task that gets another type loses `due_at` and `done_at`.', delete: '' },
-    write: writeActivityBatch,
-    read: readActivityBatch,
+    ...activityWrites,
   },
 ];
 

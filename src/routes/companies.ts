@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { countCompanies, exportCompanies, findCompanies, listCompanies } from '../queries/crm/companies.ts';
-import { createCompany, deleteCompany, updateCompany } from '../queries/crm/record-batches.ts';
+import { companyWrites } from '../queries/crm/record-batches.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import { CompanyExport } from '../schemas/files.ts';
 import { Nullable } from '../schemas/wire.ts';
@@ -29,7 +29,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     export: exportCompanies,
   });
 
-  one.create(CompanyCreate, createCompany, {
+  one.create(CompanyCreate, companyWrites.create, {
     description:
       'Creates a company. Several companies may have the same name. An `external_id` that another company has ' +
       'is 409; nothing is created then.',
@@ -43,7 +43,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     nullForUnknown: true,
   });
 
-  one.update(CompanyPatch, updateCompany, {
+  one.update(CompanyPatch, companyWrites.update, {
     description:
       'Changes the fields that are sent; others stay. `null` clears a field that can be null; `custom_fields` ' +
       'is merged key by key. A new name or industry shows in the contacts of the company at once. With ' +
@@ -51,7 +51,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     errors: [409],
   });
 
-  one.remove(deleteCompany, {
+  one.remove(companyWrites.remove, {
     description:
       'Deletes a company. Its contacts and opportunities stay, without a company. With `If-Match` it is deleted ' +
       'only if it still has that version (else 412). The deletion can be undone, unless `purge` is `true`.',

@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { countContacts, exportContacts, findContacts, listContacts } from '../queries/crm/contacts.ts';
-import { createContact, deleteContact, updateContact } from '../queries/crm/record-batches.ts';
+import { contactWrites } from '../queries/crm/record-batches.ts';
 import {
   Contact,
   ContactCount,
@@ -35,7 +35,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     export: exportContacts,
   });
 
-  one.create(ContactCreate, createContact, {
+  one.create(ContactCreate, contactWrites.create, {
     description:
       'Creates a contact. Several contacts may have the same e-mail address. `company` finds or creates the ' +
       'company; `list_ids` adds the contact to lists. An unknown id in the body is 404, an `external_id` that ' +
@@ -51,7 +51,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     mayBeMerged: true,
   });
 
-  one.update(ContactPatch, updateContact, {
+  one.update(ContactPatch, contactWrites.update, {
     description:
       'Changes the fields that are sent; others stay. `null` clears a field that can be null. `custom_fields` ' +
       'is merged key by key; `list_ids` replaces the lists that the contact was added to by hand. With ' +
@@ -59,7 +59,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     errors: [409],
   });
 
-  one.remove(deleteContact, {
+  one.remove(contactWrites.remove, {
     description:
       'Deletes a contact, and takes it out of lists and opportunities. With `If-Match` it is deleted only if it ' +
       'still has that version (else 412). The deletion can be undone, unless `purge` is `true`.',

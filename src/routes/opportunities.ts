@@ -4,12 +4,10 @@ import { recordReader } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/ids.ts';
 import {
-  updateOpportunity,
-  createOpportunity,
-  deleteOpportunity,
   exportOpportunities,
   findOpportunities,
   listOpportunities,
+  opportunityWrites,
 } from '../queries/crm/opportunities.ts';
 import { findPipelines, listPipelines, listStages } from '../queries/crm/pipelines.ts';
 import { ErrorBody, IdParams } from '../schemas/wire.ts';
@@ -58,7 +56,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
 
   addExport(app, { ...kind, export: exportOpportunities }, OpportunityExport);
 
-  one.create(OpportunityCreate, createOpportunity, {
+  one.create(OpportunityCreate, opportunityWrites.create, {
     description:
       'Creates an opportunity in a stage of a pipeline and links it to contacts, a company, products and a ' +
       'user. Its `price` is the sum of its lines. An unknown id in the body is 404, an `external_id` that another ' +
@@ -70,7 +68,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     description: 'Returns one opportunity with its products. The header `etag` holds its version.',
   });
 
-  one.update(OpportunityPatch, updateOpportunity, {
+  one.update(OpportunityPatch, opportunityWrites.update, {
     description:
       'Changes the fields that are sent; others stay. `contacts_ids` replaces the contacts; `products` adds, ' +
       'removes and changes lines, all or none. Adding a product that is there already is 409; changing or ' +
@@ -79,7 +77,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     errors: [409],
   });
 
-  one.remove(deleteOpportunity, {
+  one.remove(opportunityWrites.remove, {
     description:
       'Deletes an opportunity. Its contacts, company and products stay. With `If-Match` it is deleted ' +
       'only if it still has that version (else 412).',

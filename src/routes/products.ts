@@ -1,12 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import {
-  updateProduct,
-  createProduct,
-  deleteProduct,
-  exportProducts,
-  findProducts,
-  listProducts,
-} from '../queries/crm/products.ts';
+import { exportProducts, findProducts, listProducts, productWrites } from '../queries/crm/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch, ProductQuery } from '../schemas/products.ts';
 import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { ProductExport } from '../schemas/files.ts';
@@ -42,7 +35,7 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
 
   addExport(app, { ...kind, export: exportProducts }, ProductExport);
 
-  one.create(ProductCreate, createProduct, {
+  one.create(ProductCreate, productWrites.create, {
     description:
       'Creates a product. By default it is active and has the currency of the subscription. An `external_id` that ' +
       'another product has is 409.',
@@ -51,7 +44,7 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
 
   one.read(Product, findProducts, { description: 'Returns one product. The header `etag` holds its version.' });
 
-  one.update(ProductPatch, updateProduct, {
+  one.update(ProductPatch, productWrites.update, {
     description:
       'Changes the fields that are sent; others stay. A new price does not change opportunities that use the ' +
       'product: they keep the agreed price. With `If-Match` the product is changed only if it still has that ' +
@@ -59,7 +52,7 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     errors: [409],
   });
 
-  one.remove(deleteProduct, {
+  one.remove(productWrites.remove, {
     description:
       'Deletes a product. Opportunities keep their lines with its name and price. With `If-Match` it ' +
       'is deleted only if it still has that version (else 412).',

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { updateContact } from '../../src/queries/crm/record-batches.ts';
+import { contactWrites } from '../../src/queries/crm/record-batches.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
@@ -125,7 +125,7 @@ test('a record that changes while equal ones are merged stays, with its change',
   const equal = [await contact(), await contact()] as const;
   const form = await admin.fieldsOf('/app/duplicates/work_email/equal');
   const { sending } = await app.db.for({ customerId: customer.id }, 'api').transaction(async (sql) => {
-    await updateContact(sql, customer.id, equal[1], { job_title: 'Countess' });
+    await contactWrites.update(sql, customer.id, equal[1], { job_title: 'Countess' });
     const sending = admin.post('/app/duplicates/work_email/equal', form);
     await somebodyWaitsFor(sql, app.owner);
     return { sending };

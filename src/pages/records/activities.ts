@@ -1,11 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import {
-  createActivity,
-  deleteActivity,
-  findActivities,
-  updateActivity,
-  listActivities,
-} from '../../queries/crm/activities.ts';
+import { findActivities, listActivities, activityWrites } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, ownPath } from '../base/layout.ts';
@@ -45,7 +39,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
     const told = pathWith(ownPath(sentText(request, 'back')), { done: isDone ? 'completed' : 'reopened' });
     if (isDone === (found.done_at !== null)) return told;
     const patch = { done_at: isDone ? new Date().toISOString() : null };
-    await write(request, updateActivity, found.id, patch);
+    await write(request, activityWrites.update, found.id, patch);
     return withUndo(request, told);
   });
 
@@ -66,9 +60,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
         !${activityControls(draft, users, { faults, theirs, ...(stored ? {} : { about }) })}
       </div>`;
     },
-    create: createActivity,
-    update: updateActivity,
-    remove: deleteActivity,
+    ...activityWrites,
     question: ({ title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. For 90 days this can be undone.`,
     back: backOf,

@@ -6,16 +6,7 @@ import {
   listContacts,
   countContacts,
 } from '../../queries/crm/contacts.ts';
-import {
-  createCompany,
-  createContact,
-  deleteCompany,
-  deleteContact,
-  updateCompany,
-  updateContact,
-  writeCompanyBatch,
-  writeContactBatch,
-} from '../../queries/crm/record-batches.ts';
+import { contactWrites, companyWrites } from '../../queries/crm/record-batches.ts';
 import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
@@ -102,10 +93,7 @@ export const contactKind: RecordKind<ContactDetail> = {
   list: listContacts as RecordKind<ContactDetail>['list'],
   countUpTo: countContactsUpTo,
   find: findContacts,
-  create: createContact,
-  update: updateContact,
-  remove: deleteContact,
-  write: writeContactBatch,
+  ...contactWrites,
   exported: exportContacts,
   links: ({ company: { id } }) => (id === null ? {} : { company: `/app/companies/${id}` }),
   head: ['job_title', 'company', 'work_email', 'phone_numbers', 'mobile_phone', 'assigned_to'],
@@ -175,10 +163,7 @@ export const companyKind: RecordKind<Company> = {
   list: listCompanies,
   countUpTo: countCompaniesUpTo,
   find: findCompanies,
-  create: createCompany,
-  update: updateCompany,
-  remove: deleteCompany,
-  write: writeCompanyBatch,
+  ...companyWrites,
   exported: exportCompanies,
   links: () => ({}),
   head: ['type', 'industry', 'size', 'location_locality', 'location_country'],

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts } from '../../queries/crm/contacts.ts';
-import { listOpportunities, sumByStage, updateOpportunity } from '../../queries/crm/opportunities.ts';
+import { listOpportunities, sumByStage, opportunityWrites } from '../../queries/crm/opportunities.ts';
 import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
 import { OpportunityPatch, type Opportunity, type Pipeline } from '../../schemas/opportunities.ts';
 import type { User } from '../../schemas/accounts.ts';
@@ -106,7 +106,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const back = pipeline === '' ? `${section}/${found.id}` : boardOf(pipeline, text(fields, 'owner'));
     if (patch.stage_id === found.stage_id) return back;
     if (from !== '' && from !== found.stage_id) return pathWith(back, { elsewhere: found.stage_id });
-    await write(request, updateOpportunity, found.id, patch, etagOf(found));
+    await write(request, opportunityWrites.update, found.id, patch, etagOf(found));
     return withUndo(request, pathWith(back, { done: 'moved' }));
   }
 }

@@ -1,17 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { createProduct, findProducts, listProducts } from '../../queries/crm/products.ts';
+import { findProducts, listProducts, productWrites } from '../../queries/crm/products.ts';
 import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
 import { ProductCreate } from '../../schemas/products.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
-import {
-  createOpportunity,
-  deleteOpportunity,
-  findOpportunities,
-  updateOpportunity,
-} from '../../queries/crm/opportunities.ts';
+import { findOpportunities, opportunityWrites } from '../../queries/crm/opportunities.ts';
 import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
 import type { Opportunity, Line, LinesPatch } from '../../schemas/opportunities.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -55,9 +50,7 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     controls: opportunityControls,
     showsNotice: false,
     prepare: withNewProduct,
-    create: createOpportunity,
-    update: updateOpportunity,
-    remove: deleteOpportunity,
+    ...opportunityWrites,
     question: ({ name, contacts_ids }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
         ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
@@ -259,7 +252,10 @@ async function withNewProduct(sql: Transaction, request: FastifyRequest, body: o
   const stage = canonicalId(text(fields, 'stage_id'));
   const pipeline = pipelines.find(({ stages }) => stages.some(({ id }) => id === stage));
   const product = { ...productNamed(fields), price: readNumber(text(fields, 'new_price')) ?? 0 };
-  const id = await createProduct(sql, customerId, { ...product, ...(pipeline && { currency: pipeline.currency }) });
+  const id = await productWrites.create(sql, customerId, {
+    ...product,
+    ...(pipeline && { currency: pipeline.currency }),
+  });
   return JSON.parse(given.replaceAll(newProductId, id)) as object;
 }
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Fault } from '../../errors.ts';
-import { createProduct, deleteProduct, findProducts, listProducts, updateProduct } from '../../queries/crm/products.ts';
+import { findProducts, listProducts, productWrites } from '../../queries/crm/products.ts';
 import { ProductCreate, ProductPatch, type Product, type ProductListItem } from '../../schemas/products.ts';
 import { forMembers, addPage } from '../base/layout.ts';
 import { controlsFor, differing } from '../base/forms.ts';
@@ -60,9 +60,7 @@ export async function products(app: FastifyInstance): Promise<void> {
     nameOf: ({ name }) => name,
     bodyOf: productOf,
     controls,
-    create: createProduct,
-    update: updateProduct,
-    remove: deleteProduct,
+    ...productWrites,
     question: ({ name }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Opportunities keep it with its price.`,
     back: () => section,

@@ -158,13 +158,7 @@ const removedColumns = activityFields
  * the times that only tasks have. An activity without a text, without a record, or with a time that only tasks have
  * fails with `validation_failed`.
  */
-export const {
-  write: writeActivityBatch,
-  read: readActivityBatch,
-  create: createActivity,
-  update: updateActivity,
-  remove: deleteActivity,
-} = recordWrites<ActivityColumns, Activity, ActivityCreate, ActivityPatch>({
+export const activityWrites = recordWrites<ActivityColumns, Activity, ActivityCreate, ActivityPatch>({
   ...activityTable,
   lock: (sql, customerId, ids) => sql<Locked<ActivityColumns>[]>`
     select id, ${sql(activityFields)}

@@ -380,13 +380,7 @@ async function setNames(sql: Transaction, customerId: string, items: readonly Op
  * Write opportunities with their contacts and lines. An item fails with `not_found` and the JSON pointer of every
  * unknown id in its body, and with `conflict` if a product to add already has a line.
  */
-export const {
-  write: writeOpportunityBatch,
-  read: readOpportunityBatch,
-  create: createOpportunity,
-  update: updateOpportunity,
-  remove: deleteOpportunity,
-} = recordWrites<OpportunityColumns, Opportunity, OpportunityCreate, OpportunityPatch>({
+export const opportunityWrites = recordWrites<OpportunityColumns, Opportunity, OpportunityCreate, OpportunityPatch>({
   ...opportunityTable,
   lock: async (sql, customerId, ids, operation) => {
     const rows = await lockOpportunities(sql, customerId, ids);

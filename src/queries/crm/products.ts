@@ -79,13 +79,7 @@ const written: WrittenTable<ProductColumns> = { name: 'products', columns: produ
  * Write products. A new product without a currency gets that of the customer's subscription. Lines of opportunities
  * keep their price. A deleted product that opportunities use is only marked as deleted, because they show its name.
  */
-export const {
-  write: writeProductBatch,
-  read: readProductBatch,
-  create: createProduct,
-  update: updateProduct,
-  remove: deleteProduct,
-} = recordWrites<ProductColumns, Product, ProductCreate, ProductPatch>({
+export const productWrites = recordWrites<ProductColumns, Product, ProductCreate, ProductPatch>({
   ...productTable,
   // A transaction that adds a line locks the product's row too. So no line can appear before a deletion.
   lock: lockProducts,

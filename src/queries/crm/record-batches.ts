@@ -43,13 +43,7 @@ import {
 } from './contacts.ts';
 import { findManualLists, setManualLists } from './list-members.ts';
 
-export const {
-  write: writeCompanyBatch,
-  read: readCompanyBatch,
-  create: createCompany,
-  update: updateCompany,
-  remove: deleteCompany,
-} = recordWrites<CompanyColumns, Company, CompanyCreate, CompanyPatch>({
+export const companyWrites = recordWrites<CompanyColumns, Company, CompanyCreate, CompanyPatch>({
   ...companyTable,
   lock: (sql, customerId, ids, operation) =>
     lockCompanyRows(sql, customerId, ids, operation === 'delete' ? 'update' : 'no key update'),
@@ -78,13 +72,7 @@ const withName = (columns: CompanyColumns): CompanyColumns =>
 
 type ContactItem = Item<ContactColumns>;
 
-export const {
-  write: writeContactBatch,
-  read: readContactBatch,
-  create: createContact,
-  update: updateContact,
-  remove: deleteContact,
-} = recordWrites<ContactColumns, ContactDetail, ContactCreate, ContactPatch>({
+export const contactWrites = recordWrites<ContactColumns, ContactDetail, ContactCreate, ContactPatch>({
   ...contactTable,
   lock: lockContactRows,
   find: findContacts,

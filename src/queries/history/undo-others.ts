@@ -8,7 +8,7 @@ import {
   findActivities,
   referencesOf as referencesOfActivity,
   restoreActivities,
-  writeActivityBatch,
+  activityWrites,
 } from '../crm/activities.ts';
 import { deleteList, hasRoomForRules, updateList } from '../crm/lists.ts';
 import type { WriteBatch } from '../records/batches.ts';
@@ -22,10 +22,10 @@ import {
   sumOf,
   findOpportunities,
   referencesOf,
-  writeOpportunityBatch,
   type Parts,
+  opportunityWrites,
 } from '../crm/opportunities.ts';
-import { findProducts, writeProductBatch } from '../crm/products.ts';
+import { findProducts, productWrites } from '../crm/products.ts';
 import { comparable, type Values } from './effects.ts';
 import { pickSettable } from './history.ts';
 import { keep, lockPresent, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
@@ -184,7 +184,7 @@ const lockThen =
 const products: Others = {
   records: productTable,
   lock: lockThen(productTable, findProducts),
-  write: writeProductBatch,
+  write: productWrites.write,
   // The row of a product is still there if opportunities use it.
   restore: async (sql, customerId, deleted) => {
     const columns = constant(sql, ['id', ...productFields].join(', '));
@@ -202,7 +202,7 @@ const opportunities: Others = {
   records: opportunityTable,
   referencesOf: ({ details = [], ...values }) => referencesOf({ ...values, products: details as Line[] }),
   lock: lockThen(opportunityTable, findOpportunities),
-  write: writeOpportunityBatch,
+  write: opportunityWrites.write,
   bodyOf: ({ details, contacts_ids, ...columns }, missing) => ({
     ...columns,
     ...(contacts_ids !== undefined && { contacts_ids: without(missing, contacts_ids) }),
@@ -258,7 +258,7 @@ const activities: Others = {
   records: activityTable,
   referencesOf: referencesOfActivity,
   lock: lockThen(activityTable, findActivities),
-  write: writeActivityBatch,
+  write: activityWrites.write,
   restore: async (sql, customerId, deleted, missing) =>
     lostOf(deleted, await restoreActivities(sql, customerId, deleted, missing)),
 };

@@ -1,6 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { beforeEach, expect, test } from 'vitest';
-import { updateContact } from '../../../src/queries/crm/record-batches.ts';
+import { contactWrites } from '../../../src/queries/crm/record-batches.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { person } from '../../catalog/people.ts';
@@ -283,7 +283,7 @@ test('companies are found by folded name, the oldest of several, and created onc
 test('a contact keeps the company that a concurrent request creates for it', async () => {
   const id = await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
   const syncing = await app.db.transaction(async (sql) => {
-    await updateContact(sql, customer.id, id, { company: { name: 'Own Ltd' } });
+    await contactWrites.update(sql, customer.id, id, { company: { name: 'Own Ltd' } });
     const running = sync([person({ work_email: 'ada@engines.example', job_company_name: 'Analytical Engines Ltd' })]);
     await somebodyWaitsFor(sql, app.owner);
     return { running };
