@@ -1,23 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Transaction, Locked } from '../database/db.ts';
-import { lockCompanyRows, companyKey, namedCompanyOf } from '../queries/crm/companies.ts';
-import { lockCompaniesOf, contactWrites, companyWrites } from '../queries/crm/record-batches.ts';
-import { lockContactRows } from '../queries/crm/contacts.ts';
-import {
-  companyTable,
-  contactTable,
-  opportunityTable,
-  productTable,
-  type RecordTable,
-  canonicalOf,
-  matchItems,
-} from '../queries/records/batch-rows.ts';
-import { type WriteBatch, openItems, RepeatedRecord, type Batch, type Outcome } from '../queries/records/batches.ts';
-import { lockNames, lockBulk, withDeferredWrites, type DeferredWrites } from '../queries/records/deferred-writes.ts';
-import { lockOpportunities, lockReferred, opportunityWrites } from '../queries/crm/opportunities.ts';
-import { lockProducts, productWrites } from '../queries/crm/products.ts';
-import type { MatchField } from '../schemas/batches.ts';
+import { companyKey, namedCompanyOf } from '../queries/crm/companies.ts';
+import { companyWrites, contactWrites } from '../queries/crm/record-batches.ts';
+import { canonicalOf } from '../queries/records/batch-rows.ts';
+import { RepeatedRecord, type Batch, type Outcome } from '../queries/records/batches.ts';
+import { lockBulk, withDeferredWrites, type DeferredWrites } from '../queries/records/deferred-writes.ts';
+import type { RecordWrites } from '../queries/records/record-writes.ts';
+import { opportunityWrites } from '../queries/crm/opportunities.ts';
+import { productWrites } from '../queries/crm/products.ts';
 import type { ImportObject, ImportChange } from '../schemas/imports.ts';
 import { DomainError, type Fault } from '../errors.ts';
 import type { Message } from '../files/errors-file.ts';
@@ -37,40 +28,11 @@ import { tokensOf } from '../text/json.ts';
 import { checkRecords, withValue, maxChanges, Trial } from './check-records.ts';
 import { AttemptLost } from './turns.ts';
 
-interface ImportedRecords {
-  table: RecordTable;
-  write: WriteBatch;
-  lockReferences?: (
-    sql: Transaction,
-    customerId: string,
-    bodies: readonly object[],
-    match: MatchField | null,
-  ) => Promise<unknown>;
-  lockRows: (sql: Transaction, customerId: string, ids: string[]) => Promise<unknown>;
-}
-
-const importedRecords: Record<ImportObject, ImportedRecords> = {
-  contacts: {
-    table: contactTable,
-    write: contactWrites.write,
-    lockReferences: lockCompaniesOf,
-    lockRows: lockContactRows,
-  },
-  companies: {
-    table: companyTable,
-    write: companyWrites.write,
-    lockReferences: async (sql, customerId, _bodies, match) => {
-      if (match === 'domain') await lockNames(sql, customerId);
-    },
-    lockRows: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'no key update'),
-  },
-  products: { table: productTable, write: productWrites.write, lockRows: lockProducts },
-  opportunities: {
-    table: opportunityTable,
-    write: opportunityWrites.write,
-    lockReferences: lockReferred,
-    lockRows: lockOpportunities,
-  },
+const writesOf: Record<ImportObject, Pick<RecordWrites, 'write' | 'lock'>> = {
+  contacts: contactWrites,
+  companies: companyWrites,
+  products: productWrites,
+  opportunities: opportunityWrites,
 };
 
 export interface PlannedRecord {
@@ -224,7 +186,7 @@ async function writeInOrder(
   await lockBulk(sql, customerId);
   const outcomes = new Map<PlannedRecord, Outcome>();
   const groups = Object.values(Object.groupBy(planned, ({ statement }) => statement)) as PlannedRecord[][];
-  if (groups.length > 1) await lockItems(sql, row, itemsOf(planned));
+  if (groups.length > 1) await writesOf[row.object].lock(sql, customerId, batchOf(row, itemsOf(planned)));
   for (let repeated: PlannedRecord[] = []; groups.length > 0 || repeated.length > 0;) {
     const records = [...repeated, ...(groups.shift() ?? [])].toSorted((a, b) => a.record.line - b.record.line);
     const written =
@@ -253,14 +215,17 @@ async function writeAccepted(
   items: Batch['items'],
   deferred: DeferredWrites,
 ): Promise<Outcome[]> {
+  const { customer_id: customerId, object } = row;
+  const { write, lock } = writesOf[object];
+  const batch = batchOf(row, items);
   try {
-    return await writeBatch(sql, row, items, deferred);
+    return await write(sql, customerId, batch, deferred);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
     if (items.length === 1)
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
-  await lockItems(sql, row, items);
+  await lock(sql, customerId, batch);
   const size = Math.ceil(items.length / partsOfRejectedBatch);
   const outcomes: Outcome[] = [];
   for (let at = 0; at < items.length; at += size)
@@ -269,21 +234,6 @@ async function writeAccepted(
 }
 
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
-
-/** Locks the rows that several statements will change, in the order in which single writes lock them. */
-async function lockItems(
-  sql: Transaction,
-  { customer_id: customerId, object, mode, match }: Settings,
-  items: Batch['items'],
-): Promise<void> {
-  const { table, lockReferences, lockRows } = importedRecords[object];
-  const bodies = items.filter((item) => !(item instanceof DomainError));
-  await lockReferences?.(sql, customerId, bodies, match);
-  if (match === null) return;
-  const open = openItems({ operation: mode, match, items: bodies }, canonicalOf(match));
-  const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
-  await lockRows(sql, customerId, ids);
-}
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;
 
@@ -305,25 +255,14 @@ const rejectedMessage = 'the database cannot store this record';
 const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
-/** Writes a batch. If it throws, its writes are rolled back, and the transaction can continue. */
-function writeBatch(
-  sql: Transaction,
-  row: Settings,
-  items: Batch['items'],
-  deferred: DeferredWrites,
-): Promise<Outcome[]> {
-  const { customer_id: customerId, object, mode, match } = row;
-  const invalidValues = invalidValuesOf(row);
-  const batch: Batch = {
-    operation: mode,
-    match: match ?? 'id',
-    isAtomic: false,
-    isTrial: row.dry_run,
-    fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValues), stored),
-    items,
-  };
-  return importedRecords[object].write(sql, customerId, batch, deferred);
-}
+const batchOf = (row: Settings, items: Batch['items']): Batch => ({
+  operation: row.mode,
+  match: row.match ?? 'id',
+  isAtomic: false,
+  isTrial: row.dry_run,
+  fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValuesOf(row)), stored),
+  items,
+});
 
 /**
  * Removes `custom_fields` that equal the stored ones. They stay as they are, even if a later declaration would make

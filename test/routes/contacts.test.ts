@@ -265,6 +265,16 @@ describe('an update', () => {
     expect((await read(id)).list_ids).toEqual([]);
   });
 
+  test('that changes no field keeps updated_at, also if it changes lists', async () => {
+    const id = await create({ job_title: 'Countess' });
+    const { updated_at } = await read(id);
+    await customer.patch(`/contacts/${id}`, { job_title: 'Countess' });
+    await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
+    expect((await read(id)).updated_at).toBe(updated_at);
+    await customer.patch(`/contacts/${id}`, { job_title: 'x' });
+    expect((await read(id)).updated_at > updated_at).toBe(true);
+  });
+
   test('that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {
     const fields = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, i]));
     const id = await create({ custom_fields: fields });

@@ -1,5 +1,5 @@
 import type { LockedId, Transaction, Queryable } from '../../database/db.ts';
-import { conflict, validationFailed, type Fault, DomainError } from '../../errors.ts';
+import { conflict, validationFailed, type Fault } from '../../errors.ts';
 import {
   type Detail,
   type Line,
@@ -19,13 +19,7 @@ import { normalise } from '../../text/fold.ts';
 import { companyAfter } from './contacts.ts';
 import { countMatches, recordReads } from './record-pages.ts';
 import { isSame } from '../records/journal.ts';
-import {
-  errorOfMissing,
-  lockReferences,
-  lockReferencesOf,
-  withReferredIds,
-  type Reference,
-} from '../records/references.ts';
+import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
 import {
   addEvents,
   opportunityTable,
@@ -34,7 +28,7 @@ import {
   writeItems,
   type WrittenTable,
 } from '../records/batch-rows.ts';
-import type { Batch, Item } from '../records/batches.ts';
+import type { Item } from '../records/batches.ts';
 import { findByIds, type FindRecords } from '../records/finders.ts';
 import { addDeletions, recordWrites, type Writing } from '../records/record-writes.ts';
 import { detachActivities } from './links.ts';
@@ -270,24 +264,6 @@ export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids
         and o.id = wanted.id`,
   );
 
-export const lockOpportunities = (
-  sql: Transaction,
-  customerId: string,
-  ids: string[],
-): Promise<{ id: LockedId; company_id: string | null }[]> => sql<{ id: LockedId; company_id: string | null }[]>`
-  select id, company_id
-  from opportunities
-  where customer_id = ${customerId}
-    and id = any(${ids}::uuid[])
-  order by id
-  for update`;
-
-export async function lockReferred(sql: Transaction, customerId: string, bodies: Batch['items']): Promise<void> {
-  const known = await withReferredIds(sql, customerId, { items: bodies });
-  const references = known.flatMap((body) => (body instanceof DomainError ? [] : referencesOf(body)));
-  await lockReferences(sql, customerId, references);
-}
-
 /**
  * Returns the references of an item to records that do not exist. A line that the opportunity already has may keep a
  * deleted product.
@@ -383,7 +359,13 @@ async function setNames(sql: Transaction, customerId: string, items: readonly Op
 export const opportunityWrites = recordWrites<OpportunityColumns, Opportunity, OpportunityCreate, OpportunityPatch>({
   ...opportunityTable,
   lock: async (sql, customerId, ids, operation) => {
-    const rows = await lockOpportunities(sql, customerId, ids);
+    const rows = await sql<{ id: LockedId; company_id: string | null }[]>`
+      select id, company_id
+      from opportunities
+      where customer_id = ${customerId}
+        and id = any(${ids}::uuid[])
+      order by id
+      for update`;
     const found = new Map((await findOpportunities(sql, customerId, ids)).map((one) => [one.id, one]));
     return rows.map(({ id, company_id }) => {
       const { created_at: _created, updated_at: _updated, ...columns } = found.get(id)!;

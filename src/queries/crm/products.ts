@@ -42,22 +42,6 @@ export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
         and p.deleted_at is null`,
   );
 
-export function lockProducts(
-  sql: Transaction,
-  customerId: string,
-  ids: string[],
-  operation?: Batch['operation'],
-): Promise<Locked<ProductColumns>[]> {
-  return sql<Locked<ProductColumns>[]>`
-    select id, ${sql(productFields)}
-    from products
-    where customer_id = ${customerId}
-      and id = any(${ids}::uuid[])
-      and deleted_at is null
-    order by id
-    for ${sql.unsafe(operation === 'delete' ? 'update' : 'no key update')}`;
-}
-
 async function blankProduct(
   sql: Transaction,
   customerId: string,
@@ -82,7 +66,14 @@ const written: WrittenTable<ProductColumns> = { name: 'products', columns: produ
 export const productWrites = recordWrites<ProductColumns, Product, ProductCreate, ProductPatch>({
   ...productTable,
   // A transaction that adds a line locks the product's row too. So no line can appear before a deletion.
-  lock: lockProducts,
+  lock: (sql, customerId, ids, operation) => sql<Locked<ProductColumns>[]>`
+    select id, ${sql(productFields)}
+    from products
+    where customer_id = ${customerId}
+      and id = any(${ids}::uuid[])
+      and deleted_at is null
+    order by id
+    for ${sql.unsafe(operation === 'delete' ? 'update' : 'no key update')}`,
   find: findProducts,
   prepare: async (writing) => {
     const { sql, customerId, batch, items } = writing;

@@ -1,4 +1,4 @@
-import type { Transaction, LockedId } from '../../database/db.ts';
+import type { Transaction } from '../../database/db.ts';
 import { type DomainError, notFound } from '../../errors.ts';
 import type { Company, CompanyCreate, CompanyPatch } from '../../schemas/companies.ts';
 import type { CompanyReference, ContactCreate, ContactDetail, ContactPatch } from '../../schemas/contacts.ts';
@@ -112,7 +112,7 @@ const listsOf = ({ body }: ContactItem): string[] | undefined => body['list_ids'
 
 type ReferredCompanies = LockedCompanies & { byExternalId: ReadonlyMap<string, string> };
 
-export async function lockCompaniesOf(
+async function lockCompaniesOf(
   sql: Transaction,
   customerId: string,
   bodies: readonly object[],
@@ -166,10 +166,11 @@ async function writeContacts({ sql, customerId, items, deferred }: Writing<Conta
   const { created, changed } = await writeItems(sql, customerId, contactsWritten, items, (columns) =>
     contactRow(customerId, columns),
   );
-  const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));
-  const lists = written.flatMap(({ item, id }) => {
+  const lists = items.flatMap((item) => {
+    const { outcome, stored } = item;
     const wanted = listsOf(item);
-    return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
+    const isWritten = outcome?.status === 'created' || outcome?.status === 'updated';
+    return isWritten && wanted && (stored || wanted.length > 0) ? [[outcome.id, wanted] as const] : [];
   });
   await setManualLists(sql, customerId, new Map(lists));
   deferred.count('contacts', created.length);
@@ -181,8 +182,7 @@ async function writeContacts({ sql, customerId, items, deferred }: Writing<Conta
 const changesOf = (items: readonly ContactItem[]) =>
   pendingItems(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 
-const idOf = ({ outcome }: ContactItem): LockedId => (outcome as { id: LockedId }).id;
-
+/** Sets the outcome of items that do not change columns. Those that change only lists are `updated`. */
 async function setUnchangedContacts(
   sql: Transaction,
   customerId: string,
@@ -195,6 +195,6 @@ async function setUnchangedContacts(
     const { id } = item.stored!;
     const wanted = listsOf(item);
     const isSame = !wanted || new Set(wanted).symmetricDifference(new Set(manual.get(id))).size === 0;
-    if (isSame) item.outcome = { status: 'unchanged', id };
+    item.outcome = { status: isSame ? 'unchanged' : 'updated', id };
   }
 }

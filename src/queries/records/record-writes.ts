@@ -5,6 +5,7 @@ import {
   addEvents,
   canonicalOf,
   lockMatching,
+  matchItems,
   readBatch,
   setColumns,
   setUnchanged,
@@ -26,7 +27,7 @@ import {
   type ReadOutcome,
   type WriteBatch,
 } from './batches.ts';
-import { lockBulk, withDeferredWrites, type DeferredWrites } from './deferred-writes.ts';
+import { lockBulk, withDeferredWrites, withoutDeferredWrites, type DeferredWrites } from './deferred-writes.ts';
 import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
 import { findDeletedIds } from './journal.ts';
 import { assignExternalIds, withReferredIds } from './references.ts';
@@ -63,8 +64,10 @@ export interface WrittenRecords<Row extends object, Shown extends { id: string }
   remove: (writing: Writing<Row>, removed: readonly Locked<Row>[]) => Promise<void>;
 }
 
-interface RecordWrites<Shown, Create, Patch> {
+export interface RecordWrites<Shown = object, Create = never, Patch = never> {
   write: WriteBatch;
+  /** Locks all that a batch will lock, for a caller who writes the batch in parts. */
+  lock: (sql: Transaction, customerId: string, batch: Batch) => Promise<void>;
   read: (sql: Transaction, customerId: string, batch: Pick<Batch, 'match' | 'items'>) => Promise<ReadOutcome<Shown>[]>;
   create: CreateRecord<Create>;
   update: UpdateRecord<Patch>;
@@ -142,6 +145,18 @@ export function recordWrites<
 
   return {
     write,
+    lock: async (sql, customerId, batch) => {
+      const items = refers ? await withReferredIds(sql, customerId, batch) : batch.items;
+      // Items that name a record which an earlier one has are written later. What they refer to is locked now, too.
+      const all = openItems<Row>({ operation: 'create', match: batch.match, items }, String);
+      await withoutDeferredWrites((deferred) =>
+        records.prepare({ sql, transaction: sql, customerId, batch, items: all, deferred }),
+      );
+      if (batch.operation === 'create') return;
+      const open = openItems<Row>({ ...batch, items }, canonicalOf(batch.match));
+      const ids = await matchItems(sql, customerId, records, { match: batch.match, creates: true }, open);
+      await records.lock(sql, customerId, [...ids.values()], batch.operation);
+    },
     read: (sql, customerId, batch) => readBatch(sql, customerId, records, batch),
     create: (sql, customerId, body) => writeOne(sql, customerId, { operation: 'create' }, body),
     update: async (sql, customerId, id, patch, ifMatch) =>
