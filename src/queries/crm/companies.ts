@@ -31,28 +31,33 @@ export const namedCompanyOf = ({ name, domain, industry = '' }: CompanyReference
 export const companyKey = ({ company_name, domain }: NamedCompany): string =>
   domain ? ` ${domain}` : fold(company_name);
 
-interface CompanyKeys {
-  keys: readonly string[];
-  ids?: readonly string[];
-}
-
 /**
- * Locks companies to which contacts will refer. If a key has no company, also locks the names of companies, so that no
- * other transaction creates the missing one.
+ * Locks companies to which contacts will refer, in the order of their ids, to avoid deadlocks. If a key has no company,
+ * also locks the names of companies, so that no other transaction creates the missing one.
  * @throws RecordsChanged if a company with one of the keys was merged into another one meanwhile
  */
 export async function lockCompanies(
   sql: Transaction,
   customerId: string,
-  { keys, ids = [] }: CompanyKeys,
+  { keys, ids = [] }: { keys: readonly string[]; ids?: readonly string[] },
 ): Promise<LockedCompanies> {
+  if (keys.length + ids.length === 0) return { byKey: new Map(), byId: new Set() };
   const found = await findOldest(sql, customerId, keys);
   const missing = keys.filter((key) => !found.has(key));
   if (missing.length > 0) await lockNames(sql, customerId);
-  const { gone, ...locked } = await lockRows(sql, customerId, { keys: missing, ids, found });
+  // Keys with a company are not looked up again, because other transactions may have renamed it.
+  const rows = await sql.unsafe<{ key: string | null; id: string; is_deleted: boolean }[]>(
+    lockStatement,
+    [customerId, ...valuesOf(missing), ids as string[], [...found.keys()], [...found.values()]],
+    { prepare: true },
+  );
+  const byKey = new Map<string, string | null>([...found.keys()].map((key) => [key, null]));
+  for (const { key, id, is_deleted } of rows) if (key !== null) byKey.set(key, is_deleted ? null : id);
+  const byId = new Set(rows.flatMap(({ key, id, is_deleted }) => (key === null && !is_deleted ? id : [])));
+  const gone = rows.flatMap(({ key, id, is_deleted }) => (key !== null && is_deleted ? id : []));
   // The contacts of a company that was merged meanwhile belong to another one now.
   if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
-  return locked;
+  return { byKey, byId };
 }
 
 async function findOldest(sql: Transaction, customerId: string, keys: readonly string[]): Promise<Map<string, string>> {
@@ -67,34 +72,6 @@ const valuesOf = (keys: readonly string[]): [names: string[], domains: string[]]
   keys.filter((key) => !key.startsWith(' ')),
   keys.flatMap((key) => (key.startsWith(' ') ? key.slice(1) : [])),
 ];
-
-/**
- * Locks companies by key and by id, in the order of their ids, to avoid deadlocks.
- * @param found ids of companies that were found by key before. Their keys are not looked up again, because other
- *   transactions may have renamed them
- * @returns `gone`: ids of companies that were found by key, but that other transactions deleted meanwhile
- */
-async function lockRows(
-  sql: Transaction,
-  customerId: string,
-  { keys, ids = [], found = new Map() }: CompanyKeys & { found?: ReadonlyMap<string, string> | undefined },
-): Promise<LockedCompanies & { gone: string[] }> {
-  const byKey = new Map<string, string | null>([...found.keys()].map((key) => [key, null]));
-  const byId = new Set<string>();
-  const gone: string[] = [];
-  if (keys.length + ids.length + found.size === 0) return { byKey, byId, gone };
-  const rows = await sql.unsafe<{ key: string | null; id: string; is_deleted: boolean }[]>(
-    lockStatement,
-    [customerId, ...valuesOf(keys), ids as string[], [...found.keys()], [...found.values()]],
-    { prepare: true },
-  );
-  for (const { key, id, is_deleted } of rows) {
-    if (key !== null) byKey.set(key, is_deleted ? null : id);
-    else if (!is_deleted) byId.add(id);
-    if (key !== null && is_deleted) gone.push(id);
-  }
-  return { byKey, byId, gone };
-}
 
 // Lateral subqueries, no joins, for the reason that `lookUp` gives.
 const oldestBy = (value: string, values: string, key: string): string => `

@@ -8,10 +8,18 @@ import type { DeferredWrites } from '../records/deferred-writes.ts';
 const columns = { contact: 'contact_id', company: 'company_id', opportunity: 'opportunity_id' } as const;
 type ActivityHolder = keyof typeof columns;
 
-const heldBy = (sql: Transaction, customerId: string, column: string, ids: readonly string[]) => sql`
+type ReferringTable = 'contacts' | 'opportunities' | 'activities';
+
+const heldBy = (
+  sql: Transaction,
+  customerId: string,
+  table: ReferringTable,
+  column: string,
+  ids: readonly string[],
+) => sql`
   held as (
     select id, ${constant(sql, column)} as holder, now()
-    from activities
+    from ${constant(sql, table)}
     where customer_id = ${customerId}
       and ${constant(sql, column)} = any(${ids as string[]}::uuid[])
     order by id
@@ -32,7 +40,7 @@ export async function detachActivities(
   const column = columns[noun];
   const others = Object.values(columns).filter((other) => other !== column);
   await sql`
-    with ${heldBy(sql, customerId, column, ids)}
+    with ${heldBy(sql, customerId, 'activities', column, ids)}
     update activities a
     set
       ${constant(sql, `deleted_${column}`)} = held.holder,
@@ -90,38 +98,64 @@ export async function reattachActivities(
       and a.id = held.id`;
 }
 
-export async function countActivitiesOf(
+/** Counts the rows that refer to records by a column, up to one more than a merge may move. */
+export async function countReferring(
   sql: Transaction,
   customerId: string,
-  noun: ActivityHolder,
+  table: ReferringTable | 'opportunity_contacts',
+  column: string,
   ids: readonly string[],
 ): Promise<number> {
   const rows = sql`
-    from activities
+    from ${constant(sql, table)}
     where customer_id = ${customerId}
-      and ${constant(sql, columns[noun])} = any(${ids as string[]}::uuid[])`;
+      and ${constant(sql, column)} = any(${ids as string[]}::uuid[])`;
   const [row] = await sql<[{ count: number }]>`select ${countUpTo(sql, rows, maxMovedRecords)} as count`;
   return row.count;
 }
+
+interface MovedRow {
+  id: string;
+  external_id: string | null;
+  /** Id of the record to which the row referred before. */
+  holder: string;
+}
+
+/** Lets the rows that refer to the records `from` by a column refer to the record `to`. Returns these rows. */
+export const moveReferring = (
+  sql: Transaction,
+  customerId: string,
+  table: ReferringTable,
+  column: string,
+  { to, from }: { to: LockedId; from: readonly LockedId[] },
+): Promise<MovedRow[]> => sql<MovedRow[]>`
+  with ${heldBy(sql, customerId, table, column, from)}
+  update ${constant(sql, table)} r
+  set ${constant(sql, column)} = ${to}, updated_at = (select clock_timestamp())
+  from held
+  where r.customer_id = ${customerId}
+    and r.id = held.id
+  returning r.id, r.external_id, held.holder`;
+
+export const byHolder = (moved: readonly MovedRow[]): Map<string, string[]> =>
+  new Map(
+    Array.from(
+      Map.groupBy(moved, ({ holder }) => holder),
+      ([holder, rows]) => [holder, rows.map(({ id }) => id)],
+    ),
+  );
 
 export async function moveActivities(
   sql: Transaction,
   customerId: string,
   noun: ActivityHolder,
-  { to, from }: { to: LockedId; from: readonly LockedId[] },
+  move: { to: LockedId; from: readonly LockedId[] },
   deferred: DeferredWrites,
 ): Promise<void> {
   const column = columns[noun];
-  const moved = await sql<{ id: string; external_id: string | null; holder: string }[]>`
-    with ${heldBy(sql, customerId, column, from)}
-    update activities a
-    set ${constant(sql, column)} = ${to}, updated_at = (select clock_timestamp())
-    from held
-    where a.customer_id = ${customerId}
-      and a.id = held.id
-    returning a.id, a.external_id, held.holder`;
+  const moved = await moveReferring(sql, customerId, 'activities', column, move);
   for (const { holder, ...activity } of moved.toSorted((a, b) => (a.id < b.id ? -1 : 1)))
-    deferred.updated('activity', activity, { [column]: holder }, { [column]: to });
+    deferred.updated('activity', activity, { [column]: holder }, { [column]: move.to });
 }
 
 /**
@@ -206,32 +240,6 @@ const placesOf = (
     ),
   );
 
-const countMoved = async (sql: Transaction, rows: Fragment): Promise<number> => {
-  const [row] = await sql<[{ count: number }]>`select ${countUpTo(sql, rows, maxMovedRecords)} as count`;
-  return row.count;
-};
-
-export const countOpportunitiesOfContacts = (
-  sql: Transaction,
-  customerId: string,
-  contactIds: readonly string[],
-): Promise<number> =>
-  countMoved(
-    sql,
-    sql`from opportunity_contacts where customer_id = ${customerId} and contact_id = any(${contactIds as string[]}::uuid[])`,
-  );
-
-export const countOfCompanies = (
-  sql: Transaction,
-  customerId: string,
-  table: 'contacts' | 'opportunities',
-  companyIds: readonly string[],
-): Promise<number> =>
-  countMoved(
-    sql,
-    sql`from ${sql(table)} where customer_id = ${customerId} and company_id = any(${companyIds as string[]}::uuid[])`,
-  );
-
 /**
  * Replaces the contacts `from` by the contact `to` in all their opportunities. `to` takes the first position that one
  * of them has. Returns the previous positions, by contact.
@@ -277,40 +285,3 @@ const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`
   set updated_at = greatest(updated_at, (select clock_timestamp()))
   where customer_id = ${customerId}
     and id = any(${ids}::uuid[])`;
-
-export interface MovedRecord {
-  id: string;
-  company_id: string;
-}
-
-export const byCompany = (moved: readonly MovedRecord[]): Map<string, string[]> =>
-  new Map(
-    Array.from(
-      Map.groupBy(moved, ({ company_id }) => company_id),
-      ([company, records]) => [company, records.map(({ id }) => id)],
-    ),
-  );
-
-export async function moveOpportunities(
-  sql: Transaction,
-  customerId: string,
-  companyIds: readonly string[],
-  to: LockedId,
-): Promise<Map<string, string[]>> {
-  const moved = await sql<MovedRecord[]>`
-    with held as (
-      select id, company_id
-      from opportunities
-      where customer_id = ${customerId}
-        and company_id = any(${companyIds as string[]}::uuid[])
-      order by id
-      for no key update
-    )
-    update opportunities o
-    set company_id = ${to}, updated_at = (select clock_timestamp())
-    from held
-    where o.customer_id = ${customerId}
-      and o.id = held.id
-    returning o.id, held.company_id`;
-  return byCompany(moved);
-}

@@ -3,23 +3,10 @@ import { liveCompanies, constant } from '../../filters/sql.ts';
 import { companyFields, type Company } from '../../schemas/companies.ts';
 import type { Merge } from '../../schemas/clean-data.ts';
 import { withRepeats, RecordsChanged } from '../records/batches.ts';
-import {
-  lockContactsOfCompanies,
-  withDeferredWrites,
-  type DeferredWrites,
-  lockBulk,
-} from '../records/deferred-writes.ts';
+import { withDeferredWrites, type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { rememberMerge } from '../records/merged-records.ts';
-import {
-  countActivitiesOf,
-  moveActivities,
-  byCompany,
-  countOfCompanies,
-  moveOpportunities,
-  countOpportunitiesOfContacts,
-  moveOpportunityContacts,
-} from './links.ts';
-import type { MovedRecord, PlaceInOpportunity } from './links.ts';
+import { byHolder, countReferring, moveActivities, moveOpportunityContacts, moveReferring } from './links.ts';
+import type { PlaceInOpportunity } from './links.ts';
 import { encodedCompany, lockCompanyRows, removeCompanies, type CompanyColumns, lockCompanies } from './companies.ts';
 import {
   mergedCustomFields,
@@ -72,14 +59,15 @@ async function mergeAllCompanies(
   const merged = mergedCompany(records, merge);
   const gone = others.map(({ id }) => id);
   requireFew('company', {
-    contacts: await countOfCompanies(sql, customerId, 'contacts', gone),
-    opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
-    activities: await countActivitiesOf(sql, customerId, 'company', gone),
+    contacts: await countReferring(sql, customerId, 'contacts', 'company_id', gone),
+    opportunities: await countReferring(sql, customerId, 'opportunities', 'company_id', gone),
+    activities: await countReferring(sql, customerId, 'activities', 'company_id', gone),
   });
-  const contacts = await moveContacts(sql, customerId, { to: kept.id, from: gone });
-  const opportunities = await moveOpportunities(sql, customerId, gone, kept.id);
+  const move = { to: kept.id, from: gone };
+  const contacts = byHolder(await moveReferring(sql, customerId, 'contacts', 'company_id', move));
+  const opportunities = byHolder(await moveReferring(sql, customerId, 'opportunities', 'company_id', move));
   // Told before the records: an undo takes these back together, and first. Locked after contacts and opportunities.
-  await moveActivities(sql, customerId, 'company', { to: kept.id, from: gone }, deferred);
+  await moveActivities(sql, customerId, 'company', move, deferred);
   const isJournaled = deferred.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
   const earlier = await rememberMerge(
     sql,
@@ -127,28 +115,6 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
     score: records.find(({ score }) => score > 0)?.score ?? 0,
     ...mergedVerification(records),
   };
-}
-
-async function moveContacts(
-  sql: Transaction,
-  customerId: string,
-  { to, from }: { to: LockedId; from: LockedId[] },
-): Promise<Map<string, string[]>> {
-  await lockContactsOfCompanies(sql, customerId, from);
-  const moved = await sql<MovedRecord[]>`
-    with held as (
-      select id, company_id
-      from contacts
-      where customer_id = ${customerId}
-        and company_id = any(${from}::uuid[])
-    )
-    update contacts c
-    set company_id = ${to}, updated_at = (select clock_timestamp())
-    from held
-    where c.customer_id = ${customerId}
-      and c.id = held.id
-    returning c.id, held.company_id`;
-  return byCompany(moved);
 }
 
 /** @param isJournaled true if an event reports the merge; false keeps `updated_at` */
@@ -212,13 +178,14 @@ async function mergeAllContacts(
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);
   requireFew('contact', {
-    opportunities: await countOpportunitiesOfContacts(sql, customerId, gone),
-    activities: await countActivitiesOf(sql, customerId, 'contact', gone),
+    opportunities: await countReferring(sql, customerId, 'opportunity_contacts', 'contact_id', gone),
+    activities: await countReferring(sql, customerId, 'activities', 'contact_id', gone),
   });
-  const lists = await moveManualLists(sql, customerId, { to: kept.id, from: gone });
-  const places = await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
+  const move = { to: kept.id, from: gone };
+  const lists = await moveManualLists(sql, customerId, move);
+  const places = await moveOpportunityContacts(sql, customerId, move);
   // Told before the records: an undo takes these back together, and first. Locked after the opportunities.
-  await moveActivities(sql, customerId, 'contact', { to: kept.id, from: gone }, deferred);
+  await moveActivities(sql, customerId, 'contact', move, deferred);
   const isJournaled = deferred.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
   const ownMerges = await findMergesInto(sql, customerId, kept.id);
   const earlier = await rememberMerge(

@@ -264,22 +264,6 @@ const projection = (sql: Queryable) => sql`
   j.started_at,
   j.finished_at`;
 
-export async function requireJobView(
-  sql: Queryable,
-  customerId: string,
-  id: string,
-  visible: VisibleJobs,
-): Promise<Job> {
-  const [job] = await sql<Job[]>`
-    select ${projection(sql)}
-    from jobs j
-    where j.customer_id = ${customerId}
-      and j.id = ${id}
-      and ${isVisible(sql, visible)}`;
-  if (!job) throw notFound('job');
-  return job;
-}
-
 export const findJobViews = (
   sql: Queryable,
   customerId: string,
@@ -291,6 +275,17 @@ export const findJobViews = (
   where j.customer_id = ${customerId}
     and j.id = any(${ids}::uuid[])
     and ${isVisible(sql, visible)}`;
+
+export async function requireJobView(
+  sql: Queryable,
+  customerId: string,
+  id: string,
+  visible: VisibleJobs,
+): Promise<Job> {
+  const [job] = await findJobViews(sql, customerId, [id], visible);
+  if (!job) throw notFound('job');
+  return job;
+}
 
 export const listJobs = (
   sql: Sql,

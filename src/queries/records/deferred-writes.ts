@@ -71,20 +71,6 @@ export async function lockContacts(sql: Transaction, customerId: string, ids: re
   return contacts.map(({ id }) => id);
 }
 
-export async function lockContactsOfCompanies(
-  sql: Transaction,
-  customerId: string,
-  companyIds: readonly string[],
-): Promise<LockedId[]> {
-  const contacts = await sql<{ id: LockedId }[]>`
-    select id
-    from contacts
-    where customer_id = ${customerId}
-      and company_id = any(${companyIds as string[]}::uuid[])
-    ${lockedInOrder(sql)}`;
-  return contacts.map(({ id }) => id);
-}
-
 /** The record that an event is about: its id, and its external id if its kind has one. */
 type EventSubject<Noun extends EventNoun> = { id: string } & (Noun extends 'list'
   ? unknown
