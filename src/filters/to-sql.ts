@@ -156,7 +156,6 @@ function hashText(seed: number, text: string): number {
   return hash;
 }
 
-/** Computes a step of MurmurHash3 (32 bits). */
 function mix(hash: number, value: number): number {
   let k = Math.imul(value, 0xcc9e2d51);
   k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);

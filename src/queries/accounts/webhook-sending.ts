@@ -339,7 +339,6 @@ async function makeDeliveries(
 }
 
 interface Change extends After {
-  /** First feed position for which a delivery must still be created. */
   next: number | null;
   /** Last position of the feed. Set only if the endpoint is being disabled. */
   end: number | undefined;

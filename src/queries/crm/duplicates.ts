@@ -271,7 +271,6 @@ async function insertGroups(
     from jsonb_to_recordset(${sql.json(rows)}) as given (number integer, value text, count integer, ids uuid[])`;
 }
 
-/** Seconds after which a caller should ask again for duplicates that are not counted yet. */
 const retrySeconds = 5;
 
 const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_company' || key === 'external_name';

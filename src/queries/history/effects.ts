@@ -46,7 +46,6 @@ const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
       and e.type = any(${recordTypes}::text[])
   )`;
 
-/** Single record of a change. */
 interface Part {
   id: string;
   /** True if the change has merged the record into another one. The activities that it has moved then belong to it. */

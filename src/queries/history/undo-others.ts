@@ -31,7 +31,6 @@ import { pickSettable } from './history.ts';
 import { keep, lockPresent, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
 import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 
-/** Functions that undo changes of one kind of record. */
 interface Others {
   /** Table of the records, if they have external ids. */
   records?: RecordTable;
@@ -167,7 +166,6 @@ const lists: Others = {
   },
 };
 
-/** Returns a function that locks records in the order of their ids and then reads them. */
 const lockThen =
   ({ table }: RecordTable, find: FindRecords<{ id: string }>): Others['lock'] =>
   async (sql, customerId, ids) => {

@@ -60,7 +60,6 @@ export interface WrittenRecords<Row extends object, Shown extends { id: string }
    * the order of locks in deferred-writes.ts).
    */
   prepare: (writing: Writing<Row>) => Promise<Plan<Row>>;
-  /** Deletes locked records, and adds the events. */
   remove: (writing: Writing<Row>, removed: readonly Locked<Row>[]) => Promise<void>;
 }
 
