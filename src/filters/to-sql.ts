@@ -96,7 +96,7 @@ export class Terms {
   ofValue(field: string, value: FilterValue): number {
     // The number 1 and the text "1" of a custom field are different values.
     const type = { string: 1, number: 2, boolean: 3 }[typeof value as 'string' | 'number' | 'boolean'];
-    return finish(hashText(mix(hashText(this.#seed, field), type), String(value)));
+    return finish(hashText(murmurHash3Step(hashText(this.#seed, field), type), String(value)));
   }
 
   /**
@@ -114,7 +114,7 @@ export class Terms {
    * texts are always indexed.
    */
   ofLongText(field: string): number | undefined {
-    return this.#isSearched(field) ? undefined : finish(mix(hashText(this.#seed, field), 4));
+    return this.#isSearched(field) ? undefined : finish(murmurHash3Step(hashText(this.#seed, field), 4));
   }
 
   #isSearched = (field: string): boolean => this.#searched.has(field);
@@ -143,7 +143,7 @@ export class Terms {
     const seed = hashText(this.#seed, this.#isSearched(field) ? 'search' : field);
     for (let i = minTextLength - 1; i < text.length; i += 1) {
       const pair = text.charCodeAt(i - 2) | (text.charCodeAt(i - 1) << 16);
-      terms.add(finish(mix(mix(seed, pair), text.charCodeAt(i))));
+      terms.add(finish(murmurHash3Step(murmurHash3Step(seed, pair), text.charCodeAt(i))));
     }
   }
 }
@@ -152,11 +152,11 @@ export const arrayLiteral = (terms: readonly number[]): string => `{${terms.join
 
 function hashText(seed: number, text: string): number {
   let hash = seed;
-  for (let i = 0; i < text.length; i += 1) hash = mix(hash, text.charCodeAt(i));
+  for (let i = 0; i < text.length; i += 1) hash = murmurHash3Step(hash, text.charCodeAt(i));
   return hash;
 }
 
-function mix(hash: number, value: number): number {
+function murmurHash3Step(hash: number, value: number): number {
   let k = Math.imul(value, 0xcc9e2d51);
   k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);
   const h = hash ^ k;
