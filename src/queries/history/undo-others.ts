@@ -31,7 +31,7 @@ import { pickSettable } from './history.ts';
 import { keep, lockPresent, lostOf, outcomeOf, revert, undoCreated, undoDeleted } from './undo-links.ts';
 import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 
-interface Others {
+interface RecordUndo {
   /** Table of the records, if they have external ids. */
   records?: RecordTable;
   referencesOf?: (values: Values) => Reference[];
@@ -128,7 +128,7 @@ function refusalOf(error: DomainError): { fields: string[]; reason: KeptReason }
 const comparableOf = <T extends Values>(values: T): T =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, comparable(name, value)])) as T;
 
-const lists: Others = {
+const lists: RecordUndo = {
   lock: (sql, customerId, ids) => sql<{ id: string }[]>`
     select l.id, l.name, l.description, l.rules
     from ${liveLists(sql, customerId)}
@@ -167,7 +167,7 @@ const lists: Others = {
 };
 
 const lockThen =
-  ({ table }: RecordTable, find: FindRecords<{ id: string }>): Others['lock'] =>
+  ({ table }: RecordTable, find: FindRecords<{ id: string }>): RecordUndo['lock'] =>
   async (sql, customerId, ids) => {
     await sql`
       select id
@@ -179,7 +179,7 @@ const lockThen =
     return find(sql, customerId, ids);
   };
 
-const products: Others = {
+const products: RecordUndo = {
   records: productTable,
   lock: lockThen(productTable, findProducts),
   write: productWrites.write,
@@ -196,7 +196,7 @@ const products: Others = {
   },
 };
 
-const opportunities: Others = {
+const opportunities: RecordUndo = {
   records: opportunityTable,
   referencesOf: ({ details = [], ...values }) => referencesOf({ ...values, products: details as Line[] }),
   lock: lockThen(opportunityTable, findOpportunities),
@@ -252,7 +252,7 @@ const opportunities: Others = {
 const without = (missing: ReadonlySet<string>, ids: unknown): string[] =>
   (ids as string[]).filter((id) => !missing.has(id));
 
-const activities: Others = {
+const activities: RecordUndo = {
   records: activityTable,
   referencesOf: referencesOfActivity,
   lock: lockThen(activityTable, findActivities),
