@@ -154,9 +154,9 @@ const removedColumns = activityFields
   .join(', ');
 
 /**
- * Write activities. By default, a new activity is a note and happens now. An update to a type other than `task` clears
- * the times that only tasks have. An activity without a text, without a record, or with a time that only tasks have
- * fails with `validation_failed`.
+ * Functions that write activities. By default, a new activity is a note and happens now. An update to a type other than
+ * `task` clears the times that only tasks have. An activity without a text, without a record, or with a time that only
+ * tasks have fails with `validation_failed`.
  */
 export const activityWrites = recordWrites<ActivityColumns, Activity, ActivityCreate, ActivityPatch>({
   ...activityTable,

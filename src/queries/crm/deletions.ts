@@ -9,7 +9,7 @@ import { purgeMerged, findByMergedProspect } from '../records/merged-records.ts'
 import { blankCompany, encodedCompany, findCompanies, removeCompanies, type CompanyColumns } from './companies.ts';
 import { findContacts, removeContacts, type ContactColumns } from './contacts.ts';
 
-/** Deletes locked contacts. A purge also removes what is kept of contacts that were deleted before. */
+/** Deletes locked contacts. A purge also removes the remaining data of contacts that were deleted earlier. */
 export async function deleteContacts(
   writing: Writing<ContactColumns>,
   removed: readonly Locked<object>[],

@@ -353,8 +353,8 @@ async function setNames(sql: Transaction, customerId: string, items: readonly Op
 }
 
 /**
- * Write opportunities with their contacts and lines. An item fails with `not_found` and the JSON pointer of every
- * unknown id in its body, and with `conflict` if a product to add already has a line.
+ * Functions that write opportunities with their contacts and lines. An item fails with `not_found` and the JSON pointer
+ * of every unknown id in its body, and with `conflict` if a product to add already has a line.
  */
 export const opportunityWrites = recordWrites<OpportunityColumns, Opportunity, OpportunityCreate, OpportunityPatch>({
   ...opportunityTable,

@@ -60,8 +60,9 @@ async function blankProduct(
 const written: WrittenTable<ProductColumns> = { name: 'products', columns: productFields };
 
 /**
- * Write products. A new product without a currency gets that of the customer's subscription. Lines of opportunities
- * keep their price. A deleted product that opportunities use is only marked as deleted, because they show its name.
+ * Functions that write products. A new product without a currency gets that of the customer's subscription. Lines of
+ * opportunities keep their price. A deleted product that opportunities use is only marked as deleted, because they show
+ * its name.
  */
 export const productWrites = recordWrites<ProductColumns, Product, ProductCreate, ProductPatch>({
   ...productTable,

@@ -48,7 +48,7 @@ const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
 
 interface Part {
   id: string;
-  /** True if the change has merged the record into another one. The activities that it has moved then belong to it. */
+  /** True if the change merged the record into another one. The part then includes the activities that it moved. */
   isMerged: boolean;
 }
 
@@ -69,7 +69,7 @@ async function findPart(
   return { id, isMerged: merged.length > 0 };
 }
 
-/** Returns the SQL condition that a journal row of the change belongs to its part, or to all of it. */
+/** Returns the SQL condition that a journal row of a change belongs to `part`. Without `part`, every row does. */
 const isOfPart = (sql: Queryable, part: Part | undefined) => {
   if (!part) return sql``;
   const { id, isMerged } = part;
@@ -241,7 +241,7 @@ interface FieldWriter {
   occurred_at: string;
 }
 
-/** Returns who wrote each field of records last, after the change with these effects. */
+/** Returns, for each field of the records, who wrote it last after the change with these effects. */
 export const findWriters = (
   sql: Queryable,
   customerId: string,

@@ -32,7 +32,7 @@ import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
 import { findDeletedIds } from './journal.ts';
 import { assignExternalIds, withReferredIds } from './references.ts';
 
-/** A batch while it is written. */
+/** A batch that is being written. */
 export interface Writing<Row> {
   sql: Transaction;
   /** The transaction of which `sql` is a savepoint. It knows the origin of the write. */
@@ -43,21 +43,21 @@ export interface Writing<Row> {
   deferred: DeferredWrites;
 }
 
-/** How the items of a batch become records. */
+/** How the items of a batch are checked, applied and written. */
 interface Plan<Row> {
   /** Returns why an item cannot be written, such as a reference to a missing record. */
   errorOf?: (item: Item<Row>) => DomainError | undefined;
   /** Applies a body to the columns of the stored record, or of a new one. */
   patched: (body: Item<Row>['body'], stored: Row | undefined, item: Item<Row>) => Row;
-  /** Writes the items that have not failed, with what belongs to them, and adds the events. */
+  /** Writes the items that have not failed, with their related rows (such as list memberships), and adds the events. */
   write: () => Promise<void>;
 }
 
 /** The steps of a write that differ between kinds of records. */
 export interface WrittenRecords<Row extends object, Shown extends { id: string }> extends BatchRecords<Row, Shown> {
   /**
-   * Prepares the creation or update of records, before these are locked. Locks the records to which the items refer (see
-   * the order of locks in deferred-writes.ts).
+   * Prepares the creation or update of records, before these are locked. Locks the records to which the items refer
+   * (see the order of locks in deferred-writes.ts).
    */
   prepare: (writing: Writing<Row>) => Promise<Plan<Row>>;
   remove: (writing: Writing<Row>, removed: readonly Locked<Row>[]) => Promise<void>;
