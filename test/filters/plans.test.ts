@@ -13,12 +13,12 @@ import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
 import { printed } from './printed.ts';
 
 /**
- * SQL that creates records of 20 customers. The first customer has half of them; two thirds of the scores and half of
+ * SQL that creates records of 20 customers. The first customer has a third of them; two thirds of the scores and half of
  * the update times are tied.
  */
 const load = `
   create temporary table tenants as
-    select uuidv7() as id, n, case when n = 1 then 100000 else 56000 / n end as size from generate_series(1, 20) n;
+    select uuidv7() as id, n, case when n = 1 then 30000 else 24000 / n end as size from generate_series(1, 20) n;
   ${peopleOfTenants}
   insert into customers (id, business_name) select id, 'Tenant ' || n from tenants;
   insert into users (customer_id, email, email_folded, name, role, password_hash)

@@ -6,9 +6,9 @@ export interface Tenant {
   size: number;
 }
 
-/** Returns customers of unequal size: the first gets half of all contacts. */
+/** Returns customers of unequal size: the first gets a third of all contacts. */
 export const unequal = (ids: string[]): Tenant[] =>
-  ids.map((id, i) => ({ id, size: i === 0 ? 100_000 : Math.floor(56_000 / (i + 1)) }));
+  ids.map((id, i) => ({ id, size: i === 0 ? 30_000 : Math.floor(24_000 / (i + 1)) }));
 
 /**
  * Creates records of every kind for customers. Two thirds of the scores are tied. Counters are kept; list rules are not
