@@ -11,7 +11,7 @@ import { lookUp, search, idOf, sentText, pageNumberOf } from './base/requests.ts
 import { notSent, refusalOf } from './base/refusals.ts';
 import { when, badge, notice, empty, table, facts, quiet, html } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
-import { moment, count, counted } from './base/values.ts';
+import { moment, count, counted, someNames } from './base/values.ts';
 import { prospectWords } from './base/words.ts';
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
@@ -186,12 +186,12 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
     const nameOfId = await namesOf([sent.id, ...sent.merge_ids]);
     return [
       ['Stays', html`${nameOfId(sent.id) ?? gone}`],
-      ['Become part of it', someNames(sent.merge_ids, (one) => nameOfId(one) ?? gone)],
+      ['Become part of it', namesOfAll(sent.merge_ids, (one) => nameOfId(one) ?? gone)],
     ];
   }
   if (sent.contact_ids) {
     const nameOfId = await namesOf(sent.contact_ids);
-    return [['Contacts', someNames(sent.contact_ids, (one) => nameOfId(one) ?? gone)], ...replaced];
+    return [['Contacts', namesOfAll(sent.contact_ids, (one) => nameOfId(one) ?? gone)], ...replaced];
   }
   if (sent.items) {
     const { match = 'id' } = sent;
@@ -207,15 +207,15 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
       return `${match.replaceAll('_', ' ')} ${JSON.stringify(value) ?? 'missing'}`;
     };
     return [
-      ['Records', someNames(sent.items, nameOfItem)],
+      ['Records', namesOfAll(sent.items, nameOfItem)],
       ...(sent.purge ? [['For good', html`their values leave the history: nobody can take this back`] as const] : []),
     ];
   }
-  if (sent.emails) return [['Addresses', someNames(sent.emails, ({ email }) => email)]];
+  if (sent.emails) return [['Addresses', namesOfAll(sent.emails, ({ email }) => email)]];
   if (of === 'service-handler' && sent.ids) {
     const people = await findChosenIfUp(request.catalog, sent.ids.slice(0, namesShown));
     const names = people.map((one) => nameOfRecord('contact', one));
-    return [['Prospects', html`${names.join(', ')}!${moreThan(sent.ids.length)}`]];
+    return [['Prospects', someNames(names, namesShown, sent.ids.length)]];
   }
   if (!sent.filters) return replaced;
   const filters = Object.entries(sent.filters).map(([name, value]): readonly [string, Html] => [
@@ -230,13 +230,10 @@ const clausesIn = (part: unknown): string => (typeof part === 'string' ? part : 
 const namesShown = 20;
 const lettersShown = 100;
 
-const someNames = <T>(all: readonly T[], nameOfOne: (one: T) => string): Html =>
-  html`${all
-    .slice(0, namesShown)
-    .map((one) => nameOfOne(one).slice(0, lettersShown))
-    .join(', ')}!${moreThan(all.length)}`;
-
-const moreThan = (all: number): Html => (all > namesShown ? html` and ${count(all - namesShown)} more` : '');
+const namesOfAll = <T>(all: readonly T[], nameOfOne: (one: T) => string): Html => {
+  const names = all.slice(0, namesShown).map((one) => nameOfOne(one).slice(0, lettersShown));
+  return someNames(names, namesShown, all.length);
+};
 
 const decision = ({ id }: Approval, isApproved: boolean): Html =>
   form(

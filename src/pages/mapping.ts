@@ -260,8 +260,9 @@ const modesFor = (found: Import): readonly Choice[] => {
 };
 
 /**
- * Returns the choice that a form shows. If nothing says that it was chosen, a mode that is what the file shows follows
- * the file: else a column of addresses that is found later would double the stored contacts.
+ * Returns the mode that a form shows. If the user has not chosen a mode and the stored mode is the usual one for the
+ * file, returns `file`. The mode then follows later changes of the mapping. Otherwise an import with a column of
+ * addresses that is recognized later would create the stored contacts again.
  */
 function shownMode(found: Import, mapping: Mapping | null, sent: Fields): string {
   const [stored, asked] = [storedMode(found), text(sent, 'mode')];

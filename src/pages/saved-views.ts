@@ -7,7 +7,7 @@ import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, formRoutes, questionRoutes, type FormPage } from './base/layout.ts';
 import { controlsFor, hidden } from './base/forms.ts';
-import { readForm, lookUp, write, fieldsOf, text, idOf, isAdmin, queryOf, type Fields } from './base/requests.ts';
+import { readForm, lookUp, write, fieldsOf, givenIn, text, idOf, isAdmin, type Fields } from './base/requests.ts';
 import { requireValid, type Refused } from './base/refusals.ts';
 import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { companyKind, contactKind } from './records/kinds.ts';
@@ -101,7 +101,7 @@ async function requireOwn(request: FastifyRequest): Promise<SavedView> {
 }
 
 function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
-  const fields = request.method === 'POST' ? fieldsOf(request) : queryOf(request);
+  const fields = givenIn(request);
   const [object, query] = [objectIn(fields), text(fields, 'query')];
   const { input, choice } = controlsFor(fields, faults);
   return {

@@ -9,7 +9,6 @@ import { allImports, listImports } from '../queries/jobs/imports.ts';
 import { findCredits, findLastGrants } from '../queries/jobs/credits.ts';
 import { listJobs } from '../queries/jobs/jobs.ts';
 import { listOpportunities } from '../queries/crm/opportunities.ts';
-import { listPipelinesWithStages } from '../queries/crm/pipelines.ts';
 import { type Change, eventNouns } from '../schemas/events.ts';
 import type { Condition } from '../schemas/filters.ts';
 import type { Import } from '../schemas/imports.ts';
@@ -32,6 +31,7 @@ import {
 } from './base/html.ts';
 import { dayOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
+import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
 import { nameOf, oldNameOf, plurals, recordPaths, whoOf } from './changes.ts';
 import { isHttps, sessionCookies } from '../plugins/auth.ts';
@@ -125,14 +125,10 @@ async function dealsOf(request: FastifyRequest): Promise<Html> {
   const { db, caller } = request;
   const now = new Date();
   const lt = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1)).toISOString();
-  const pipelines = await search(request, listPipelinesWithStages);
-  const stages = new Map(
-    pipelines.flatMap(({ currency, stages }) =>
-      stages.flatMap(({ id, name, status }) => (status === 'OPEN' ? [[id, { name, currency }] as const] : [])),
-    ),
-  );
+  const stages = await stagesById(request);
+  const open = [...stages.values()].flatMap(({ id, status }) => (status === 'OPEN' ? [id] : []));
   const { rows } = await listOpportunities(db, caller.customerId, {
-    filters: { user_id_assigned: caller.userId, stage_id: [...stages.keys()], estimated_closing_date: { lt } },
+    filters: { user_id_assigned: caller.userId, stage_id: open, estimated_closing_date: { lt } },
     order_by: { estimated_closing_date: 'ASC' },
     paginate: { limit: dealsShown + 1 },
   });

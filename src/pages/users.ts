@@ -246,7 +246,7 @@ function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
     !${input('email', 'E-mail address', { type: 'email', more: 'autocomplete="username" required autofocus' })}
     !${input('password', 'Password', { type: 'password', more: 'autocomplete="current-password" required' })}
     <div class="buttons"><button>Log in</button></div>`;
-  return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body };
+  return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body, isNarrow: true };
 }
 
 export async function password(app: FastifyInstance): Promise<void> {
@@ -336,10 +336,11 @@ export async function passwordLinks(app: FastifyInstance): Promise<void> {
   async function show(request: FastifyRequest, link: string, refused = notSent): Promise<Page> {
     try {
       const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
-      const page = {
+      const page: FormPage = {
         title: 'Set your password',
         lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
         action: '/app/link',
+        isNarrow: true,
         body: html`!${hidden({ link })}
           <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
           !${newPasswordFields(refused.faults)}

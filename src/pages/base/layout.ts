@@ -156,13 +156,16 @@ export interface FormPage extends Pick<Page, 'title' | 'section'> {
   attributes?: Html;
   lead?: Html;
   isNarrow?: true;
+  /** Faults of the address, such as an invalid number. The form shows them before it is sent. */
+  refused?: Refused | undefined;
 }
 
 export function formPage(
   request: FastifyRequest,
-  { action = urlOf(request).split('?')[0]!, body, attributes, lead = '', isNarrow, ...page }: FormPage,
-  { faults, status } = notSent,
+  { action = urlOf(request).split('?')[0]!, body, attributes, lead = '', isNarrow, refused, ...page }: FormPage,
+  given = notSent,
 ): Page {
+  const { faults, status } = refused ?? given;
   const shown = form(action, html`!${formFaults(faults, body)} !${body}`, attributes);
   return {
     ...page,
@@ -266,7 +269,8 @@ const link = ({ path, label }: Entry, section: string | undefined): Html =>
   html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;
 
 interface FormRoutes {
-  show: (request: FastifyRequest, refused: Refused) => FormPage | Promise<FormPage>;
+  /** Returns the form, or the path of a redirect. */
+  show: (request: FastifyRequest, refused: Refused) => FormPage | string | Promise<FormPage | string>;
   /** Performs the action of the form. If it throws an error about the form's values, the form is shown again. */
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<Answer | Refused>;
   guard?: (request: FastifyRequest) => Promise<void>;
@@ -278,8 +282,10 @@ export function formRoutes(
   access: PageAccess,
   { show, act, guard }: FormRoutes,
 ): void {
-  const ask = async (request: FastifyRequest, refused = notSent) =>
-    formPage(request, await show(request, refused), refused);
+  const ask = async (request: FastifyRequest, refused = notSent) => {
+    const page = await show(request, refused);
+    return typeof page === 'string' ? page : formPage(request, page, refused);
+  };
   addPage(app, path, access, (request) => ask(request));
   addAction(app, path, { ...access, ...(guard && { onRequest: guard }) }, async (request, reply) => {
     const outcome = await act(request, reply).catch(refusalOf);

@@ -171,6 +171,10 @@ export const queryOf = ({ query }: FastifyRequest): Fields => (query ?? {}) as F
 
 export const queryText = (request: FastifyRequest, name: string): string => text(queryOf(request), name);
 
+/** Returns the fields of a sent form. For a request that sends no form, returns the parameters of its address. */
+export const givenIn = (request: FastifyRequest): Fields =>
+  request.method === 'POST' ? fieldsOf(request) : queryOf(request);
+
 export const sentText = (request: FastifyRequest, name: string): string => text(fieldsOf(request), name);
 
 /**

@@ -18,8 +18,8 @@ import { count, counted } from './values.ts';
 import { countries } from '../../schemas/formats.ts';
 
 /*
- * What people call the things that the API has names for. All pages take their words from here. Names of fields stand with
- * the schemas of records.
+ * Labels for the names of the API. All pages take their labels from here. The schemas of records contain the labels of
+ * their fields.
  */
 
 type Words<Name extends string> = Readonly<Record<Name, string>>;

@@ -20,7 +20,7 @@ import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfComp
 import type { RecordKind } from './record-kind.ts';
 import { countCompaniesUpTo, exportCompanies, findCompanies, listCompanies } from '../../queries/crm/companies.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
-import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
+import { stagesById } from './pipelines.ts';
 
 const path = '/app/contacts';
 
@@ -201,14 +201,11 @@ const maxShown = 10;
 async function opportunitiesOf(request: FastifyRequest, of: { contact: string } | { company: string }): Promise<Html> {
   const filters: Record<string, string> = 'contact' in of ? { contact_id: of.contact } : { company_id: of.company };
   const add = html`<p><a href="/app/opportunities/new?${new URLSearchParams(of).toString()}">New opportunity</a></p>`;
-  const [{ rows }, total, pipelines] = await Promise.all([
+  const [{ rows }, total, stages] = await Promise.all([
     listOpportunities(request.db, request.caller.customerId, { filters, paginate: { limit: maxShown } }),
     search(request, countOpportunities, filters),
-    search(request, listPipelinesWithStages),
+    stagesById(request),
   ]);
-  const stages = new Map(
-    pipelines.flatMap(({ stages, currency }) => stages.map(({ id, name }) => [id, { name, currency }] as const)),
-  );
   const shown = rows.map(({ id, name, stage_id, price, estimated_closing_date }) => {
     const { name: stage, currency } = stages.get(stage_id)!;
     return html`<a href="/app/opportunities/${id}">${name}</a>

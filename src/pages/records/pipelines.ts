@@ -33,6 +33,13 @@ export async function pipelinesFor(request: FastifyRequest, stage = ''): Promise
   return (await search(request, listPipelinesWithStages)).filter(isShown);
 }
 
+/** Returns the stages of all pipelines by id, each with the currency of its pipeline. */
+export async function stagesById(request: FastifyRequest) {
+  const pipelines = await search(request, listPipelinesWithStages);
+  const stages = pipelines.flatMap(({ currency, stages }) => stages.map((stage) => ({ ...stage, currency })));
+  return new Map(stages.map((stage) => [stage.id, stage]));
+}
+
 export async function pipelines(app: FastifyInstance): Promise<void> {
   addPage(app, '/pipelines', forAdmins, async (request) => ({
     title: 'Pipelines',

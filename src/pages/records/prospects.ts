@@ -5,11 +5,11 @@ import { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { DomainError, type Fault } from '../../errors.ts';
-import { forMembers, forAdmins, addPage, addAction, formPage, type Page, type Answer } from '../base/layout.ts';
+import { forMembers, forAdmins, addPage, formRoutes, type Page, type FormPage } from '../base/layout.ts';
 import { formFaults, select, tick, hidden } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, text, idsIn, integer, isAdmin, queryOf, queryText } from '../base/requests.ts';
+import { once, payerOf, fieldsOf, givenIn, text, idsIn, integer, isAdmin, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import { notSent, refusalOf, formMessage, type Refused } from '../base/refusals.ts';
+import { formMessage, type Refused } from '../base/refusals.ts';
 import { when, empty, table, pathWith, cursorPager, linkButton, html, type Html, type Column } from '../base/html.ts';
 import { count, counted } from '../base/values.ts';
 import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
@@ -33,8 +33,7 @@ import {
 } from '../../jobs/unlocks.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { chosenList, listControls, namesList } from './chosen.ts';
-
-const pageRows = 25;
+import { chooserBox, chooserForm, pageRows } from './record-list.ts';
 
 export async function prospects(app: FastifyInstance): Promise<void> {
   await app.register(unlocking);
@@ -154,19 +153,16 @@ const heading = (all: number, unlocked: number): Html =>
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
   const shown = table('Prospects', columns, rows);
   if (!isAdmin) return html`<div class="rows">!${shown}</div>`;
-  return html`<form class="chooser rows" method="get" action="${section}/unlock" data-chooser>
-    !${hidden(view)} !${shown}
-    <div class="row small">
-      <label data-choose-page hidden><input type="checkbox" /> this page</label>
-      <span data-chosen class="quiet" role="status"></span>
-      <button name="do" value="chosen">Unlock the chosen</button>
+  return chooserForm(
+    `${section}/unlock`,
+    html`!${hidden(view)} !${shown}`,
+    html`<button name="do" value="chosen">Unlock the chosen</button>
       <label
         >or the first
         <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
       </label>
-      <button name="do" value="first" class="secondary outline">Unlock that many</button>
-    </div>
-  </form>`;
+      <button name="do" value="first" class="secondary outline">Unlock that many</button>`,
+  );
 }
 
 const columns: readonly Column<Prospect>[] = [
@@ -174,7 +170,7 @@ const columns: readonly Column<Prospect>[] = [
     'Name',
     (one) => {
       const name = `${one.first_name} ${one.last_name}`.trim() || 'Without a name';
-      return html`<input type="checkbox" name="id" value="${one._id}" aria-label="Choose ${name}" />${name}`;
+      return html`!${chooserBox(one._id, name)}${name}`;
     },
     'chosen-first',
   ],
@@ -201,17 +197,17 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   const checkFirst = compile(UnlockContacts);
   const checkChosen = compile(UnlockSelectedContacts);
 
-  addPage(app, '/prospects/unlock', forAdmins, async (request) => ask(request, queryOf(request)));
-
-  addAction(app, '/prospects/unlock', forAdmins, async (request) => {
-    const { caller, catalog } = request;
-    const fields = fieldsOf(request);
-    const { first, chosen } = await bodiesOf(fields);
-    if (faultOf({ first, chosen })) return ask(request, fields);
-    const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
-    const known = chosen ? await findChosenIfUp(catalog, chosen.ids) : [];
-    const payer = payerOf(request);
-    try {
+  formRoutes(app, '/prospects/unlock', forAdmins, {
+    show: ask,
+    act: async (request) => {
+      const { caller, catalog } = request;
+      const fields = fieldsOf(request);
+      const { first, chosen } = await bodiesOf(fields);
+      const fault = faultOf({ first, chosen });
+      if (fault) return fault;
+      const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
+      const known = chosen ? await findChosenIfUp(catalog, chosen.ids) : [];
+      const payer = payerOf(request);
       const job = await once(request, async (sql) => {
         const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
         const lists = list === undefined ? {} : { list_ids: [list] };
@@ -221,9 +217,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
         return `${id}${list === undefined ? '' : `?list=${list}`}`;
       });
       return job ? `/app/jobs/${job}` : '/app/jobs?done=sent';
-    } catch (error) {
-      return ask(request, fields, refusalOf(error));
-    }
+    },
   });
 
   function faultOf({ first, chosen }: Bodies): Refused | undefined {
@@ -234,7 +228,8 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     return { faults: { '': first ? text : 'Choose some prospects first.' }, status: 400 };
   }
 
-  async function ask(request: FastifyRequest, fields: Fields, refused = notSent): Promise<Answer> {
+  async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
+    const fields = givenIn(request);
     const view = prospectViewOf(fields);
     const { first, chosen } = await bodiesOf(fields);
     const fault = faultOf({ first, chosen });
@@ -245,10 +240,10 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     const controls = async (price: Parameters<typeof priceOf>[0]) =>
       html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
         !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
-        !${await listControls(request, refused.faults, 'no list')}`;
-    const page = {
+        !${await listControls(request, faults, 'no list')}`;
+    return {
       title: 'Unlock prospects',
-      action: `${section}/unlock`,
+      refused: fault,
       body: html`!${hidden(kept)} !${price ? await controls(price) : ''}
         <div class="buttons">
           !${when(price && number > 0 && price.cost <= price.available, '<button>Unlock now</button>')}
@@ -256,8 +251,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
         </div>`,
       attributes: 'data-once',
       isNarrow: true,
-    } as const;
-    return formPage(request, page, fault ?? refused);
+    };
   }
 
   async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {

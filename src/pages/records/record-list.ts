@@ -199,17 +199,29 @@ function chooser<Row extends ShownRecord>(
   const act = (name: string, label: string, tone = 'secondary') =>
     html`<button name="do" value="${name}" class="${tone} outline">${label}</button>`;
   const isContacts = kind.object === 'contacts';
-  return html`<form class="chooser rows" method="get" action="${path}/chosen" data-chooser>
-    !${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}
+  return chooserForm(
+    `${path}/chosen`,
+    html`!${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}`,
+    html`!${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
+    !${act('delete', 'Delete', 'danger')}`,
+    when(matches > rows.length, all),
+  );
+}
+
+/** Returns the form around a table whose rows can be chosen. It sends the chosen ids by the button that was pressed. */
+export const chooserForm = (action: string, body: Html, acts: Html, all: Html = ''): Html =>
+  html`<form class="chooser rows" method="get" action="${action}" data-chooser>
+    !${body}
     <div class="row small">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
-      !${when(matches > rows.length, all)}
+      !${all}
       <span data-chosen class="quiet" role="status"></span>
-      !${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
-      !${act('delete', 'Delete', 'danger')}
+      !${acts}
     </div>
   </form>`;
-}
+
+export const chooserBox = (id: string, name: string): Html =>
+  html`<input type="checkbox" name="id" value="${id}" aria-label="Choose ${name}" />`;
 
 const isShown = ({ name, isOptional }: RecordColumn<never>, { columns }: View): boolean =>
   columns.length > 0 ? columns.includes(name) : !isOptional;
@@ -238,11 +250,7 @@ export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: rea
 
 function chosenFirst<Row extends ShownRecord>({ path, nameOf }: RecordKind<Row>, row: Row): Html {
   const name = nameOf(row);
-  return html`<input type="checkbox" name="id" value="${row.id}" aria-label="Choose ${name}" /><a
-      data-name
-      href="${path}/${row.id}"
-      >${name}</a
-    >`;
+  return html`!${chooserBox(row.id, name)}<a data-name href="${path}/${row.id}">${name}</a>`;
 }
 
 function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View): Html {

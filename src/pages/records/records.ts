@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import { forMembers, addPage, addAction, formPage, type Answer } from '../base/layout.ts';
+import { forMembers, addPage, addAction, formRoutes, type FormPage } from '../base/layout.ts';
 import { hidden } from '../base/forms.ts';
-import { readForm, write, sentEarlier, fieldsOf, text, idsIn, idOf, queryOf, queryText } from '../base/requests.ts';
+import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import { notSent, refusalOf } from '../base/refusals.ts';
+import type { Refused } from '../base/refusals.ts';
 import { when, notice, facts, panel, workplace, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
 import { moment, count, counted, someNames } from '../base/values.ts';
@@ -25,7 +25,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { companyKind, contactKind } from './kinds.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
-import { actNamed, deletedPage, type Act } from './chosen.ts';
+import { actNamed, deletedPage } from './chosen.ts';
 
 function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path, noun } = kind;
@@ -220,28 +220,17 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
   const { path } = kind;
   const route = `${path.replace('/app', '')}/chosen`;
 
-  addPage(app, route, forMembers, async (request) => {
-    const fields = queryOf(request);
-    const act = actNamed(request, kind, text(fields, 'do'));
-    const found = await findChosen(request, fields);
-    if (found.rows.length === 0) return addressOf(path, viewOf(kind, fields), { done: 'none' });
-    return ask(request, act, fields, found);
-  });
-
-  addAction(app, route, forMembers, async (request) => {
-    const fields = fieldsOf(request);
-    const act = actNamed(request, kind, text(fields, 'do'));
-    const found = await findChosen(request, fields);
-    if (found.rows.length === 0) return (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`;
-    if (found.isTooMany || found.digest !== text(fields, 'digest')) {
-      const faults = { '': changedText(found.rows.length, kind) };
-      return ask(request, act, fields, found, { faults, status: statuses.conflict });
-    }
-    try {
-      return await act.run(request, found.rows);
-    } catch (error) {
-      return ask(request, act, fields, await findChosen(request, fields), refusalOf(error));
-    }
+  formRoutes(app, route, forMembers, {
+    show: ask,
+    act: async (request) => {
+      const fields = fieldsOf(request);
+      const act = actNamed(request, kind, text(fields, 'do'));
+      const { rows, isTooMany, digest } = await findChosen(request, fields);
+      if (rows.length === 0) return (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`;
+      if (isTooMany || digest !== text(fields, 'digest'))
+        return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
+      return act.run(request, rows);
+    },
   });
 
   async function findChosen(request: FastifyRequest, fields: Fields): Promise<Chosen<Row>> {
@@ -254,20 +243,17 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
     return chosenOf(await readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems)), false);
   }
 
-  async function ask(
-    request: FastifyRequest,
-    act: Act<Row>,
-    fields: Fields,
-    { rows, isTooMany, digest }: Chosen<Row>,
-    refused = notSent,
-  ): Promise<Answer> {
+  async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
+    const fields = givenIn(request);
+    const act = actNamed(request, kind, text(fields, 'do'));
+    const { rows, isTooMany, digest } = await findChosen(request, fields);
+    if (rows.length === 0 && request.method !== 'POST') return addressOf(path, viewOf(kind, fields), { done: 'none' });
     const names = [kind.noun, kind.title.toLowerCase()] as const;
     const controls = async () =>
-      html`!${await act.controls(request, rows, refused.faults)}
+      html`!${await act.controls(request, rows, faults)}
         <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>`;
-    const page = {
+    return {
       title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
-      action: `${path}/chosen`,
       body: html`!${hidden(keptOf(kind, fields, digest))} !${isTooMany ? tooMany(kind) : await controls()}
         <div class="buttons">
           !${when(!isTooMany, html`<button class="${act.tone}">${act.verb}</button>`)}
@@ -275,8 +261,7 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
         </div>`,
       attributes: 'data-once',
       isNarrow: true,
-    } as const;
-    return formPage(request, page, refused);
+    };
   }
 }
 
