@@ -43,7 +43,7 @@ describe('an invalid filter is rejected with its JSON pointer:', () => {
     ['a year that Postgres cannot store', { updated_at: '0000-12-31T23:59:59Z' }, '/updated_at'],
     ['a single bound', { score: { between: [1] } }, '/score/between'],
     ['a bound of another type', { score: { between: [1, '2'] } }, '/score/between/1'],
-    ['bounds of two types', { 'custom_fields.a': { between: [1, 'x'] } }, '/custom_fields.a/between'],
+    ['bounds of two types', { 'custom_fields.a': { between: [1, 'x'] } }, '/custom_fields.a/between/0'],
     ['a comparison with a boolean', { 'custom_fields.a': { gt: true } }, '/custom_fields.a/gt'],
     ['a number too large for JSON', { 'custom_fields.a': Number.POSITIVE_INFINITY }, '/custom_fields.a'],
     ['contains with a number', { 'custom_fields.a': { contains: 1 } }, '/custom_fields.a/contains'],
