@@ -237,17 +237,17 @@ export const lockCompanyRows = (
   order by co.id
   for ${sql.unsafe(strength)}`;
 
-export function companyRow(customerId: string, columns: CompanyColumns) {
+export function companyRow<Columns extends CompanyColumns>(customerId: string, columns: Columns) {
   const { folded, terms } = searchColumnsOfCompany(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
 
-export const companiesWritten: WrittenTable<ReturnType<typeof companyRow>> = {
+export const companiesWritten: WrittenTable<ReturnType<typeof companyRow<CompanyColumns>>> = {
   name: 'companies',
   columns: [...companyFields, 'folded', 'terms'],
 };
 
-export function encodedCompany(sql: Transaction, customerId: string, columns: CompanyColumns) {
+export function encodedCompany<Columns extends CompanyColumns>(sql: Transaction, customerId: string, columns: Columns) {
   const row = companyRow(customerId, columns);
   return { ...row, custom_fields: sql.json(row.custom_fields), folded: sql.json(row.folded) };
 }

@@ -208,7 +208,7 @@ export const lockContactRows = (
   order by c.id
   for update of c`;
 
-export function contactRow(customerId: string, columns: ContactColumns) {
+export function contactRow<Columns extends ContactColumns>(customerId: string, columns: Columns) {
   const { folded, terms } = searchColumnsOfContact(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
@@ -238,7 +238,7 @@ const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'
 export const companyAfter = (sql: Transaction, customerId: string, alias: 'c' | 'r', given: Fragment): Fragment =>
   sql`coalesce(${given}, ${deletedCompanyOf(sql, customerId, alias)})`;
 
-export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
+export const contactsWritten: WrittenTable<ReturnType<typeof contactRow<ContactColumns>>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],
   unassigned: ['company_id'],
@@ -247,7 +247,7 @@ export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
     ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,
 };
 
-export function encodedContact(sql: Transaction, customerId: string, columns: ContactColumns) {
+export function encodedContact<Columns extends ContactColumns>(sql: Transaction, customerId: string, columns: Columns) {
   const row = contactRow(customerId, columns);
   return {
     ...row,

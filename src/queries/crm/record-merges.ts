@@ -29,6 +29,21 @@ import { addToLists, findManualLists } from './list-members.ts';
 import { companyAfter, encodedContact, lockContactRows, removeContacts, serviceColumns } from './contacts.ts';
 import type { ContactColumns } from './contacts.ts';
 
+type MergeRecords = (sql: Transaction, customerId: string, merge: SafeMerge) => Promise<void>;
+
+/** Returns a function that merges records, and tries again if other transactions change them meanwhile. */
+function mergeBy(
+  mergeAll: (sql: Transaction, customerId: string, merge: SafeMerge, deferred: DeferredWrites) => Promise<void>,
+): MergeRecords {
+  return async (sql, customerId, merge) => {
+    requireDistinct(merge);
+    await withDeferredWrites(sql, customerId, async (deferred) => {
+      await lockBulk(sql, customerId);
+      await withRepeats(sql, deferred, (attempt, own) => mergeAll(attempt, customerId, merge, own));
+    });
+  };
+}
+
 type StoredCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
 
@@ -39,13 +54,7 @@ type StoredCompany = CompanyColumns &
  * pointer of every unknown id; `conflict` if the records are not equal, the merged company would exceed a limit, or too
  * many records would move
  */
-export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
-  requireDistinct(merge);
-  return withDeferredWrites(sql, customerId, async (deferred) => {
-    await lockBulk(sql, customerId);
-    return withRepeats(sql, deferred, (attempt, own) => mergeAllCompanies(attempt, customerId, merge, own));
-  });
-}
+export const mergeCompanies = mergeBy(mergeAllCompanies);
 
 async function mergeAllCompanies(
   sql: Transaction,
@@ -83,7 +92,12 @@ async function mergeAllCompanies(
     ]),
   );
   await removeCompanies(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
-  await updateMergedCompany(sql, customerId, kept.id, merged, isJournaled);
+  const { id: _id, ...columns } = encodedCompany(sql, customerId, merged);
+  await sql`
+    update companies
+    set ${sql(columns)}, updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`updated_at`}
+    where customer_id = ${customerId}
+      and id = ${kept.id}`;
 }
 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
@@ -117,26 +131,6 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   };
 }
 
-/** @param isJournaled true if an event reports the merge; false keeps `updated_at` */
-async function updateMergedCompany(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  { id: _id, score, verification_status, last_verified, ...columns }: StoredCompany,
-  isJournaled: boolean,
-): Promise<void> {
-  await sql`
-    update companies
-    set
-      ${sql(encodedCompany(sql, customerId, columns))},
-      score = ${score},
-      verification_status = ${verification_status},
-      last_verified = ${last_verified},
-      updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`updated_at`}
-    where customer_id = ${customerId}
-      and id = ${id}`;
-}
-
 type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
   last_verified: string | null;
   prospect_id: string | null;
@@ -151,13 +145,7 @@ type StoredContact = ContactColumns & OwnColumns & { id: string };
  * pointer of every unknown id; `conflict` if the records are not equal, the merged contact would exceed a limit, or too
  * many opportunities or activities would move
  */
-export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
-  requireDistinct(merge);
-  return withDeferredWrites(sql, customerId, async (deferred) => {
-    await lockBulk(sql, customerId);
-    return withRepeats(sql, deferred, (attempt, own) => mergeAllContacts(attempt, customerId, merge, own));
-  });
-}
+export const mergeContacts = mergeBy(mergeAllContacts);
 
 // Companies are locked before contacts. Which ones is known only when the contacts are read, so they are read before they
 // are locked, and compared afterwards.
@@ -197,7 +185,15 @@ async function mergeAllContacts(
   );
   const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
   await removeContacts(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
-  await updateMergedContact(sql, customerId, kept.id, merged, isJournaled);
+  const { id: _id, company_id, ...columns } = encodedContact(sql, customerId, merged);
+  await sql`
+    update contacts r
+    set
+      ${sql(columns)},
+      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
+      updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`r.updated_at`}
+    where customer_id = ${customerId}
+      and id = ${kept.id}`;
 }
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
@@ -327,37 +323,4 @@ function movedOf(
     ...(merged && { merged }),
   };
   return { opportunities, moved };
-}
-
-async function updateMergedContact(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  {
-    id: _id,
-    prospect_id,
-    score,
-    verification_status,
-    last_verified,
-    crm_synced_at,
-    removal_requested_at,
-    ...columns
-  }: StoredContact,
-  isJournaled: boolean,
-): Promise<void> {
-  const { company_id, ...encoded } = encodedContact(sql, customerId, columns);
-  await sql`
-    update contacts r
-    set
-      ${sql(encoded)},
-      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
-      prospect_id = ${prospect_id},
-      score = ${score},
-      verification_status = ${verification_status},
-      last_verified = ${last_verified},
-      crm_synced_at = ${crm_synced_at},
-      removal_requested_at = ${removal_requested_at},
-      updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`r.updated_at`}
-    where customer_id = ${customerId}
-      and id = ${id}`;
 }
