@@ -21,7 +21,7 @@ import { formats, type Format } from '../schemas/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import { maxAddressLength } from '../text/domains.ts';
-import { choicesBy, unambiguous, type Choices, type DecimalMark, type ReadType } from './values.ts';
+import { choicesBy, unambiguous, type Choices, type ReadColumn, type ReadType } from './values.ts';
 
 /**
  * Parses JSON text from a file with the checks of JSON requests. Allows at most 20,000 values in the text, because more
@@ -193,25 +193,12 @@ function readPhone(text: string): PhoneNumber {
 export const columnLetters = (index: number): string =>
   (index < 26 ? '' : columnLetters(Math.floor(index / 26) - 1)) + String.fromCharCode(65 + (index % 26));
 
-export interface FileColumn {
+export interface FileColumn extends ReadColumn {
   name: string;
   header: string;
   type: CellType;
-  /**
-   * What the column contains, such as `country`. Imports then accept the usual ways to write it (`Germany` → `DE`).
-   * Undefined: `customType` decides, or else values must have the form that exports write.
-   */
-  kind?: ValueKind | undefined;
-  customType?: ReadType | undefined;
-  choices?: Choices | undefined;
-  /** Decimal mark of the numbers in the column. Undefined: no cell shows whether it is a point or a comma. */
-  decimalMark?: DecimalMark | undefined;
-  maxLength?: number | undefined;
-  /** For full names in an import: true if the headers are Spanish or Portuguese, where people have two last names. */
-  hasTwoFamilyNames?: boolean | undefined;
   /** Path of the value in a response: a field, or a field and a property, such as `['custom_fields', 'region']`. */
   shown: Path;
-  item: Path;
   /** False: the API rejects null for the field, so exports omit null. Exported records can then be sent to the API. */
   isNullable: boolean;
   /** False: the API rejects `""` for the field, so exports omit `""`. */

@@ -185,12 +185,19 @@ function dateOf(year: string, month: string, day: string): string | undefined {
 
 type Json = Record<string, unknown>;
 
-interface Column {
+/** What decides how the cells of a column are read. */
+export interface ReadColumn {
+  /**
+   * What the column contains, such as `country`. Imports then accept the usual ways to write it (`Germany` → `DE`).
+   * Undefined: `customType` decides, or else values must have the form that exports write.
+   */
   kind?: ValueKind | undefined;
   customType?: ReadType | undefined;
   choices?: Choices | undefined;
+  /** Decimal mark of the numbers in the column. Undefined: no cell shows whether it is a point or a comma. */
   decimalMark?: DecimalMark | undefined;
   maxLength?: number | undefined;
+  /** For full names in an import: true if the headers are Spanish or Portuguese, where people have two last names. */
   hasTwoFamilyNames?: boolean | undefined;
   item: readonly [field: string, part?: string];
 }
@@ -226,7 +233,7 @@ const readings = new WeakMap<object, Reading>();
  */
 export function readValues(
   reader: ValueReader,
-  columns: readonly Column[],
+  columns: readonly ReadColumn[],
   raw: Json,
   texts: readonly (string | undefined)[],
 ): { item: Json; faults: Fault[] } {
@@ -235,7 +242,7 @@ export function readValues(
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) item[field] = { ...value };
   const faults: Fault[] = [];
   const furtherEmails: string[] = [];
-  let path: Column['item'] = [''];
+  let path: ReadColumn['item'] = [''];
   const report = (message: string) =>
     void faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message });
   const convert = (needsCountry: boolean) => {
@@ -265,7 +272,7 @@ export function readValues(
 
 const readsByCountry: ReadonlySet<ValueKind | undefined> = new Set(['phone', 'phones', 'full name']);
 
-function change(item: Json, [field, part]: Column['item'], convert: (value: unknown) => unknown): void {
+function change(item: Json, [field, part]: ReadColumn['item'], convert: (value: unknown) => unknown): void {
   const [object, name] = part === undefined ? [item, field] : [item[field] as Json | null | undefined, part];
   const value = object?.[name] ?? null;
   if (value === null) return;
@@ -345,7 +352,7 @@ function readPhones(phones: readonly PhoneNumber[], { reader, country, report }:
   return read.length === 0 ? undefined : read.slice(0, maxPhones);
 }
 
-function readOr(column: Column, value: unknown, context: Context): unknown {
+function readOr(column: ReadColumn, value: unknown, context: Context): unknown {
   try {
     return readAs(column, value, context);
   } catch (error) {
@@ -378,13 +385,13 @@ const maxTextLength = 16 * 1024;
  * Limits the length of a text, and so the time that reading it takes.
  * @throws InvalidCell
  */
-function requireLength({ kind, customType, maxLength }: Column, text: string): void {
+function requireLength({ kind, customType, maxLength }: ReadColumn, text: string): void {
   const most = maxLengths[(kind ?? customType)!] ?? maxLength ?? maxTextLength;
   if (text.length > most && lengthOf(text) > most)
     throw new InvalidCell(`${quoted(text)} is longer than ${most} characters`);
 }
 
-function readAs(column: Column, value: unknown, context: Context): unknown {
+function readAs(column: ReadColumn, value: unknown, context: Context): unknown {
   const { kind, customType, choices, decimalMark } = column;
   if (Array.isArray(value))
     for (const one of value) requireLength(column, typeof one === 'string' ? one : phoneText(one));
@@ -409,7 +416,7 @@ function readAs(column: Column, value: unknown, context: Context): unknown {
  * Splits a full name. The record's country decides whether people have two last names, or if it is missing, the
  * language of the file.
  */
-function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Context) {
+function readName(text: string, { hasTwoFamilyNames }: ReadColumn, { country }: Context) {
   const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
   return readFullName(text, isPair).name;
 }

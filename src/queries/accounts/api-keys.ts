@@ -12,6 +12,7 @@ import type {
 } from '../../schemas/accounts.ts';
 import type { Scope } from '../../schemas/scopes.ts';
 import type { RawToken, TokenHash } from '../../access/credentials.ts';
+import type { Fragment } from '../../filters/sql.ts';
 import { withSpent } from '../jobs/credits.ts';
 import { recordEvent } from './customers.ts';
 
@@ -206,6 +207,31 @@ interface KeyChanges {
 }
 
 /**
+ * Changes a key that is not revoked. Returns undefined if there is none, or the condition does not hold.
+ * @param changes SQL assignments
+ */
+async function updateKey(
+  sql: Transaction,
+  { customer_id: customerId, id }: Pick<KeyVersion, 'customer_id' | 'id'>,
+  changes: Fragment,
+  condition: Fragment,
+): Promise<IssuedRow | undefined> {
+  const [row] = await sql<IssuedRow[]>`
+    with written as (
+      update api_keys
+      set ${changes}, updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${id}
+        and revoked_at is null
+        and ${condition}
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
+  return row;
+}
+
+/**
  * Replaces the secret of a key and applies `changes`. The new secret is valid for `changes.expiration` days; by
  * default, as long as the old one was.
  * @returns undefined if the key is no longer active, or another call has replaced the secret since `before` was read
@@ -219,27 +245,20 @@ export async function rotateApiKey(
 ): Promise<IssuedRow | undefined> {
   const { customer_id: customerId, id: apiKeyId } = before;
   const days = changes.expiration ?? null;
-  const [row] = await sql<IssuedRow[]>`
-    with written as (
-      update api_keys
-      set key_hash = ${token.hash()},
-        start = ${token.start},
-        name = coalesce(${changes.name ?? null}, name),
-        permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
-        spend_caps = spend_caps || ${sql.json(changes.spendCaps ?? {})},
-        approve_over = approve_over || ${sql.json(changes.approveOver ?? {})},
-        duration_days = coalesce(${days}::int, duration_days),
-        expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
-        updated_at = (select clock_timestamp())
-      where customer_id = ${customerId}
-        and id = ${apiKeyId}
-        and key_hash = ${before.key_hash}
-        and revoked_at is null
-        and expires_at > now()
-      returning *
-    )
-    select ${issued(sql)}
-    from written`;
+  const row = await updateKey(
+    sql,
+    before,
+    sql`
+      key_hash = ${token.hash()},
+      start = ${token.start},
+      name = coalesce(${changes.name ?? null}, name),
+      permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
+      spend_caps = spend_caps || ${sql.json(changes.spendCaps ?? {})},
+      approve_over = approve_over || ${sql.json(changes.approveOver ?? {})},
+      duration_days = coalesce(${days}::int, duration_days),
+      expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days))`,
+    sql`expires_at > now() and key_hash = ${before.key_hash}`,
+  );
   if (!row) return undefined;
   await recordEvent(sql, { event: 'api_key.rotated', customerId, apiKeyId, by, details: described(row) });
   return row;
@@ -262,20 +281,10 @@ export async function changeSpendCaps(
   { spend_caps: caps = {}, approve_over: approveOver = {} }: LimitChanges,
   by: Actor,
 ): Promise<ApiKey | undefined> {
-  const [row] = await sql<IssuedRow[]>`
-    with written as (
-      update api_keys
-      set spend_caps = spend_caps || ${sql.json(caps)},
-        approve_over = approve_over || ${sql.json(approveOver)},
-        updated_at = (select clock_timestamp())
-      where customer_id = ${customerId}
-        and id = ${id}
-        and revoked_at is null
-        and expires_at > now()
-      returning *
-    )
-    select ${issued(sql)}
-    from written`;
+  const changes = sql`
+    spend_caps = spend_caps || ${sql.json(caps)},
+    approve_over = approve_over || ${sql.json(approveOver)}`;
+  const row = await updateKey(sql, { customer_id: customerId, id }, changes, sql`expires_at > now()`);
   if (!row) return undefined;
   const details = { ...described(row), spend_caps: capsText(row.spend_caps) };
   await recordEvent(sql, { event: 'api_key.spend_caps_changed', customerId, apiKeyId: id, by, details });
@@ -292,17 +301,8 @@ export async function revokeApiKey(
   id: string,
   by: Actor,
 ): Promise<'revoked' | 'known' | undefined> {
-  const [revoked] = await sql<IssuedRow[]>`
-    with written as (
-      update api_keys
-      set revoked_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
-      where customer_id = ${customerId}
-        and id = ${id}
-        and revoked_at is null
-      returning *
-    )
-    select ${issued(sql)}
-    from written`;
+  const change = sql`revoked_at = (select clock_timestamp())`;
+  const revoked = await updateKey(sql, { customer_id: customerId, id }, change, sql`true`);
   if (!revoked) return (await findApiKey(sql, customerId, id)) && 'known';
   await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
   return 'revoked';

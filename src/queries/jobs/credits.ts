@@ -3,10 +3,8 @@ import { SpendCapExceeded, InsufficientCredits } from '../../errors.ts';
 import type { SpendCap, SpendCaps, Spent } from '../../schemas/accounts.ts';
 import { pools, type Pool, type Credits, type EntryKind, type LedgerEntry } from '../../schemas/jobs.ts';
 import type { Spender } from '../../access/credentials.ts';
-import { scopeOf } from '../../filters/cursor.ts';
-import { all } from '../../filters/columns.ts';
 import { movedCredits } from '../../process/metrics.ts';
-import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor, type RecordPage } from '../records/finders.ts';
+import { isAfter, limitAndOffset, pageById, type PageOrCursor, type RecordPage } from '../records/finders.ts';
 import { addToJournal } from '../records/journal.ts';
 
 interface KeyAmount {
@@ -318,24 +316,22 @@ export async function findLastGrants(sql: Sql, customerId: string): Promise<Part
   return Object.fromEntries(rows.map(({ pool, amount }) => [pool, amount]));
 }
 
-export async function listEntries(
+export const listEntries = (
   db: Database,
   customerId: string,
-  paginate: PageOrCursor = {},
-): Promise<RecordPage<LedgerEntry>> {
-  const keyset = { scope: scopeOf('ledger', customerId, all([]), []), columns: [] };
-  const after = positionBefore(keyset, paginate)?.id;
-  const rows = await db.search(
-    (sql) => sql<LedgerEntry[]>`
-      select id, pool, kind, amount, balance_after, reserved_after, job_id, note, created_at
-      from credit_entries
-      where customer_id = ${customerId}
-        ${after === undefined ? sql`` : sql`and id < ${after}`}
-      order by id desc
-      ${limitAndOffset(sql, paginate)}`,
+  paginate?: PageOrCursor,
+): Promise<RecordPage<LedgerEntry>> =>
+  pageById(['ledger'], customerId, paginate, (page) =>
+    db.search(
+      (sql) => sql<LedgerEntry[]>`
+        select id, pool, kind, amount, balance_after, reserved_after, job_id, note, created_at
+        from credit_entries
+        where customer_id = ${customerId}
+          and ${isAfter(sql, 'id', page)}
+        order by id desc
+        ${limitAndOffset(sql, page)}`,
+    ),
   );
-  return { rows, nextCursor: cursorAfter(keyset, paginate, rows, ({ id }) => ({ id, values: [] })) };
-}
 
 export interface DailyCharge {
   day: string;

@@ -17,9 +17,8 @@ import type { EventActor } from '../../schemas/events.ts';
 import { currentTrace } from '../../process/tracing.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { notFound } from '../../errors.ts';
-import { type Column, all } from '../../filters/columns.ts';
-import { scopeOf } from '../../filters/cursor.ts';
-import { cursorAfter, isAfter, limitAndOffset, positionBefore } from '../records/finders.ts';
+import type { Column } from '../../filters/columns.ts';
+import { isAfter, limitAndOffset, readPage } from '../records/finders.ts';
 import type { PageById, PageOrCursor, RecordPage } from '../records/finders.ts';
 
 /**
@@ -305,31 +304,36 @@ export const listJobs = (
 
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
-export async function listItems(
+export const listItems = (
   db: Database,
   customerId: string,
   id: string,
   paginate: PageOrCursor = {},
   visible: VisibleJobs,
-): Promise<RecordPage<JobItem>> {
-  const keyset = { scope: scopeOf(`results of ${id}`, customerId, all([]), []), columns: [position] };
-  const after = positionBefore(keyset, paginate)?.values[0] as number | undefined;
-  const rows = await db.search(async (sql) => {
-    await requireJobView(sql, customerId, id, visible);
-    return sql<(JobItem & { position: number })[]>`
-      select
-        position, item, contact_id, status, reason, charged, coalesce(result -> 'reused' = 'true', false) as reused,
-        result, finished_at
-      from job_results
-      where customer_id = ${customerId}
-        and job_id = ${id}
-        ${after === undefined ? sql`` : sql`and position > ${after}`}
-      order by position
-      ${limitAndOffset(sql, paginate)}`;
-  });
-  const nextCursor = cursorAfter(keyset, paginate, rows, (row) => ({ id: id, values: [row.position] }));
-  return { rows, nextCursor };
-}
+): Promise<RecordPage<JobItem>> =>
+  readPage(
+    {
+      list: ['results', id],
+      customerId,
+      columns: [position],
+      positionOf: (row: JobItem & { position: number }) => ({ id, values: [row.position] }),
+    },
+    paginate,
+    (after) =>
+      db.search(async (sql) => {
+        await requireJobView(sql, customerId, id, visible);
+        return sql<(JobItem & { position: number })[]>`
+          select
+            position, item, contact_id, status, reason, charged, coalesce(result -> 'reused' = 'true', false) as reused,
+            result, finished_at
+          from job_results
+          where customer_id = ${customerId}
+            and job_id = ${id}
+            ${after === undefined ? sql`` : sql`and position > ${after.values[0] as number}`}
+          order by position
+          ${limitAndOffset(sql, paginate)}`;
+      }),
+  );
 
 /**
  * Locks a job, so that workers cannot save results, and returns its status.

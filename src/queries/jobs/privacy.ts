@@ -3,10 +3,9 @@ import { spellingsOf, valuesOf, findPersonIdSecret, formsOf, identifiersOf } fro
 import type { IdentifierKind, Identifier, Identified } from './catalog-imports.ts';
 import { profileKey } from '../../text/domains.ts';
 import { KeyedDigests } from '../../text/ids.ts';
-import { type Column, all } from '../../filters/columns.ts';
-import { scopeOf } from '../../filters/cursor.ts';
+import type { Column } from '../../filters/columns.ts';
 import type { Removal, RemovalQuery } from '../../schemas/prospects.ts';
-import { type RecordPage, cursorAfter, limitAndOffset, positionBefore } from '../records/finders.ts';
+import { type RecordPage, limitAndOffset, readPage } from '../records/finders.ts';
 
 export interface PrivacyAction {
   action: 'find' | 'export' | 'erase' | 'suppress' | 'lift' | 'list' | 'apply';
@@ -334,26 +333,31 @@ export async function insertRemovals(
 
 const removedAt: Column = { type: 'instant', value: 'removed_at', raw: 'removed_at', required: true };
 
-export async function listRemovals(
+export const listRemovals = (
   db: Database,
   customerId: string,
   { since, paginate = {} }: RemovalQuery,
-): Promise<RecordPage<Removal>> {
-  const scope = scopeOf(`removals since ${since ?? 'ever'}`, customerId, all([]), []);
-  const keyset = { scope, columns: [removedAt] };
-  const after = positionBefore(keyset, paginate);
-  const rows = await db.search(
-    (sql) => sql<Removal[]>`
-      select prospect_id as id, removed_at
-      from removals
-      where customer_id = ${customerId}
-        ${since === undefined ? sql`` : sql`and removed_at >= ${since}::text::timestamptz`}
-        ${after ? sql`and (removed_at, prospect_id) < (${after.values[0] as string}::text::timestamptz, ${after.id}::uuid)` : sql``}
-      order by removed_at desc, prospect_id desc
-      ${limitAndOffset(sql, paginate)}`,
+): Promise<RecordPage<Removal>> =>
+  readPage(
+    {
+      list: ['removals', since],
+      customerId,
+      columns: [removedAt],
+      positionOf: ({ id, removed_at }) => ({ id, values: [removed_at] }),
+    },
+    paginate,
+    (after) =>
+      db.search(
+        (sql) => sql<Removal[]>`
+          select prospect_id as id, removed_at
+          from removals
+          where customer_id = ${customerId}
+            ${since === undefined ? sql`` : sql`and removed_at >= ${since}::text::timestamptz`}
+            ${after ? sql`and (removed_at, prospect_id) < (${after.values[0] as string}::text::timestamptz, ${after.id}::uuid)` : sql``}
+          order by removed_at desc, prospect_id desc
+          ${limitAndOffset(sql, paginate)}`,
+      ),
   );
-  return { rows, nextCursor: cursorAfter(keyset, paginate, rows, (row) => ({ id: row.id, values: [row.removed_at] })) };
-}
 
 export async function listUnlockedIds(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`

@@ -106,29 +106,6 @@ export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Pag
 
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** Settings for the cursors of one list. A cursor is a text that says where a page ended. */
-interface Keyset {
-  scope: string;
-  /** Sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
-  columns: Column[];
-}
-
-/**
- * Returns the position where the previous page ended, from the cursor of a request. Undefined without a cursor.
- * @throws DomainError `validation_failed` if the cursor is invalid or belongs to another list
- */
-export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
-  readPosition(scope, columns, paginate, 'this list');
-
-export function cursorAfter<Row>(
-  { scope }: Keyset,
-  { limit = defaultLimit }: PageOrCursor = {},
-  rows: readonly Row[],
-  positionOf: (row: Row) => Position,
-): string | undefined {
-  return rows.length === limit ? encodeCursor(scope, positionOf(rows.at(-1)!)) : undefined;
-}
-
 /** A page of a list that is sorted by id, newest first. `after` is the id of the last row of the previous page. */
 export type PageById = Paginate & { after?: string | undefined };
 
@@ -153,6 +130,7 @@ export const pageById = <Row extends { id: string }>(
 interface PagedList<Row> {
   list: readonly unknown[];
   customerId: string;
+  /** Sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
   columns: Column[];
   positionOf: (row: Row) => Position;
 }
@@ -162,9 +140,10 @@ export async function readPage<Row>(
   paginate: PageOrCursor = {},
   read: (after: Position | undefined) => Promise<Row[]>,
 ): Promise<RecordPage<Row>> {
-  const keyset = { scope: scopeOf(JSON.stringify(list), customerId, all([]), []), columns };
-  const rows = await read(positionBefore(keyset, paginate));
-  return { rows, nextCursor: cursorAfter(keyset, paginate, rows, positionOf) };
+  const scope = scopeOf(JSON.stringify(list), customerId, all([]), []);
+  const rows = await read(readPosition(scope, columns, paginate, 'this list'));
+  const isFull = rows.length === (paginate.limit ?? defaultLimit);
+  return { rows, nextCursor: isFull ? encodeCursor(scope, positionOf(rows.at(-1)!)) : undefined };
 }
 
 /**
