@@ -105,7 +105,7 @@ async function pauseAndEnqueue(
   await enqueueNext(sql, run, pause.seconds);
 }
 
-/** Number of turns of a new run that come before the later turns of other runs. */
+/** Number of turns for which a new run has priority: they come before the later turns of other runs. */
 const youngTurns = 5;
 
 const enqueueNext = (

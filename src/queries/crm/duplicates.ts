@@ -59,7 +59,7 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
 const partLength = 100;
 
 /**
- * A page by number, or the page after a group. The values of `after` are the group's number of records, and the
+ * A page by number, or the page after a group of duplicates. `after` has the group's number of records, and the
  * beginning and hash of its shared value.
  */
 type DuplicatesPage = Paginate & { after?: Position | undefined };

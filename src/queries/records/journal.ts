@@ -217,8 +217,8 @@ export async function findDeletedIds(
 }
 
 /**
- * Returns the ids of records whose last deletion is at one of the positions, and still has values in the journal.
- * Nobody can remove the values until the transaction ends.
+ * Returns those records whose last deletion is at one of these positions, and whose values are still in the journal.
+ * Until the transaction ends, nobody can remove these values.
  */
 export async function lockDeletedValues(
   sql: Transaction,
