@@ -1,4 +1,4 @@
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { writeXlsx } from 'hucre/xlsx';
 import { describe, expect, test, vi } from 'vitest';
 import { workAtAll } from '../jobs/importing.ts';
@@ -33,11 +33,33 @@ async function upload(visitor: Visitor, fields: Record<string, string>, file?: s
   return visitor.send('POST', '/app/imports/new', { headers, payload: multipart(given, file) });
 }
 
+/** Begins an upload over a connection of its own. Returns the connection, and a function that returns what has been received. */
+function openUpload(visitor: Visitor, length: number): { socket: Socket; answer: () => string } {
+  let answer = '';
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+    .on('data', (bytes) => (answer += bytes.toString()))
+    .on('error', () => undefined);
+  const head = [
+    'POST /app/imports/new HTTP/1.1',
+    'host: 127.0.0.1',
+    `content-type: ${headers['content-type']}`,
+    `cookie: session=${visitor.cookies.get('session')}`,
+    `content-length: ${length}`,
+  ];
+  socket.write(`${head.join('\r\n')}\r\n\r\n`);
+  return { socket, answer: () => answer };
+}
+
 const importsOf = ({ id }: TestCustomer) =>
   app.owner<{ id: string; status: string; mapping: object | null; dry_run: boolean; chunks: number }[]>`
     select id, status, mapping, dry_run,
       (select count(*)::int from import_chunks c where c.customer_id = i.customer_id and c.import_id = i.id) as chunks
     from imports i where customer_id = ${id} order by id`;
+
+async function untilCancelled(customer: TestCustomer): Promise<void> {
+  const cancelled = [{ status: 'CANCELLED', chunks: 0 }];
+  await expect.poll(() => importsOf(customer), { timeout: 20_000 }).toMatchObject(cancelled);
+}
 
 const people =
   'E-Mail,First Name,last_name,phone_numbers,Shoe size\r\nada@example.com,Ada,Lovelace,,38\r\nno address,<b>,B,,40\r\n';
@@ -363,18 +385,9 @@ describe('the upload', () => {
     const fields = change({ ...(await visitor.fieldsOf('/app/imports/new')), ...upsert });
     const whole = multipart(fields, 'x'.repeat(1000));
     const beginning = whole.slice(0, whole.indexOf('xxx') + 10);
-    const head = [
-      'POST /app/imports/new HTTP/1.1',
-      'host: 127.0.0.1',
-      `content-type: ${headers['content-type']}`,
-      `cookie: session=${visitor.cookies.get('session')}`,
-      'content-length: 100000000',
-    ].join('\r\n');
-    const socket = connect(Number(new URL(url).port), '127.0.0.1');
-    let answer = '';
-    socket.on('data', (bytes) => (answer += bytes.toString())).on('error', () => undefined);
-    socket.write(`${head}\r\n\r\n${beginning}`); // 100 MB are announced, and hardly any of it is sent
-    await vi.waitFor(() => expect(answer).toMatch(/^HTTP\/1\.1 403 /), { timeout: 20_000 });
+    const { socket, answer } = openUpload(visitor, 100_000_000);
+    socket.write(beginning); // 100 MB are announced, and hardly any of it is sent
+    await vi.waitFor(() => expect(answer()).toMatch(/^HTTP\/1\.1 403 /), { timeout: 20_000 });
     socket.destroy();
     expect(await importsOf(customer)).toEqual([]);
   });
@@ -383,18 +396,9 @@ describe('the upload', () => {
     const { visitor } = await start();
     const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, form_token: 'wrong' };
     const whole = multipart(fields, 'x'.repeat(32 * 1024 * 1024)); // more than the buffers of a connection hold
-    const head = [
-      'POST /app/imports/new HTTP/1.1',
-      'host: 127.0.0.1',
-      `content-type: ${headers['content-type']}`,
-      `cookie: session=${visitor.cookies.get('session')}`,
-      `content-length: ${whole.length}`,
-    ].join('\r\n');
-    const socket = connect(Number(new URL(url).port), '127.0.0.1');
-    let answer = '';
-    socket.on('data', (bytes) => (answer += bytes.toString())).on('error', () => undefined);
-    socket.write(`${head}\r\n\r\n${whole}GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n`);
-    await vi.waitFor(() => expect(answer).toMatch(/^HTTP\/1\.1 403 [\s\S]*HTTP\/1\.1 200 OK/), { timeout: 20_000 });
+    const { socket, answer } = openUpload(visitor, whole.length);
+    socket.write(`${whole}GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n`);
+    await vi.waitFor(() => expect(answer()).toMatch(/^HTTP\/1\.1 403 [\s\S]*HTTP\/1\.1 200 OK/), { timeout: 20_000 });
     socket.destroy();
   });
 
@@ -402,51 +406,31 @@ describe('the upload', () => {
     const { customer, visitor } = await start();
     const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
     const whole = multipart(fields, `work_email\r\n${'ada@example.com\r\n'.repeat(200_000)}`);
-    const head = [
-      'POST /app/imports/new HTTP/1.1',
-      'host: 127.0.0.1',
-      `content-type: ${headers['content-type']}`,
-      `cookie: session=${visitor.cookies.get('session')}`,
-      `content-length: ${whole.length}`,
-    ].join('\r\n');
-    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined);
-    socket.write(`${head}\r\n\r\n${whole.slice(0, -100_000)}`);
+    const { socket } = openUpload(visitor, whole.length);
+    socket.write(whole.slice(0, -100_000));
     await vi.waitFor(async () => expect((await importsOf(customer))[0]?.chunks).toBeGreaterThan(1), {
       timeout: 20_000,
     });
     socket.destroy();
-    await vi.waitFor(
-      async () => expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]),
-      { timeout: 20_000 },
-    );
+    await untilCancelled(customer);
   });
 
   test('whose caller hangs up after the last byte leaves no import that waits', async () => {
     const { customer, visitor } = await start();
     const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
     const whole = multipart(fields, people);
-    const head = [
-      'POST /app/imports/new HTTP/1.1',
-      'host: 127.0.0.1',
-      `content-type: ${headers['content-type']}`,
-      `cookie: session=${visitor.cookies.get('session')}`,
-      `content-length: ${whole.length}`,
-    ].join('\r\n');
-    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined);
+    const { socket } = openUpload(visitor, whole.length);
     const waiters = () => app.owner`
       select from pg_locks where locktype = 'advisory' and not granted
         and database = (select oid from pg_database where datname = current_database())`;
     await app.owner.begin(async (sql) => {
       await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customer.id}`}, 0))`;
-      socket.write(`${head}\r\n\r\n${whole}`);
+      socket.write(whole);
       await vi.waitFor(async () => expect((await waiters()).count).toBe(1), { timeout: 20_000 });
       socket.destroy();
       await vi.waitFor(() => expect(app.fastify.inFlight.heldBy(customer.id)).toBe(0), { timeout: 20_000 });
     });
-    await vi.waitFor(
-      async () => expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]),
-      { timeout: 20_000 },
-    );
+    await untilCancelled(customer);
   });
 
   test('whose end is missing is no whole file', async () => {
