@@ -1,13 +1,55 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import postgres from 'postgres';
-import { companySource, contactSource, foldRecord } from '../../src/filters/columns.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
+import { companySource, contactSource, foldRecord, type Source } from '../../src/filters/columns.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { searchColumnsOfCompany, searchColumnsOfContact, arrayLiteral } from '../../src/filters/to-sql.ts';
 import type { SearchColumns } from '../../src/filters/to-sql.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
+import { atEnd } from '../setup/at-end.ts';
+import { createDatabase } from '../setup/database.ts';
 import { customValues } from './arbitraries.ts';
 import type { WireRecord, World } from './evaluator.ts';
 import { emails, externalIds, folded, instants, longTexts, texts } from './pools.ts';
+
+/** The database of a test file with random records, and the kinds of records in it. */
+export interface Stored {
+  db: SharedDatabase;
+  ownerUrl: string;
+  random: RandomWorld;
+  kinds: [string, Kind][];
+}
+
+/** A kind of records, and the random ones of this kind. */
+export interface Kind {
+  source: Source;
+  records: WireRecord[];
+  world: World;
+}
+
+/** Stores 160 random contacts, and their companies, before the tests of the file. They are dropped after the tests. */
+export async function storeWorld(seed: number): Promise<Stored> {
+  const database = await createDatabase();
+  const db = openDatabase(parseConfig({}), database.url);
+  atEnd(async () => {
+    await db.close();
+    await database.drop();
+  });
+  const random = await makeWorld(database.ownerUrl, seed, 160);
+  const contacts = { source: contactSource, records: random.contacts, world: random.world };
+  const companies = { source: companySource, records: random.companies, world: random.companyWorld };
+  const { ownerUrl } = database;
+  return {
+    db,
+    ownerUrl,
+    random,
+    kinds: [
+      ['contacts', contacts],
+      ['companies', companies],
+    ],
+  };
+}
 
 /** Random records of one customer: stored in the database, and kept here as responses show them. */
 export interface RandomWorld {
@@ -100,7 +142,7 @@ const identified = <T>(rows: T[]): (T & Identified)[] =>
   rows.map((row, i) => ({ ...row, external_id: i % 2 === 0 ? (externalIds[i / 2] ?? null) : null }));
 
 /** Creates the random records in the database, and records of another customer that no query may return. */
-export async function makeWorld(ownerUrl: string, seed: number, count: number): Promise<RandomWorld> {
+async function makeWorld(ownerUrl: string, seed: number, count: number): Promise<RandomWorld> {
   const customerId = randomUUID();
   const lists = [randomUUID(), randomUUID(), randomUUID()];
   const sql = postgres(ownerUrl, { max: 1, onnotice: () => {} });

@@ -1,8 +1,5 @@
 import * as fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseConfig } from '../../../src/process/config.ts';
-import { openDatabase, type SharedDatabase } from '../../../src/database/db.ts';
-import { companySource, contactSource, type Source } from '../../../src/filters/columns.ts';
+import { describe, expect, test } from 'vitest';
 import { isIndexable } from '../../../src/filters/narrowing.ts';
 import { candidateCountClauses, candidatePageClauses, newestPageClauses } from '../../../src/filters/page-clauses.ts';
 import type { PageClauses } from '../../../src/filters/page-clauses.ts';
@@ -10,39 +7,15 @@ import { nextCursor, parseRecordQuery, type ListRequest, type RecordQuery } from
 import { recorder, run } from '../../../src/filters/sql.ts';
 import { resolveLists } from '../../../src/queries/crm/list-members.ts';
 import type { GivenFilters } from '../../../src/schemas/filters.ts';
-import { createDatabase, type TestDatabase } from '../../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from '../arbitraries.ts';
-import { comparator, passes, type WireRecord, type World } from '../evaluator.ts';
-import { makeWorld, type RandomWorld } from '../world.ts';
+import { comparator, passes } from '../evaluator.ts';
+import { storeWorld, type Kind } from '../world.ts';
 import { seed } from '../../setup/seed.ts';
 
 // A page that is read by search terms has the same records as the model, for any filter and order. Every fourth record
 // has outdated terms.
 
-let database: TestDatabase;
-let db: SharedDatabase;
-let random: RandomWorld;
-
-beforeAll(async () => {
-  database = await createDatabase();
-  db = openDatabase(parseConfig({}), database.url);
-  random = await makeWorld(database.ownerUrl, seed, 160);
-});
-afterAll(async () => {
-  await db.close();
-  await database.drop();
-});
-
-interface Kind {
-  source: Source;
-  records: () => WireRecord[];
-  world: () => World;
-}
-
-const kinds: [string, Kind][] = [
-  ['contacts', { source: contactSource, records: () => random.contacts, world: () => random.world }],
-  ['companies', { source: companySource, records: () => random.companies, world: () => random.companyWorld }],
-];
+const { db, random, kinds } = await storeWorld(seed);
 
 type Clauses = (sql: typeof recorder, listing: RecordQuery) => PageClauses;
 
@@ -68,7 +41,7 @@ const readIds = (kind: Kind, clauses: Clauses, request: ListRequest): Promise<st
 const cursorAfter = ({ source, records }: Kind, request: ListRequest, ids: string[]): string | undefined =>
   nextCursor(
     parseRecordQuery(source, random.customerId, request),
-    ids.map((id) => records().find((record) => record.id === id)!),
+    ids.map((id) => records.find((record) => record.id === id)!),
   );
 
 const count = (kind: Kind, filters: GivenFilters): Promise<number> =>
@@ -82,8 +55,8 @@ const count = (kind: Kind, filters: GivenFilters): Promise<number> =>
   });
 
 const expected = ({ records, world }: Kind, filters: GivenFilters, keys: Keys): string[] =>
-  records()
-    .filter((record) => passes(world(), record, filters))
+  records
+    .filter((record) => passes(world, record, filters))
     .sort(comparator(keys))
     .map(({ id }) => id);
 
