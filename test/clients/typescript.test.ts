@@ -60,7 +60,7 @@ test('nightly-sync.ts keeps a copy that is right after each run, whatever happen
   await expectNightlySync(service, example('nightly-sync.ts'));
 }, 180_000);
 
-test('two-way-sync.ts makes both sides the same, after nine kills', async () => {
+test('two-way-sync.ts makes both sides the same, after five kills', async () => {
   await expectTwoWaySync(service, example('two-way-sync.ts'));
 }, 180_000);
 
