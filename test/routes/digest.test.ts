@@ -73,6 +73,37 @@ test.each([
   expect((await customer.post(`${path}/digest`, {})).body.buckets).toHaveLength(64);
 });
 
+test('the digest stays if a write makes no event, or moves contacts to another company', async () => {
+  const [kept, merged] = [
+    await make(customer, '/company', companyBody()),
+    await make(customer, '/company', companyBody()),
+  ];
+  const contact = await make(customer, '/contacts', contactBody({ company: { id: merged } }));
+  const list = (await customer.post('/list-contact', { name: 'List' })).body.id;
+  const digestsOf = async () => (await customer.post('/contacts/digest', {})).body.buckets;
+  const before = await digestsOf();
+  const { first_name } = (await customer.get(`/contacts/${contact}`)).body;
+  const item = { id: contact, first_name };
+  for (const [method, path, body] of [
+    ['patch', `/contacts/${contact}`, { first_name }],
+    ['patch', `/contacts/${contact}`, { list_ids: [list] }],
+    ['post', '/contacts/batch/update', { items: [{ ...item, list_ids: [] }] }],
+    ['post', '/contacts/batch/update', { items: [{ ...item, list_ids: [list] }] }],
+    ['post', '/company/merge', { id: kept, merge_ids: [merged] }],
+  ] as const) {
+    expect((await customer[method](path, body)).status).toBe(200);
+    expect(await digestsOf(), JSON.stringify(body)).toEqual(before);
+  }
+  expect((await customer.get(`/contacts/${contact}`)).body).toMatchObject({ list_ids: [list], company: { id: kept } });
+});
+
+test('a PATCH of a list with the stored values keeps updated_at', async () => {
+  const { id } = (await customer.post('/list-contact', { name: 'List' })).body;
+  const before = (await customer.get(`/list-contact/${id}`)).body;
+  expect((await customer.patch(`/list-contact/${id}`, { name: 'List', rules: [] })).status).toBe(200);
+  expect((await customer.get(`/list-contact/${id}`)).body).toEqual(before);
+});
+
 test('a digest of nothing has all buckets; a bucket that is none is 400', async () => {
   const { body } = await customer.post('/contacts/digest', { buckets: 3 });
   expect(body.buckets).toEqual(digestOf([], 3));

@@ -121,7 +121,10 @@ interface MovedRow {
   holder: string;
 }
 
-/** Lets the rows that refer to the records `from` by a column refer to the record `to`. Returns these rows. */
+/**
+ * Lets the rows that refer to the records `from` by a column refer to the record `to`. Returns these rows. Only the move
+ * of an activity is an event of its own, so contacts and opportunities keep `updated_at`.
+ */
 export const moveReferring = (
   sql: Transaction,
   customerId: string,
@@ -131,7 +134,9 @@ export const moveReferring = (
 ): Promise<MovedRow[]> => sql<MovedRow[]>`
   with ${heldBy(sql, customerId, table, column, from)}
   update ${constant(sql, table)} r
-  set ${constant(sql, column)} = ${to}, updated_at = (select clock_timestamp())
+  set
+    ${constant(sql, column)} = ${to}
+    ${table === 'activities' ? sql`, updated_at = (select clock_timestamp())` : sql``}
   from held
   where r.customer_id = ${customerId}
     and r.id = held.id
@@ -276,12 +281,5 @@ export async function moveOpportunityContacts(
     insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
     select ${customerId}, id, ${to}, position
     from unnest(${[...positions.keys()]}::uuid[], ${[...positions.values()]}::integer[]) as given (id, position)`;
-  await touch(sql, customerId, ids);
   return placesOf(gone);
 }
-
-const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`
-  update opportunities
-  set updated_at = greatest(updated_at, (select clock_timestamp()))
-  where customer_id = ${customerId}
-    and id = any(${ids}::uuid[])`;

@@ -362,6 +362,8 @@ export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, 
       description: patch.description ?? current.description,
       rules,
     };
+    const [before, after] = [current, columns].map((one) => eventColumnsOf(one, current.source));
+    if (!deferred.updated('list', { id }, before!, after!)) return;
     await sql`
       update lists
       set
@@ -372,7 +374,6 @@ export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, 
         updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    deferred.updated('list', { id }, eventColumnsOf(current, current.source), eventColumnsOf(columns, current.source));
   });
 
 const eventColumnsOf = ({ name, description, rules }: ListColumns, source: string) => ({

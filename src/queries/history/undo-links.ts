@@ -387,7 +387,7 @@ export async function takeBackRecords(sql: Transaction, customerId: string, effe
   const { contacts: people = [], opportunities = [] } = movedOf(effect);
   const takeBack = (table: 'contacts' | 'opportunities', ids: string[]) => sql`
     update ${constant(sql, table)}
-    set company_id = ${effect.id}, updated_at = (select clock_timestamp())
+    set company_id = ${effect.id}
     where customer_id = ${customerId}
       and company_id = ${effect.merged_into}
       and id = any(array(
