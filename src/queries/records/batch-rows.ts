@@ -8,7 +8,6 @@ import {
 } from '../../schemas/batches.ts';
 import type { BatchKind, MatchField } from '../../schemas/batches.ts';
 import { isLive, constant, type Fragment } from '../../filters/sql.ts';
-import { fold } from '../../text/fold.ts';
 import {
   pendingItems,
   fail,
@@ -17,7 +16,7 @@ import {
   RecordsChanged,
   sameRecord,
   severalRecords,
-  bodyOf,
+  canonicalOf,
   lacksRequired,
 } from './batches.ts';
 import type { Batch, Item, ReadOutcome } from './batches.ts';
@@ -28,29 +27,13 @@ import { DomainError } from '../../errors.ts';
 import { isSame } from './journal.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 
-/**
- * How a batch compares the values of the field that identifies its records: `id`, `external_id`, `work_email` or
- * `domain`.
- */
-interface Comparison {
-  canonical: (value: string) => string;
-  column: string;
-  type: 'uuid' | 'text';
-}
-
-const comparisons: Record<MatchField, Comparison> = {
-  id: { canonical: (id) => id, column: 'r.id', type: 'uuid' },
-  external_id: { canonical: (value) => value, column: 'r.external_id', type: 'text' },
-  // Validation has made it the stored form.
-  domain: { canonical: (value) => value, column: 'r.domain', type: 'text' },
-  work_email: {
-    canonical: fold,
-    column: `(r.folded ->> 'work_email') collate "C"`,
-    type: 'text',
-  },
+/** SQL expressions by which batches find records `r`, and their types. */
+const matchColumns: Record<MatchField, { column: string; type: 'uuid' | 'text' }> = {
+  id: { column: 'r.id', type: 'uuid' },
+  external_id: { column: 'r.external_id', type: 'text' },
+  domain: { column: 'r.domain', type: 'text' },
+  work_email: { column: `(r.folded ->> 'work_email') collate "C"`, type: 'text' },
 };
-
-export const canonicalOf = (match: MatchField): ((value: string) => string) => comparisons[match].canonical;
 
 type BatchTable = 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
 
@@ -87,7 +70,7 @@ async function findIds(
   match: MatchField,
   values: readonly string[],
 ): Promise<Map<string, string[]>> {
-  const { column, type } = comparisons[match];
+  const { column, type } = matchColumns[match];
   const rows = await sql.unsafe<{ value: string; id: string }[]>(
     `
     select wanted.value::text, matching.id
@@ -201,7 +184,7 @@ export async function lockMatching<Row extends object>(
   if (ids.size === 0) return;
   const locked = await records.lock(sql, customerId, [...ids.values()], operation);
   const rows = new Map<string, Locked<Row>>(locked.map((row) => [row.id, row]));
-  const { canonical } = comparisons[match];
+  const canonical = canonicalOf(match);
   for (const item of pendingItems(items)) {
     const id = item.value === undefined ? undefined : ids.get(item.value);
     if (id === undefined) continue;
@@ -228,7 +211,7 @@ export async function readBatch<Shown extends { id: string }>(
   records: BatchRecords<object, Shown>,
   { match, items: bodies }: Pick<Batch, 'match' | 'items'>,
 ): Promise<ReadOutcome<Shown>[]> {
-  const items = openItems<never>({ operation: 'read', match, items: bodies }, canonicalOf(match));
+  const items = openItems<never>({ operation: 'read', match, items: bodies });
   const matched = await matchItems(sql, customerId, records, { match, creates: false }, items);
   const found = await records.find(sql, customerId, [...matched.values()]);
   const byId = new Map(found.map((record) => [record.id, record]));
@@ -373,7 +356,7 @@ export function setColumns<R extends object>(
   if (lacks) return fail(item, lacks);
   try {
     item.columns = stored
-      ? patched(without(batch.match, bodyOf(batch, item)), without('id', stored) as unknown as R)
+      ? patched(without(batch.match, batch.fit?.(body, stored) ?? body), without('id', stored) as unknown as R)
       : patched(body, undefined);
   } catch (error) {
     if (!(error instanceof DomainError)) throw error;

@@ -3,6 +3,7 @@ import { counted, DomainError, fromDatabase, unavailable, validationFailed } fro
 import type { Fault } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
 import { profileKey } from '../../text/domains.ts';
+import { fold } from '../../text/fold.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
@@ -70,11 +71,6 @@ export interface Item<Row> {
 }
 
 export const pendingItems = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
-
-export const bodyOf = <Row extends object>(
-  { fit }: Pick<Batch, 'fit'>,
-  { body, stored }: Item<Row>,
-): Item<Row>['body'] => (fit && stored ? fit(body, stored) : body);
 
 /**
  * Checks the ETag that the caller of a single write has sent, if any.
@@ -184,14 +180,22 @@ export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingI
   });
 
 /**
+ * Returns the function that converts a value which identifies a record to its comparable form. Validation has already
+ * brought ids and domains to theirs.
+ */
+export const canonicalOf = (match: MatchField): ((value: string) => string) =>
+  match === 'work_email' ? fold : (value) => value;
+
+/**
  * Converts the items of a request to `Item` objects. An item fails if it is invalid, or if an earlier valid item has
  * the same match value (such as the same id).
- * @param canonical converts a match value to its comparable form, such as lower case
  */
-export function openItems<Row>(
-  { operation, match, items }: Pick<Batch, 'match' | 'items'> & { operation: BatchOperation },
-  canonical: (value: string) => string,
-): Item<Row>[] {
+export function openItems<Row>({
+  operation,
+  match,
+  items,
+}: Pick<Batch, 'match' | 'items'> & { operation: BatchOperation }): Item<Row>[] {
+  const canonical = canonicalOf(match);
   const seen = new Set<string>();
   return items.map((given): Item<Row> => {
     if (given instanceof DomainError)

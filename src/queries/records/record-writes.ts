@@ -3,7 +3,6 @@ import { type DomainError, notFound } from '../../errors.ts';
 import { referringMembers, type BatchKind } from '../../schemas/batches.ts';
 import {
   addEvents,
-  canonicalOf,
   lockMatching,
   matchItems,
   readBatch,
@@ -94,7 +93,7 @@ export function recordWrites<
     if (!batch.single) await lockBulk(sql, customerId);
     return withRepeats(sql, deferred, async (attempt, own) => {
       const given = refers ? await withReferredIds(attempt, customerId, batch) : batch.items;
-      const items = openItems<Row>({ ...batch, items: given }, canonicalOf(batch.match));
+      const items = openItems<Row>({ ...batch, items: given });
       const writing = { sql: attempt, transaction: sql, customerId, batch, items, deferred: own };
       await (batch.operation === 'delete' ? deleteAll(writing) : writeAll(writing));
       return outcomesOf(items);
@@ -147,12 +146,12 @@ export function recordWrites<
     lock: async (sql, customerId, batch) => {
       const items = refers ? await withReferredIds(sql, customerId, batch) : batch.items;
       // Items that name a record which an earlier one has are written later. What they refer to is locked now, too.
-      const all = openItems<Row>({ operation: 'create', match: batch.match, items }, String);
+      const all = openItems<Row>({ operation: 'create', match: batch.match, items });
       await withoutDeferredWrites((deferred) =>
         records.prepare({ sql, transaction: sql, customerId, batch, items: all, deferred }),
       );
       if (batch.operation === 'create') return;
-      const open = openItems<Row>({ ...batch, items }, canonicalOf(batch.match));
+      const open = openItems<Row>({ ...batch, items });
       const ids = await matchItems(sql, customerId, records, { match: batch.match, creates: true }, open);
       await records.lock(sql, customerId, [...ids.values()], batch.operation);
     },
