@@ -269,8 +269,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
     return {
       title: 'Audit log',
       body: html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
-        !${table('Audit log', columns, events, none)}
-        !${numberedPager(page, isMore, (number) => `${auditSection}?page=${number}`)}`,
+        !${table('Audit log', columns, events, none)} !${numberedPager(page, isMore, auditSection)}`,
     };
   });
 }

@@ -160,7 +160,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     return {
       title: 'Imports',
       body: html`!${table('Imports', columns, rows, empty('No imports yet', none, 'file', add))}
-      !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`,
+      !${numberedPager(page, rows.length === defaultLimit, section)}`,
       actions: when(rows.length > 0, add),
     };
   });

@@ -8,7 +8,7 @@ import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, question, type Page } from './base/layout.ts';
 import { numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
-import { when, badge, empty, table, facts, pathWith, cursorPager, linkButton, html } from './base/html.ts';
+import { when, badge, empty, table, facts, cursorPager, linkButton, html } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
 import { moment, count } from './base/values.ts';
 import {
@@ -38,11 +38,10 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       Object.keys(filters).length > 0 || page > 1
         ? empty('No such jobs', 'No job matches. Choose another status or type.')
         : empty('No jobs yet', noJobs, 'job');
-    const address = (number: number) => pathWith(section, { ...filters, page: String(number) });
     return {
       title: 'Jobs',
       body: html`!${doneNotice(request)} !${filterForm(filters)} !${table('Jobs', jobColumns, rows, none)}
-      !${numberedPager(page, rows.length === defaultLimit, address)}`,
+      !${numberedPager(page, rows.length === defaultLimit, section, filters)}`,
     };
   });
 

@@ -342,7 +342,6 @@ async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(req
   const page = pageNumberOf(request);
   const query = { paginate: { page }, filters: ok === 'true' || ok === 'false' ? { ok: ok === 'true' } : {} };
   const deliveries = await search(request, listDeliveries, endpoint.id, query);
-  const pageUrl = (number: number) => `${path}?${new URLSearchParams({ ok, page: String(number) }).toString()}`;
   const post = (verb: string, label: string) =>
     form(`${path}/${verb}`, html`<button class="secondary outline">${label}</button>`);
   const link = (verb: string, label: string, style = 'secondary') =>
@@ -363,7 +362,7 @@ async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(req
       !${showButton}
     </form>
     !${table('Deliveries', deliveryColumns, deliveries, noDeliveries)}
-    !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;
+    !${numberedPager(page, deliveries.length === defaultLimit, path, { ok })}`;
   return { title: endpoint.url, body };
 }
 

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import { canonicalId, etagOf } from '../../text/ids.ts';
 import { tokenMark, tokenField, text, linesIn, asSentBack, queryText, pageNumberOf, type Fields } from './requests.ts';
 import type { Faults } from './refusals.ts';
-import { notice, pager, dialogLink, html, type Html, type PagerNames } from './html.ts';
+import { notice, pager, pathWith, dialogLink, html, type Html } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */
 
@@ -20,17 +20,19 @@ export function pageOf<T>(
   { rows, size }: { rows: readonly T[]; size: number },
 ): { shown: T[]; links: Html } {
   const page = pageNumberOf(request);
-  const links = numberedPager(page, rows.length > page * size, (number) => `${path}?page=${number}`);
+  const links = numberedPager(page, rows.length > page * size, path);
   return { shown: rows.slice((page - 1) * size, page * size), links };
 }
 
-export const numberedPager = (
+export function numberedPager(
   page: number,
   isMore: boolean,
-  address: (page: number) => string,
-  names?: PagerNames,
-): Html =>
-  pager({ newer: page > 1 ? address(page - 1) : undefined, older: isMore ? address(page + 1) : undefined }, names);
+  path: string,
+  parameters: Readonly<Record<string, string>> = {},
+): Html {
+  const at = (number: number): string => pathWith(path, { ...parameters, page: String(number) });
+  return pager({ previous: page > 1 ? at(page - 1) : undefined, next: isMore ? at(page + 1) : undefined });
+}
 
 /**
  * Returns the message for the query parameter `done`, which names the last action.

@@ -12,7 +12,7 @@ export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
 export const notice = (text: string, tone: Tone = 'good', more: Html = ''): Html =>
-  html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text} !${more}</p>`;
+  html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}!${when(more, ` ${more}`)}</p>`;
 
 export const empty = (title: string, text: string, drawing: PictureName = 'search', link: Html = ''): Html =>
   html`<div class="empty">
@@ -117,20 +117,15 @@ export const searchBox = (noun: string, value: string): Html =>
     />
     <button class="secondary outline">Search</button>`;
 
-export interface PagerNames {
-  newer: string;
-  older: string;
-}
+const pageLinks = { first: ['First page', 'prev'], previous: ['Previous', 'prev'], next: ['Next', 'next'] } as const;
 
-export function pager(
-  { newer, older }: { newer?: string | undefined; older?: string | undefined },
-  names: PagerNames = { newer: 'Newer', older: 'Older' },
-): Html {
-  if (newer === undefined && older === undefined) return '';
-  return html`<nav class="pager" aria-label="Pages">
-    !${newer === undefined ? '' : html`<a href="${newer}" rel="prev">${names.newer}</a>`}
-    !${older === undefined ? '' : html`<a href="${older}" rel="next">${names.older}</a>`}
-  </nav>`;
+/** Returns links to other pages of a list. A page that is found by a cursor knows only the first and the next one. */
+export function pager(paths: Partial<Record<keyof typeof pageLinks, string | undefined>>): Html {
+  const links = Object.entries(pageLinks).flatMap(([name, [label, rel]]) => {
+    const path = paths[name as keyof typeof pageLinks];
+    return path === undefined ? [] : [html`<a href="${path}" rel="${rel}">${label}</a>`];
+  });
+  return links.length === 0 ? '' : html`<nav class="pager" aria-label="Pages">!${links}</nav>`;
 }
 
 /** Returns a path with a query string of the parameters that are not empty. */
@@ -145,15 +140,11 @@ export const cursorPager = (
   cursor: string,
   next: string | undefined,
   filters: Readonly<Record<string, string>> = {},
-  names?: PagerNames,
 ): Html =>
-  pager(
-    {
-      newer: cursor ? pathWith(path, filters) : undefined,
-      older: next && pathWith(path, { ...filters, cursor: next }),
-    },
-    names,
-  );
+  pager({
+    first: cursor ? pathWith(path, filters) : undefined,
+    next: next && pathWith(path, { ...filters, cursor: next }),
+  });
 
 export const linkButton = (label: string, path: string, style = '', more: Html = ''): Html =>
   html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;

@@ -199,10 +199,10 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     <ol class="timeline">
       !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, place.telling)))}
     </ol>
-    !${pager(
-      { newer: older === '' ? undefined : place.path, older: next && `${place.path}?older=${next}#timeline` },
-      { newer: 'Newest', older: 'Older' },
-    )}`;
+    !${pager({
+      first: older === '' ? undefined : place.path,
+      next: next && `${place.path}?older=${next}#timeline`,
+    })}`;
 }
 
 async function openTasks({ db, caller }: FastifyRequest, given: GivenFilters): Promise<Activity[]> {

@@ -175,9 +175,8 @@ function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGrou
     ],
   ];
   const none = empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
-  const address = (number: number) => `${section}?by=${by}&page=${number}`;
   return html`!${table(searches[by].words, columns, groups, none)}
-  !${numberedPager(page, groups.length === pageSize, address, { newer: 'Back', older: 'More' })}`;
+  !${numberedPager(page, groups.length === pageSize, section, { by })}`;
 }
 
 const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {

@@ -59,7 +59,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
       body: html`<p class="lead">People you do not know yet. Unlock them to see their addresses and phones.</p>
         !${filterForm(view)} !${heading(all, unlocked)}
         !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin(request))}
-        !${cursorPager(section, cursor, page.nextCursor, view, { newer: 'First page', older: 'Next page' })}`,
+        !${cursorPager(section, cursor, page.nextCursor, view)}`,
     };
   });
 

@@ -269,5 +269,5 @@ function pages({ path }: { path: string }, view: View, next: string | undefined)
   const at = (place: Pick<View, 'cursor' | 'trail' | 'from'>): string => addressOf(path, view, placeOf(place));
   const older = next === undefined ? undefined : at({ cursor: next, trail: [...trail, cursor], from: from + pageRows });
   const before = { cursor: trail.at(-1) ?? '', trail: trail.slice(0, -1), from: Math.max(1, from - pageRows) };
-  return pager({ newer: cursor === '' ? undefined : at(before), older }, { newer: 'Previous', older: 'Next' });
+  return pager({ previous: cursor === '' ? undefined : at(before), next: older });
 }
