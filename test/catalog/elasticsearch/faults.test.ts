@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { importPeople } from '../../../src/catalog/import-people.ts';
 import { bestFirst } from '../../../src/catalog/catalog.ts';
 import { generatePeople } from '../../../src/commands/generate-people.ts';
@@ -30,6 +30,8 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   let cluster: SearchCluster;
   let app: TestApp;
   let customer: TestCustomer;
+  /** An index that keeps each person once, with unlocks that are not indexed yet. */
+  let singles: { app: TestApp; ids: string[]; unlocker: string };
   const constant = Array.from({ length: 60 }, (_, i) => person({ last_name: 'Constant', score: i }));
 
   beforeAll(async () => {
@@ -45,15 +47,27 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     await app.catalog.prepare();
     await writePeople(app.catalog, constant);
     await app.catalog.finish();
+    singles = await makeSingles();
     await cluster.healthy();
   }, patience);
 
   afterAll(() => cluster.stop());
 
-  // Also after a failed test, so that the next test starts with three nodes.
-  afterEach(async () => {
-    await cluster.revive();
-  }, patience);
+  async function makeSingles(): Promise<typeof singles> {
+    const one = await startApp({
+      ELASTICSEARCH_URL: cluster.url,
+      ELASTICSEARCH_INDEX: 'single-copies',
+      ELASTICSEARCH_SHARDS: '3',
+      ELASTICSEARCH_REPLICAS: '0',
+    });
+    const people = Array.from({ length: 60 }, () => person());
+    await one.catalog.prepare();
+    await writePeople(one.catalog, people);
+    await one.catalog.finish();
+    const [ids, unlocker] = [people.map(({ _id }) => _id), randomUUID()];
+    await one.db.transaction((sql) => insertUnlocks(sql, unlocker, ids));
+    return { app: one, ids, unlocker };
+  }
 
   const search = () =>
     customer.post('/prospect/list', { filters: { last_name: ['constant'] }, paginate: { limit: 50 } });
@@ -134,38 +148,12 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   );
 
   test(
-    'when a node freezes during searches and an import, searches recover by themselves and no person is lost',
-    { timeout: patience },
-    async () => {
-      const stop = keepSearching(4);
-      const ids = await loadWhile(2, () => cluster.freeze(2));
-      await expectRecovered();
-      const { succeeded, wrong } = await stop();
-      expect(wrong).toEqual([]);
-      expect(succeeded).toBeGreaterThan(20);
-      await allFound(ids);
-    },
-  );
-
-  test(
     'an unlock of a person whose only copy is on a lost node is marked as indexed when the node is back, not before',
     { timeout: patience },
     async () => {
-      const { catalog, db } = await startApp({
-        ELASTICSEARCH_URL: cluster.url,
-        ELASTICSEARCH_INDEX: 'single-copies',
-        ELASTICSEARCH_SHARDS: '3',
-        ELASTICSEARCH_REPLICAS: '0',
-      });
-      const people = Array.from({ length: 60 }, () => person());
-      await catalog.prepare();
-      await writePeople(catalog, people);
-      await catalog.finish();
-      await cluster.healthy();
-      const ids = people.map(({ _id }) => _id);
-      const customer = randomUUID();
-      await db.transaction((sql) => insertUnlocks(sql, customer, ids));
-      await cluster.kill(1);
+      await cluster.kill(1); // it is still dead after the test before
+      const { ids, unlocker } = singles;
+      const { catalog, db } = singles.app;
       await expect(catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
       // Results from the other shards alone would be incomplete.
       for (const read of [
@@ -183,7 +171,22 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       await catalog.syncUnlocks(await unindexed());
       expect(await unindexed()).toEqual([]);
       await catalog.refresh();
-      expect(await catalog.count({ criteria: [], netNewFor: customer })).toBe(0);
+      expect(await catalog.count({ criteria: [], netNewFor: unlocker })).toBe(0);
+    },
+  );
+
+  test(
+    'when a node freezes during searches and an import, searches recover by themselves and no person is lost',
+    { timeout: patience },
+    async () => {
+      await cluster.revive();
+      const stop = keepSearching(4);
+      const ids = await loadWhile(2, () => cluster.freeze(2));
+      await expectRecovered();
+      const { succeeded, wrong } = await stop();
+      expect(wrong).toEqual([]);
+      expect(succeeded).toBeGreaterThan(20);
+      await allFound(ids);
     },
   );
 
@@ -191,7 +194,8 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     'while two of three nodes are lost, calls return 503 because there is no master, and they succeed again afterwards',
     { timeout: patience },
     async () => {
-      await Promise.all([cluster.kill(1), cluster.kill(2)]);
+      await cluster.revive();
+      for (const node of [1, 2]) cluster.freeze(node);
       expect((await search()).status).toBe(503);
       const ids = expected.slice(0, 5);
       const unlocker = randomUUID();
@@ -213,6 +217,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     'while the whole cluster is frozen, prospect calls alone return 503, in bounded time, and they recover by themselves',
     { timeout: patience },
     async () => {
+      await cluster.revive();
       for (const node of [0, 1, 2]) cluster.freeze(node);
       const startedAt = performance.now();
       const answers = await Promise.all(Array.from({ length: 20 }, search));
@@ -247,7 +252,7 @@ describe('a search cluster', () => {
       const { status, headers } = await customer.post('/prospect/list', {});
       expect([status, headers['retry-after']]).toEqual([503, '1']);
     }
-    expect(performance.now() - startedAt).toBeLessThan(4_000); // the client's own pauses before retries take 8 to 16 s
+    expect(performance.now() - startedAt).toBeLessThan(7_000); // the client's own pauses before retries take 8 to 16 s
     expect((await inject(app.fastify, 'GET', '/readyz')).status).toBe(200);
   });
 
