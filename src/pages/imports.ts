@@ -22,7 +22,9 @@ import {
   sourceChangesOf,
 } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
-import { undoOf } from './changes.ts';
+import { nameOf, plurals, undoOf } from './changes.ts';
+import { findRecords } from '../queries/history/history.ts';
+import { eventNouns } from '../schemas/events.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
@@ -100,9 +102,9 @@ function reasonsIn(message: string, fields: readonly string[]): Map<string, stri
     if (reason !== '') reasons.set(field, reasons.has(field) ? `${reasons.get(field)!}; ${reason}` : reason);
   };
   const names = new Set(fields);
-  const starts = [...message.matchAll(/(?:^|; )(?:([a-z][^\s:;]*): |(?=a new record needs ))/g)].filter(
-    ([, name]) => name === undefined || names.has(columnOf(name, names)),
-  );
+  const starts = [
+    ...message.matchAll(/(?:^|; )(?:(custom_fields\.[^:;]+|[a-z][^\s:;]*): |(?=a new record needs ))/g),
+  ].filter(([, name]) => name === undefined || names.has(columnOf(name, names)));
   add('', message.slice(0, starts[0]?.index ?? message.length));
   for (const [i, start] of starts.entries())
     add(columnOf(start[1] ?? '', names), message.slice(start.index + start[0].length, starts[i + 1]?.index));
@@ -116,10 +118,16 @@ function columnOf(name: string, names: ReadonlySet<string>): string {
   return names.has(whole) ? whole : /^(?:first|last)_name$/.test(name) ? 'full_name' : name;
 }
 
-function foundChanges(
+const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun] === object)!;
+
+async function foundChanges(
+  { db, caller }: FastifyRequest,
   { object, match }: Pick<Import, 'object' | 'match'>,
   { changes, repeated }: Pick<ImportPreview, 'changes' | 'repeated'>,
-): Html {
+): Promise<Html> {
+  const ids = changes.map(({ id }) => id);
+  const records = ids.length === 0 ? [] : await findRecords(db, caller.customerId, nounOf(object), ids);
+  const names = new Map(records.map((record) => [record.id, nameOf(nounOf(object), record)]));
   const word = match === null ? '' : fieldWord(object, match).toLowerCase();
   const twice = `${counted(repeated, `value of “${word}”`, `values of “${word}”`)} ${repeated === 1 ? 'stands' : 'stand'} in several records: the last of them counts.`;
   const rows = changes.flatMap(({ line, id, fields }) =>
@@ -127,7 +135,10 @@ function foundChanges(
   );
   const columns: readonly Column<(typeof rows)[number]>[] = [
     ['Line', ({ line, isFirst }) => (isFirst ? String(line) : ''), 'number'],
-    ['Record', ({ id, isFirst }) => (isFirst ? html`<a href="/app/${object}/${id}">Open</a>` : '')],
+    [
+      'Record',
+      ({ id, isFirst }) => (isFirst ? html`<a href="/app/${object}/${id}">${names.get(id) ?? 'Open'}</a>` : ''),
+    ],
     ['Field', ({ field }) => html`${fieldLabel(object, field)}`],
     ['Now', ({ field, old }) => html`${valueText(field, old)}`],
     ['Then', ({ field, now }) => html`${valueText(field, now)}`],
@@ -328,7 +339,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
         <div class="card">!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
       !${waits ? await settings(request, found) : await failuresOf(request, found, state)}
-      !${found.changes ? foundChanges(found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
+      !${found.changes ? await foundChanges(request, found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
   };
 }
 
@@ -340,7 +351,7 @@ async function settings(request: FastifyRequest, { id }: Import): Promise<Html> 
     page: pageNumberOf(request),
     sent: request.method === 'POST' ? fieldsOf(request) : { mode: queryText(request, 'mode') },
   });
-  return html`!${form(`${section}/${id}`, body, 'data-keep')} !${foundChanges(found, preview)}`;
+  return html`!${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview)}`;
 }
 
 const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>
@@ -370,7 +381,7 @@ const failuresAtOnce = 25;
 
 async function failuresOf(
   request: FastifyRequest,
-  { id, object, total, failed, warnings }: Import,
+  { id, object, mode, match, total, failed, warnings }: Import,
   state: ImportState,
 ): Promise<Html> {
   if (total === null) return '';
@@ -381,14 +392,23 @@ async function failuresOf(
   const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
   const hasColumns = cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined;
   const ofColumns = hasColumns ? failures.shift()!.warning! : '';
+  const isMatch = new RegExp(`(?:^|; )${match}: `);
+  const needsMatch = mode === 'upsert' && match !== null && failures.some(({ error }) => isMatch.test(error ?? ''));
   return html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))}
   !${when(
     failures.length > 0,
     html`<h2>Records to look at</h2>
+      !${needsMatch ? matchHint(object, match) : ''}
       !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
   )}
   !${cursorPager(`${section}/${id}`, cursor, nextCursor)}`;
 }
+
+const matchHint = (object: ImportObject, match: string): Html =>
+  html`<p>
+    This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one. Download the
+    others, and <a href="${pathWith(`${section}/new`, { object, mode: 'create' })}">import them as new ones</a>.
+  </p>`;
 
 function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;

@@ -50,10 +50,8 @@ function faultList(found: Import, preview: DetailedPreview): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
   const lists: [title: string, faults: Fault[]][] = [
     ['The encoding may be another one:', preview.warnings.filter(({ path }) => path === '/encoding')],
-    [
-      'With these settings, something is wrong:',
-      [...obstaclesTo(found, preview), ...preview.errors.filter(isOfRecord)],
-    ],
+    ['With these settings, something is wrong:', obstaclesTo(found, preview)],
+    ['These of the first records would not be written:', preview.errors.filter(isOfRecord)],
     ['What is left out of the file:', preview.warnings.filter(({ path }) => path === '' || path === '/mapping')],
     ['Values of the first records that will be left out:', preview.warnings.filter(isOfRecord)],
   ];
@@ -119,7 +117,7 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
   const shown = [...names.slice(0, maxNamed), ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : [])];
   return html`<p class="quiet">
     Left out: ${shown.join(', ')}. To keep a column, choose a field for
-    it${hasOwnFields(object) ? ': the first choice is a field of your own' : ''}.
+    it${hasOwnFields(object) ? ', such as a field of your own' : ''}.
   </p>`;
 }
 

@@ -172,7 +172,8 @@ describe('an import with the pages', () => {
 
   test('shows in its check who stands in the file several times, and old and new values of those who are there', async () => {
     const { customer, visitor } = await start();
-    const body = contactBody({ work_email: 'ada@example.com', job_title: 'Clerk <1>', location_country: 'GB' });
+    const ada = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com' };
+    const body = contactBody({ ...ada, job_title: 'Clerk <1>', location_country: 'GB' });
     const id = await make(customer, '/contacts', body);
     const file = 'E-Mail;Job Title;Land\r\nADA@example.com;Chief;DE\r\nada@example.com;Chief;DE\r\n';
     const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
@@ -181,10 +182,23 @@ describe('an import with the pages', () => {
     await workAtAll(app, customer);
     for (const shown of [waiting, await visitor.get(page)]) {
       expect(textOf(shown)).toContain('1 value of “work e-mail” stands in several records');
-      expect(textOf(shown)).toMatch(/2 Open Job title Clerk <1> Chief/);
+      expect(textOf(shown)).toMatch(/2 Ada Lovelace Job title Clerk <1> Chief/);
       expect(textOf(shown)).toMatch(/Country United Kingdom Germany/);
       expect(shown.body).toContain(`href="/app/contacts/${id}"`);
     }
+  });
+
+  test('says how to bring in people without an address, and names no field as the machine does', async () => {
+    const { customer, visitor } = await start();
+    const file = 'Nachname;E-Mail;Visited on\r\nLovelace;ada@example.com;2026-01-02\r\nHopper;;yesterday\r\n';
+    const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
+    await visitor.submit(page, { 'column-2': 'custom_fields.Visited on', 'type-2': 'date', do: 'start' });
+    await workAtAll(app, customer);
+    const done = await visitor.get(page);
+    expect(textOf(done)).toContain('finds records by work e-mail, so each record needs one');
+    expect(done.body.replaceAll('&#61;', '=')).toContain('/app/imports/new?object=contacts&#38;mode=create');
+    expect(textOf(done)).toMatch(/yesterday "yesterday" is not a date/);
+    expect(textOf(done)).not.toContain('custom_fields');
   });
 
   test('is checked with a new list, which is there only once the records are imported', async () => {
