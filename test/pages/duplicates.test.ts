@@ -3,6 +3,8 @@ import { contactWrites } from '../../src/queries/crm/record-batches.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
+import { turnQueues } from '../../src/jobs/workers.ts';
+import { contextOf } from '../jobs/working.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
 let customer: TestCustomer;
 let admin: Awaited<ReturnType<typeof visitorOf>>;
@@ -152,8 +154,22 @@ test('equal records are found behind any number of groups in which something dif
   expect((await read(equal[0])).id).toBe(equal[0]);
 });
 
-test('duplicates that workers count are shown once they are counted', async () => {
-  expect(textOf(await admin.get('/app/duplicates?by=external_name'))).toContain('are being counted');
+test('duplicates that workers count are shown by the names of their records, until they are merged', async () => {
+  for (const company_name of ['Weißenböck Ges.m.b.H.', 'Weissenböck GmbH', 'Gray Ltd', 'Gray Inc'])
+    await make(customer, '/company', companyBody({ company_name }));
+  const page = '/app/duplicates?by=external_name';
+  expect(textOf(await admin.get(page))).toContain('are being counted');
+  await turnQueues['count-duplicates'].handle(contextOf(app), { customerId: customer.id });
+  const counted = await admin.get(page);
+  expect(textOf(counted)).toMatch(
+    /Gray Ltd · Gray Inc 2 Compare Weißenböck Ges\.m\.b\.H\. · Weissenböck GmbH 2 Compare/,
+  );
+  const link = compareLink(counted.body);
+  const id = [...link.matchAll(/id=([0-9a-f-]{36})/g)].map(([, one]) => one!);
+  await admin.submit(link, { id, keep: id[0]! }, '/app/duplicates/merge');
+  const merged = textOf(await admin.get(page));
+  expect(merged).toContain('Weissenböck GmbH 2 Compare');
+  expect(merged).not.toContain('Gray');
 });
 
 test('enriching a list shows its price first, and starts one job for at most the given credits', async () => {

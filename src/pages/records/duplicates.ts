@@ -63,7 +63,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
     const [by, page] = [keyOf(queryOf(request)), pageNumberOf(request)];
     const found = await findUnlessCounting(request, by, page);
-    const body = found === undefined ? counting : groupsOf(by, page, found);
+    const body =
+      found === undefined ? counting : groupsOf(by, page, await shownOf(request, by, found), found.length === pageSize);
     return {
       title: 'Duplicates',
       isLive: found === undefined,
@@ -151,6 +152,39 @@ async function findUnlessCounting(
   }
 }
 
+interface ShownGroup extends DuplicateGroup {
+  /** Names of the first records, or the value that all records share. */
+  name: string;
+}
+
+/** Number of records of a group whose names are shown. */
+const named = 3;
+
+/**
+ * Returns duplicates with their names. Leaves out groups that were merged after the last count: a count is up to some
+ * minutes old.
+ */
+async function shownOf(
+  request: FastifyRequest,
+  by: DuplicateKey,
+  groups: readonly DuplicateGroup[],
+): Promise<ShownGroup[]> {
+  if (by !== 'name_and_company' && by !== 'external_name')
+    return groups.map((group) => ({ ...group, name: group.value }));
+  const { kind } = searches[by];
+  const rows = await readInOrder(
+    request,
+    kind,
+    groups.flatMap(({ ids }) => ids.slice(0, named)),
+  );
+  const names = new Map(rows.map((row) => [row.id, kind.nameOf(row)]));
+  return groups.flatMap((group) => {
+    const living = group.ids.filter((id, i) => i >= named || names.has(id));
+    const name = living.flatMap((id) => names.get(id) ?? []).join(' · ');
+    return living.length < 2 ? [] : [{ ...group, name: name + (living.length > named ? ' …' : '') }];
+  });
+}
+
 const counting = html`<div data-live>
   !${notice('These duplicates are being counted. The page shows them in a moment.', 'busy')}
 </div>`;
@@ -165,18 +199,17 @@ const choice = (by: DuplicateKey): Html =>
     <button class="secondary outline">Show</button>
   </form>`;
 
-function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
-  const columns: readonly Column<DuplicateGroup>[] = [
-    ['In common', ({ value }) => html`${value}`],
+function groupsOf(by: DuplicateKey, page: number, groups: readonly ShownGroup[], isMore: boolean): Html {
+  const columns: readonly Column<ShownGroup>[] = [
+    [by === 'name_and_company' || by === 'external_name' ? 'Names' : 'In common', ({ name }) => html`${name}`],
     ['Records', (group) => count(group.count), 'number'],
     [
       'Side by side',
-      ({ value, ids }) => html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a>`,
+      ({ name, ids }) => html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${name}">Compare</a>`,
     ],
   ];
   const none = empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
-  return html`!${table(searches[by].words, columns, groups, none)}
-  !${numberedPager(page, groups.length === pageSize, section, { by })}`;
+  return html`!${table(searches[by].words, columns, groups, none)} !${numberedPager(page, isMore, section, { by })}`;
 }
 
 const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
@@ -212,7 +245,7 @@ async function compare(request: FastifyRequest, fields: Fields, { faults, status
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are
-      deleted.
+      deleted. You can undo the merge.
     </p>
     !${await comparison(request, kind, rows, fields)} !${buttons('Merge', `${section}?by=${by}`, 'Back')}`;
   return { title: words, status, body: form(`${section}/merge`, body, 'data-once') };
