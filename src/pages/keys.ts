@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { durations, noCaps, capPeriods, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
 import type { ApproveOver, SpendCaps, ApiKey } from '../schemas/accounts.ts';
-import { scopes, usualScopes, type Scope, isUsual } from '../schemas/scopes.ts';
+import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, questionRoutes, secretPage, issuedBefore } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
 import {
@@ -423,7 +423,6 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 }
 
 function scopesOf({ permissions }: ApiKey): Html {
-  if (isUsual(permissions)) return html`all ${usualScopes.length}`;
   return html`<details>
     <summary>${permissions.length} of ${scopes.length}</summary>
     ${permissions.join(', ')}

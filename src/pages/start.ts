@@ -194,7 +194,7 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
       html`<span class="byline"><strong>!${whoOf(act[0]!.actor, users)}</strong> ${act[0]!.type} !${subject(act)}</span>
         <span class="quiet">!${moment(act[0]!.occurred_at)}</span>`,
   );
-  return html`<h2>Latest</h2>
+  return html`<h2>Latest by others</h2>
     !${plainList(lines, 'Nobody else has changed anything yet.')}`;
 }
 

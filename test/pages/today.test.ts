@@ -85,7 +85,7 @@ test('Today tells what others did last, in a line for each act, and what needs a
   const id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: '<i>Lovelace' }));
   await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Countess' });
   const page = await admin.get('/app');
-  expect(textOf(page)).toMatch(/Latest An API key created Ada <i>Lovelace .* An API key created 3 contacts/);
+  expect(textOf(page)).toMatch(/Latest by others An API key created Ada <i>Lovelace .* An API key created 3 contacts/);
   expect(page.body).not.toContain('<i>Lovelace');
   await app.owner`update api_keys set expires_at = now() + interval '3 days' where customer_id = ${customer.id}`;
   expect(await today()).toContain('The key test ends on');

@@ -342,7 +342,7 @@ async function opportunityControls(
         !${area('emails', 'Add contacts', 'Their work e-mail addresses, one on each line.', '')}`,
     )}
     <h2>${words.details}</h2>
-    <p class="quiet">Empty the quantity to take a product out.</p>
+    <p class="quiet">The amount of the opportunity is the sum of its products. Empty the quantity to take one out.</p>
     !${moreNote(stored?.details.length ?? 0, 'products')} !${faultText('products', faults)}
     !${productTable(draft, known)}`;
 }

@@ -56,7 +56,10 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     ]);
     return {
       title: 'Prospects',
-      body: html`<p class="lead">People you do not know yet. Unlock them to see their addresses and phones.</p>
+      body: html`<p class="lead">
+          People you do not know yet. ${isAdmin(request) ? 'Unlock them' : 'An admin can unlock them'} to see their
+          addresses and phones.
+        </p>
         !${filterForm(view)} !${heading(all, unlocked)}
         !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin(request))}
         !${cursorPager(section, cursor, page.nextCursor, view)}`,
@@ -111,7 +114,7 @@ function filterForm(view: ProspectView): Html {
         <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
       </label>
       !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
-      !${check('all', 'unlocked too', view)}
+      !${check('all', 'also unlocked ones', view)}
       <button class="secondary outline">Search</button>
       !${when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'))}
     </form>
@@ -151,7 +154,7 @@ const heading = (all: number, unlocked: number): Html =>
   html`<p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>`;
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
-  const shown = table('Prospects', columns, rows);
+  const shown = table('Prospects', columnsFor(isAdmin), rows);
   if (!isAdmin) return html`<div class="rows">!${shown}</div>`;
   return chooserForm(
     `${section}/unlock`,
@@ -165,15 +168,13 @@ function results(rows: readonly Prospect[], view: ProspectView, locked: number, 
   );
 }
 
-const columns: readonly Column<Prospect>[] = [
-  [
-    'Name',
-    (one) => {
-      const name = `${one.first_name} ${one.last_name}`.trim() || 'Without a name';
-      return html`!${chooserBox(one._id, name)}${name}`;
-    },
-    'chosen-first',
-  ],
+function nameCell({ _id: id, first_name, last_name }: Prospect, canChoose: boolean): Html {
+  const name = `${first_name} ${last_name}`.trim() || 'Without a name';
+  return canChoose ? html`!${chooserBox(id, name)}${name}` : html`${name}`;
+}
+
+const columnsFor = (canChoose: boolean): readonly Column<Prospect>[] => [
+  ['Name', (one) => nameCell(one, canChoose), canChoose ? 'chosen-first' : 'row'],
   [prospectWords.job_title, (one) => html`${one.job_title}`],
   [prospectWords.job_company_name, (one) => html`${one.job_company_name}`],
   ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
