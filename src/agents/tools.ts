@@ -6,7 +6,7 @@ import { ContactCreate, contactFilterFields, ContactPatch, contactTable } from '
 import { indexed, operatorsOf, type FilterFields } from '../schemas/filters.ts';
 import { UnlockContacts, UnlockSelectedContacts, VerifyEmail } from '../schemas/jobs.ts';
 import { MembersByHand } from '../schemas/lists.ts';
-import { ProspectFilters, ProspectQuery } from '../schemas/prospects.ts';
+import { type ProspectFilters, ProspectQuery } from '../schemas/prospects.ts';
 import type { Scope } from '../schemas/scopes.ts';
 
 export interface Tool {
@@ -205,8 +205,7 @@ export const tools = {
     scopes: ['prospect:read'],
     effect: 'reads',
     input: Strict({
-      filters: Type.Optional(ProspectFilters),
-      ...optional(Type.Pick(ProspectQuery, ['all_contacts'])),
+      ...optional(Type.Pick(ProspectQuery, ['filters', 'all_contacts'])),
       limit: Type.Optional(Type.Unsafe<number>({ type: 'integer', enum: [10, 25, 50], default: 10 })),
       cursor,
     }),

@@ -160,7 +160,7 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
   additionalProperties: false,
   title: 'ProspectFilters',
   description:
-    'Which prospects. They must match every field that is given. Job titles, companies and industries have at most 800 words in total.',
+    'Which prospects: those that match every field that is given. Job titles, companies and industries have at most 800 words in total.',
 });
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
