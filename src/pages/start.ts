@@ -195,7 +195,7 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
         <span class="quiet">!${moment(act[0]!.occurred_at)}</span>`,
   );
   return html`<h2>Latest by others</h2>
-    !${plainList(lines, 'Nobody else has changed anything yet.')}`;
+    !${plainList(lines, 'Nobody else has changed anything lately.')}`;
 }
 
 const attention = (concerns: readonly (readonly [name: string, text: Html])[]): Html =>
