@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
@@ -21,7 +21,7 @@ const oldestJdk = 21;
 /** What is missing to run Elasticsearch here, in words for a person, without brackets; undefined when nothing is. */
 export async function missing(): Promise<string | undefined> {
   const needed = [
-    (await findJdk()) ? undefined : `a JDK ${oldestJdk} or newer, at JAVA_HOME or beside the javac on PATH`,
+    findJdk() ? undefined : `a JDK ${oldestJdk} or newer, at JAVA_HOME or beside the javac on PATH`,
     existsSync(await installationFolder()) || onPath('mvn') ? undefined : 'Maven, once, to fetch Elasticsearch',
   ].filter((one) => one !== undefined);
   return needed.length > 0 ? needed.join(', and ') : undefined;
@@ -34,7 +34,7 @@ export async function missing(): Promise<string | undefined> {
 export async function install(): Promise<Installation> {
   const lack = await missing();
   if (lack) throw new Error(`Elasticsearch needs ${lack}`);
-  const jdk = (await findJdk())!;
+  const jdk = findJdk()!;
   const folder = await installationFolder();
   if (!existsSync(folder)) await build(jdk, folder);
   const classpath = [join(folder, 'classes'), join(folder, 'lib', '*')].join(delimiter);
@@ -92,21 +92,22 @@ async function makeModule(building: string): Promise<void> {
 }
 
 /** The newest JDK among JAVA_HOME, the one on PATH, and those installed beside it. */
-async function findJdk(): Promise<string | undefined> {
+function findJdk(): string | undefined {
   const javac = onPath('javac');
   const homeOfJavac = javac && dirname(dirname(realpathSync(javac)));
   const beside = homeOfJavac ? readdirSync(dirname(homeOfJavac)).map((name) => join(dirname(homeOfJavac), name)) : [];
   const homes = [process.env['JAVA_HOME'], homeOfJavac, ...beside].filter(
     (home) => home && existsSync(join(home, 'bin', 'javac')),
   );
-  const versions = await Promise.all(homes.map(async (home) => ({ home, version: await versionOf(home!) })));
-  const [newest] = versions.sort((one, other) => other.version - one.version);
+  const [newest] = homes
+    .map((home) => ({ home, version: versionOf(home!) }))
+    .sort((one, other) => other.version - one.version);
   return newest && newest.version >= oldestJdk ? newest.home : undefined;
 }
 
-async function versionOf(home: string): Promise<number> {
-  const { stdout } = await run(join(home, 'bin', 'javac'), ['-version']).catch(() => ({ stdout: '' }));
-  return Number(/javac (\d+)/.exec(stdout)?.[1] ?? 0);
+function versionOf(home: string): number {
+  const file = join(home, 'release'); // every JDK has one
+  return existsSync(file) ? Number(/^JAVA_VERSION="(\d+)/m.exec(readFileSync(file, 'utf8'))?.[1] ?? 0) : 0;
 }
 
 const onPath = (program: string): string | undefined =>
