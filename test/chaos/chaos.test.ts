@@ -31,7 +31,7 @@ runAlone();
 
 // Chaos test. Clients send retries and duplicates to two servers, while workers, servers, database connections and the
 // search cluster are killed and frozen. Afterwards an audit checks all data. `make chaos` runs it for longer.
-const seconds = Number(process.env['CHAOS_SECONDS'] ?? 30);
+const seconds = Number(process.env['CHAOS_SECONDS'] ?? 20);
 /** A safeguard of the service to remove, to show that this test fails without it. */
 const without = process.env['CHAOS_WITHOUT'];
 /** Minimum numbers of started jobs, imported files, killed workers and catalog damages for a meaningful audit. */

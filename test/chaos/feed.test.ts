@@ -18,7 +18,7 @@ runAlone();
 // Servers and the worker are killed, and so are followers, which resume at their saved cursors. In the end the events of
 // each record, and copies that were kept by the feed alone, must be right. `FEED_SECONDS=3600 FEED_CHANGES=1000000
 // FEED_BATCH=1000 FEED_PACE=5` makes it a million changes (at some 500 a second on two cores).
-const seconds = Number(process.env['FEED_SECONDS'] ?? 15);
+const seconds = Number(process.env['FEED_SECONDS'] ?? 10);
 /** The writers end before the time is over when they have made so many changes. */
 const enough = Number(process.env['FEED_CHANGES'] ?? Infinity);
 /** Records of a batch or an import, at most. */

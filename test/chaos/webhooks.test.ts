@@ -18,7 +18,7 @@ runAlone();
 
 // Chaos test of webhooks. Two workers send to receivers that fail now and then; the workers are killed, and frozen for longer
 // than they can have an endpoint. In the end each receiver must have got each event.
-const seconds = Number(process.env['WEBHOOKS_SECONDS'] ?? 15);
+const seconds = Number(process.env['WEBHOOKS_SECONDS'] ?? 10);
 const receivers = 6;
 
 let app: TestApp;

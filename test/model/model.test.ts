@@ -20,7 +20,7 @@ runAlone();
 // Model test. Callers of two customers send random operations to two servers. Each caller has records of its own, and
 // a model of them in memory; rules, counters, locks and imports are the customer's. Then everything that can be read is
 // compared with the models. `make model` runs it for longer.
-const seconds = Number(process.env['MODEL_SECONDS'] ?? 30);
+const seconds = Number(process.env['MODEL_SECONDS'] ?? 20);
 
 /** Number of operations after which a run ends earlier, and number that a run has in any case. */
 const enough = { most: seconds * 50, least: 200 };
