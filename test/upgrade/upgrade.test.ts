@@ -19,7 +19,7 @@ const writesLabel: Changes = {
         "= { name: 'products', columns: productFields };",
         "= { name: 'products', columns: [...productFields, 'label' as never] };",
       ],
-      ['(columns) => ({ ...columns }));', '(columns) => ({ ...columns, label: columns.name.toUpperCase() }));'],
+      ['(columns) => ({ ...columns })', '(columns) => ({ ...columns, label: columns.name.toUpperCase() })'],
     ],
   },
   migrations: {
