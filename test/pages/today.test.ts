@@ -33,7 +33,7 @@ test('Today shows my tasks that are due or have no day, and a box completes them
   await task({ title: 'Of somebody else', due_at: inDays(-3), assigned_to: customer.adminId });
   await task({ title: 'Done before', due_at: inDays(-3), done_at: inDays(-4) });
   const text = (await today()).split('Latest')[0]!;
-  expect(text).toMatch(/To do today Late call due .* Ada Lovelace .*Without a day Undated letter/);
+  expect(text).toMatch(/To do today Late call due .* Ada Lovelace .*Without a day Undated letter ·/);
   for (const other of ['Later demo', 'Done before', 'Of somebody else']) expect(text).not.toContain(other);
   const done = await admin.submit('/app', {}, `/app/activities/${late}/done`);
   expect(done.location).toMatch(/^\/app\?done=completed&change=/);

@@ -287,7 +287,7 @@ export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
           !${doneBox(task, shown.back)}
           <div>
             <span class="what">${task.title || task.body}</span>
-            <span class="quiet">!${[dueText(task), ...partsOf(task, shown)].filter(Boolean).join(' · ')}</span>
+            <span class="quiet">!${[dueText(task), ...partsOf(task, shown)].join(' · ')}</span>
           </div>
           !${links(task, shown.back)}
         </li>`,
