@@ -85,7 +85,7 @@ export const prospectTable = {
   last_name: { label: 'Last name', filter: 'text' },
   job_title: { label: 'Job title', filter: 'text' },
   job_company_name: { label: 'Company', filter: 'text' },
-  job_company_industry: { label: 'Industry of the company', filter: 'text' },
+  job_company_industry: { label: 'Industry', filter: 'text' },
   work_email: { label: 'Work e-mail', type: 'email' },
   emails: { label: 'All e-mails' },
   mobile_phone: { label: 'Mobile phone', type: 'phone' },
