@@ -18,7 +18,7 @@ import {
 } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
-export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
+const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;

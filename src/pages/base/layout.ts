@@ -293,7 +293,7 @@ export function formRoutes(
   });
 }
 
-export interface QuestionRoutes {
+interface QuestionRoutes {
   ask: (request: FastifyRequest) => Promise<Question | string>;
   act: (request: FastifyRequest) => Promise<Answer>;
   /** Returns a warning if the question must be asked again after this error, else undefined. */

@@ -53,7 +53,7 @@ interface Plan<Row> {
 }
 
 /** The steps of a write that differ between kinds of records. */
-export interface WrittenRecords<Row extends object, Shown extends { id: string }> extends BatchRecords<Row, Shown> {
+interface WrittenRecords<Row extends object, Shown extends { id: string }> extends BatchRecords<Row, Shown> {
   /**
    * Prepares the creation or update of records, before these are locked. Locks the records to which the items refer
    * (see the order of locks in deferred-writes.ts).
