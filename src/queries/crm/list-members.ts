@@ -7,12 +7,12 @@ import { toSql } from '../../filters/to-sql.ts';
 import { type Rule, ruleLimits } from '../../schemas/lists.ts';
 import { lockContacts } from '../records/deferred-writes.ts';
 import { countUpTo } from '../records/finders.ts';
-import { requireReferences } from '../records/references.ts';
+import { requireReferences, type Reference } from '../records/references.ts';
 import type { RecordQuery } from '../../filters/parse.ts';
 
 /*
- * The table `list_members` has the contacts that were added to a list by hand. The rules of a list are evaluated on read:
- * see list-members.ts. All locks are taken in the order that deferred-writes.ts describes.
+ * The table `list_members` has the contacts that were added to a list by hand. The rules of a list are evaluated on read.
+ * All locks are taken in the order that deferred-writes.ts describes.
  */
 
 const membersAtOnce = 10_000;
@@ -105,7 +105,7 @@ async function lockListAndContacts(
   customerId: string,
   { list_id, contact_ids }: ManualMembers,
 ): Promise<{ rules: Rule[]; contactIds: LockedId[] }> {
-  const [list] = await lockLists(sql, customerId, [list_id]);
+  const list = await lockListRow(sql, customerId, list_id, 'key share');
   const contactIds = await lockContacts(sql, customerId, [...new Set(contact_ids)]);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, contactIds)];
   if (!list || missing.length > 0) throw missingReferences(missing);
@@ -118,20 +118,32 @@ function missingOf(given: readonly string[], found: readonly string[]): { noun: 
 }
 
 interface LockedList {
-  id: string;
+  name: string;
   description: string;
   rules: Rule[];
+  source: string;
 }
 
-export const lockLists = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<LockedList[]> =>
-  ids.length === 0
-    ? Promise.resolve([])
-    : sql<LockedList[]>`
-        select l.id, l.description, l.rules
-        from ${liveLists(sql, customerId)}
-          and l.id = any(${ids as string[]}::uuid[])
-        order by l.id
-        for key share`;
+/**
+ * Locks a list. `key share` prevents its deletion. `no key update` also prevents changes. `update` also prevents that
+ * contacts are added.
+ */
+export async function lockListRow(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  strength: 'update' | 'no key update' | 'key share',
+): Promise<LockedList | undefined> {
+  const [list] = await sql<LockedList[]>`
+    select l.name, l.description, l.rules, l.source
+    from ${liveLists(sql, customerId)}
+      and l.id = ${id}
+    for ${sql.unsafe(strength)}`;
+  return list;
+}
+
+export const listReferences = (ids: readonly string[] = []): Reference[] =>
+  ids.map((id, i) => ({ noun: 'list', id, path: `/list_ids/${i}` }));
 
 /**
  * Locks the lists of a request against deletion, and returns their ids without duplicates.
@@ -142,8 +154,7 @@ export async function requireLists(
   customerId: string,
   ids: readonly string[] = [],
 ): Promise<string[]> {
-  const references = ids.map((id, i) => ({ noun: 'list' as const, id, path: `/list_ids/${i}` }));
-  await requireReferences(sql, customerId, references);
+  await requireReferences(sql, customerId, listReferences(ids));
   return [...new Set(ids)];
 }
 
@@ -337,7 +348,7 @@ export function membersOf(lists: readonly ListedRules[]): Filter {
 const rulesOf = (lists: readonly Pick<ListedRules, 'rules'>[]): Filter[] =>
   lists.flatMap(({ rules }) => (rules.length > 0 ? [rulesFilter(contactSource.fields, rules)] : []));
 
-export interface ListOfContact {
+interface ListOfContact {
   id: string;
   name: string;
   by_hand: boolean;

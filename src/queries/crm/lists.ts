@@ -9,7 +9,7 @@ import { countEach, countMatches, filtersAtOnce } from './record-pages.ts';
 import { readTotals } from '../records/journal.ts';
 import { findCustomersWith, type DeleteRecord, type UpdateRecord, type RecordPage } from '../records/finders.ts';
 import { enqueueTurn } from '../records/turns.ts';
-import { listedRules, membersOf, type ListedRules, copyMembers, lockLists } from './list-members.ts';
+import { listedRules, membersOf, type ListedRules, copyMembers, lockListRow } from './list-members.ts';
 import { conflict, notFound } from '../../errors.ts';
 import { etagOf, requireMatch } from '../../text/ids.ts';
 import { encodeCursor, readPosition, scopeOf } from '../../filters/cursor.ts';
@@ -396,8 +396,7 @@ export const listTag = ({ name, description, rules }: ListColumns): string =>
   etagOf({ name, description, rules: completeRules(rules) });
 
 /**
- * Locks a list, and returns its columns. With `strength = 'update'`, other transactions also cannot add contacts to the
- * list.
+ * Locks a list, and returns its columns.
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
  */
 async function lockList(
@@ -407,11 +406,7 @@ async function lockList(
   strength: 'update' | 'no key update',
   ifMatch?: string,
 ): Promise<ListColumns & { source: string }> {
-  const [list] = await sql<(ListColumns & { source: string })[]>`
-    select l.name, l.description, l.rules, l.source
-    from ${liveLists(sql, customerId)}
-      and l.id = ${id}
-    for ${sql.unsafe(strength)}`;
+  const list = await lockListRow(sql, customerId, id, strength);
   if (!list) throw notFound('list');
   if (ifMatch !== undefined && ifMatch !== listTag(list))
     requireMatch(ifMatch, (await readLists(sql, customerId, [id]))[0]!);
@@ -446,7 +441,7 @@ export const duplicateList = (
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<string> =>
   withDeferredWrites(sql, customerId, async (deferred) => {
-    const [original] = await lockLists(sql, customerId, [list_id]);
+    const original = await lockListRow(sql, customerId, list_id, 'key share');
     if (!original) throw notFound('list', ['/list_id']);
     const { description } = original;
     const rules = completeRules(original.rules);

@@ -41,7 +41,7 @@ import {
   withoutIdentity,
   type ContactColumns,
 } from './contacts.ts';
-import { findManualLists, setManualLists } from './list-members.ts';
+import { findManualLists, listReferences, setManualLists } from './list-members.ts';
 
 export const companyWrites = recordWrites<CompanyColumns, Company, CompanyCreate, CompanyPatch>({
   ...companyTable,
@@ -100,8 +100,8 @@ export const contactWrites = recordWrites<ContactColumns, ContactDetail, Contact
   remove: deleteContacts,
 });
 
-const referencesOf = ({ list_ids = [], assigned_to }: ContactPatch): Reference[] => [
-  ...list_ids.map((id, i) => ({ noun: 'list' as const, id, path: `/list_ids/${i}` })),
+const referencesOf = ({ list_ids, assigned_to }: ContactPatch): Reference[] => [
+  ...listReferences(list_ids),
   ...(assigned_to ? [{ noun: 'user' as const, id: assigned_to, path: '/assigned_to' }] : []),
 ];
 
