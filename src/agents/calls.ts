@@ -252,7 +252,9 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
     return page(send, post('/activities/list', body), 'tasks', taskRow);
   },
   complete_task: async (send, { id }) => {
-    const done = { done_at: new Date().toISOString() };
+    const { body } = await send({ method: 'GET', url: `${base}/activities/${id}` });
+    // The time at which it was done stays.
+    const done = { done_at: (body as Activity).done_at ?? new Date().toISOString() };
     return JSON.stringify((await send({ ...post(`/activities/${id}`, done), method: 'PATCH' })).body);
   },
   search_prospects: (send, { filters = {}, all_contacts = false, ...rest }) =>

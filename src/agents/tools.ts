@@ -191,8 +191,8 @@ export const tools = {
   },
   complete_task: {
     title: 'Complete a task',
-    description: 'Marks a task as done now.',
-    scopes: ['activities:update'],
+    description: 'Marks a task as done.',
+    scopes: ['activities:read', 'activities:update'],
     effect: 'overwrites',
     input: Strict({ id: Uuid('Id of the task.') }),
   },

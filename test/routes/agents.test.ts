@@ -78,6 +78,9 @@ test('an assistant adds a note, lists the tasks that are to be done, and complet
   expect(await titles({ company_id })).toEqual(['Call back', 'Send an offer']);
   expect(await titles({ contact_id, is_overdue: true })).toEqual(['Call back']);
   expect((await use(client, 'complete_task', { id: added.data.id })).isError).toBe(false);
+  const { done_at } = (await customer.get(`/activities/${added.data.id}`)).body;
+  expect((await use(client, 'complete_task', { id: added.data.id })).isError).toBe(false);
+  expect((await customer.get(`/activities/${added.data.id}`)).body.done_at).toBe(done_at);
   expect(await titles({ contact_id })).toEqual(['Send an offer']);
   expect((await use(client, 'add_note', { body: 'Of nobody' })).isError).toBe(true);
 });
