@@ -252,6 +252,16 @@ describe('an update', () => {
     expect(await count()).toBe(0);
   });
 
+  test('that refers to several unknown records names them all', async () => {
+    const id = await create({});
+    const [company, list, user] = [absent, absent, absent];
+    const body = { company: { id: company }, list_ids: [list], assigned_to: user };
+    expect(await customer.patch(`/contacts/${id}`, body)).toMatchObject({
+      status: 404,
+      body: { errors: ['/company/id', '/list_ids/0', '/assigned_to'].map((path) => ({ path })) },
+    });
+  });
+
   test('with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
     const lists = await Promise.all([1, 2, 3].map(() => makeList(app.fastify, customer)));
     const [a, b, c] = lists as [string, string, string];

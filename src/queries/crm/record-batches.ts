@@ -1,5 +1,4 @@
 import type { Transaction } from '../../database/db.ts';
-import { type DomainError, notFound } from '../../errors.ts';
 import type { Company, CompanyCreate, CompanyPatch } from '../../schemas/companies.ts';
 import type { CompanyReference, ContactCreate, ContactDetail, ContactPatch } from '../../schemas/contacts.ts';
 import {
@@ -85,7 +84,7 @@ export const contactWrites = recordWrites<ContactColumns, ContactDetail, Contact
     ]);
     const missing = await lockReferencesOf(sql, customerId, items, referencesOf);
     return {
-      errorOf: (item) => unknownCompany(companyOf(item), companies) ?? errorOfMissing(missing.get(item)),
+      errorOf: (item) => errorOfMissing([...unknownCompany(companyOf(item), companies), ...missing.get(item)!]),
       patched: (body, stored, item) => {
         const columns = patchedContact(stored ?? blank, body, companyIdOf(companyOf(item), companies), declared);
         if (!stored && !hasIdentity(columns)) throw withoutIdentity();
@@ -125,13 +124,10 @@ async function lockCompaniesOf(
   return { ...(await lockCompanies(sql, customerId, { keys: [...keys], ids: [...ids] })), byExternalId };
 }
 
-function unknownCompany(
-  company: CompanyReference | null | undefined,
-  companies: ReferredCompanies,
-): DomainError | undefined {
+function unknownCompany(company: CompanyReference | null | undefined, companies: ReferredCompanies) {
   const name = (['id', 'external_id'] as const).find((one) => company?.[one] !== undefined);
   const isKnown = name === undefined || companies.byId.has(companyIdOf(company, companies)!);
-  return isKnown ? undefined : notFound('company', [`/company/${name}`]);
+  return isKnown ? [] : [{ noun: 'company', path: `/company/${name}` }];
 }
 
 /**
