@@ -411,6 +411,9 @@ export const KeyParams = Strict({
   }),
 });
 
+/** Pattern of a choice, which neither begins nor ends with white space. */
+export const choicePattern = String.raw`^\S([\s\S]*\S)?$`;
+
 export const Declaration = Strict(
   {
     label: Type.Optional(
@@ -421,7 +424,7 @@ export const Declaration = Strict(
       'What its values are. A `date` is `YYYY-MM-DD`, a `url` begins with `https://` or `http://`.',
     ),
     choices: Type.Optional(
-      Type.Array(Type.String({ minLength: 1, maxLength: 255, pattern: String.raw`^\S([\s\S]*\S)?$` }), {
+      Type.Array(Type.String({ minLength: 1, maxLength: 255, pattern: choicePattern }), {
         minItems: 1,
         maxItems: 200,
         uniqueItems: true,

@@ -9,6 +9,7 @@ import { countryCode, formats, type Format } from '../schemas/formats.ts';
 import { customPattern } from '../schemas/filters.ts';
 import { escapePointer, tokensOf, findUnstorableText } from '../text/json.ts';
 import { TimeSlice } from '../process/event-loop.ts';
+import { choicePattern } from '../schemas/wire.ts';
 import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
 
 const rewriting = (keyword: string, canonical: (text: string) => string | undefined): KeywordDefinition => ({
@@ -281,6 +282,7 @@ const messageOf: MessageFor = (error, value) => {
     case 'propertyNames':
       return `is not known here; allowed: ${allowedIn(parentSchema ?? {})}`;
     case 'pattern':
+      if (params['pattern'] === choicePattern) return 'must not begin or end with white space';
       return isOfNames(params['pattern']) ? `must be one of ${namesIn(params['pattern'])}` : error.message!;
     case 'maxItems':
       return `must have at most ${params['limit']} elements`;

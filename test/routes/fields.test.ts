@@ -257,6 +257,11 @@ describe('declared fields', () => {
     });
   });
 
+  test('a choice that ends with a blank is refused with the reason', async () => {
+    const { body } = await declare(customer, 'contacts/plan', { type: 'choice', choices: ['gold', 'silver '] });
+    expect(body.errors).toEqual([{ path: '/choices/1', message: 'must not begin or end with white space' }]);
+  });
+
   test('of one object, 200 fields can be declared, and one more is 409', async () => {
     const own = await app.customer();
     await app.owner`
