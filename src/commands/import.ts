@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { Database, SharedDatabase } from '../database/db.ts';
+import type { Database } from '../database/db.ts';
 import type { Fault } from '../errors.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, startUploaded, receiveFile, beginImport } from '../jobs/start-import.ts';
@@ -29,12 +29,8 @@ import {
   type Mapping,
 } from '../schemas/imports.ts';
 import { type Progress, progressOn } from './progress.ts';
-import { readConfig } from '../process/config.ts';
 import { gunzipIfPacked } from '../files/encodings.ts';
 import { openErrorsFile } from '../jobs/errors-file.ts';
-import { workAtImport } from '../jobs/import-records.ts';
-import type { RunContext } from '../jobs/turns.ts';
-import { logger } from '../process/logger.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { hasWorker } from '../queries/jobs/runs.ts';
 import type { MatchField } from '../schemas/batches.ts';
@@ -276,18 +272,15 @@ async function sendIfMissing(
 
 const lookMs = 500;
 
-/** Seconds without a running worker after which this process does the work itself. */
-const aloneAfter = 15;
+/** Seconds without a running worker after which the command gives up. */
+const patience = 15;
 
-/** Waits until an import has ended, and returns it. If there are no workers, this process does the work. */
-async function waitForEnd(db: SharedDatabase, customerId: string, id: string, progress: Progress): Promise<Import> {
-  const context: RunContext = {
-    db: db.for({ customerId }, 'import'),
-    log: logger(readConfig()),
-    stopping: new AbortController().signal,
-  };
-  // An interrupted run of the same command may have left the import unreleased.
-  for (let takesOver = true; ; takesOver = false) {
+/**
+ * Waits until an import has ended, and returns it.
+ * @throws Error if no worker runs. The import stays, and begins with the next worker
+ */
+async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
+  for (const start = performance.now(); ; await sleep(lookMs)) {
     const found = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
     if (found.finished_at !== null) return found;
     const { processed, total, failed } = found;
@@ -297,9 +290,9 @@ async function waitForEnd(db: SharedDatabase, customerId: string, id: string, pr
       processed,
       total ?? undefined,
     );
-    const isAlone = !(await db.lookup((sql) => hasWorker(sql, aloneAfter)));
-    if (!isAlone || !(await workAtImport(context, customerId, { seconds: 0.5, only: id, takesOver })))
-      await sleep(lookMs);
+    const mayGiveUp = performance.now() - start >= patience * 1000;
+    if (mayGiveUp && !(await db.lookup((sql) => hasWorker(sql, patience))))
+      throw new Error(`No worker runs: the import ${id} waits until one is started`);
   }
 }
 

@@ -19,8 +19,8 @@ import {
   readRows,
 } from '../queries/jobs/import-rows.ts';
 import { maxFileRecords } from '../schemas/imports.ts';
-import { inAttempt, runWithoutTurn, takeTurn } from './turns.ts';
-import type { WorkingImport, RunContext, Handler, RunBatch } from './turns.ts';
+import { inAttempt, takeTurn } from './turns.ts';
+import type { WorkingImport, JobContext, Handler, RunBatch } from './turns.ts';
 import { withSource, type ImportSource } from './start-import.ts';
 import { isStatementTimeout } from '../database/pools.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
@@ -34,7 +34,7 @@ import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './wri
  * @returns the import with its number of records; undefined if it failed or the worker must stop
  */
 async function readFile(
-  context: RunContext,
+  context: JobContext,
   taken: WorkingImport,
   signal: AbortSignal,
 ): Promise<WorkingImport | undefined> {
@@ -78,7 +78,7 @@ const batchRecords = 1_000;
 
 /** Stores the records of a file as rows. Returns false if the worker must stop. */
 async function storeRecords(
-  { db }: RunContext,
+  { db }: JobContext,
   taken: WorkingImport,
   { source, reading, signal }: { source: ImportSource; reading: Reading; signal: AbortSignal },
 ): Promise<boolean> {
@@ -120,7 +120,7 @@ async function storeRecords(
 }
 
 async function recordsOf(
-  db: RunContext['db'],
+  db: JobContext['db'],
   taken: WorkingImport,
   { content }: ImportSource,
   reading: Reading,
@@ -137,7 +137,7 @@ async function recordsOf(
  * Ends the reading of a file: stores its columns and its number of records. Deletes the last rows if they are the
  * footer of a report.
  */
-async function endOf({ db }: RunContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
+async function endOf({ db }: JobContext, taken: WorkingImport, { read, layout }: Reading): Promise<WorkingImport> {
   const { customer_id: customerId } = taken;
   const settled = layout && settleLayout(taken, layout);
   const footer = settled?.footer ?? [];
@@ -162,20 +162,8 @@ const turnSeconds = 2;
 export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
   takeTurn('import', { import: batchOf(seconds) }, 0);
 
-/**
- * Works in this process at the import that has waited longest, until the time limit is reached. A worker may take the
- * import over.
- * @param options `only`: id of the only import to run; `takesOver`: also takes an import that another process holds
- * @returns false if no import is available
- */
-export const workAtImport = (
-  context: RunContext,
-  customerId: string,
-  { seconds, ...options }: { seconds: number; only?: string; takesOver?: boolean },
-): Promise<boolean> => runWithoutTurn(context, { customerId, ...options }, batchOf(seconds));
-
 const batchOf =
-  (seconds: number): RunBatch<'import', RunContext> =>
+  (seconds: number): RunBatch<'import'> =>
   async (context, given, signal) => {
     const declared = await context.db.lookup((sql) => listDeclared(sql, given.customer_id, given.object));
     const taken = { ...given, declared };
@@ -187,7 +175,7 @@ const batchOf =
 
 const batchSize = 1_000;
 
-async function writeAll(context: RunContext, taken: WorkingImport, isOver: () => boolean): Promise<void> {
+async function writeAll(context: JobContext, taken: WorkingImport, isOver: () => boolean): Promise<void> {
   let after = taken.done_line;
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
     const isEnd = await bulkWriters.run({ customerId: taken.customer_id }, () =>
@@ -214,7 +202,7 @@ async function writeAll(context: RunContext, taken: WorkingImport, isOver: () =>
 }
 
 /** Logs the end of an import. Analyses and vacuums the tables with many changes, so that the next queries are fast. */
-async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
+async function endedWell({ db, log }: JobContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
   log.info('an import is completed');
   try {
     const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
@@ -226,7 +214,7 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
   }
 }
 
-async function* plansOf({ db }: RunContext, taken: WorkingImport): AsyncGenerator<readonly PlannedRecord[]> {
+async function* plansOf({ db }: JobContext, taken: WorkingImport): AsyncGenerator<readonly PlannedRecord[]> {
   const { customer_id: customerId, id, layout } = taken;
   for (let after = taken.done_line; ;) {
     const part = { after, limit: sizeOf(taken) };

@@ -1,11 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { randomUUID } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../process/config.ts';
 import { type Database, afterCommit, type Locked, type Transaction } from '../database/db.ts';
 import type { JobKind, TurnKind, JobQueue, RunQueue } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
-import { areOthersWaiting, enqueueTurn, findTakenTurns, holdTurn, mergeTurns } from '../queries/records/turns.ts';
+import { areOthersWaiting, enqueueTurn, holdTurn, mergeTurns } from '../queries/records/turns.ts';
 import type { Message, Turn } from '../queries/records/turns.ts';
 import { hasDueRun, lockRun, releaseRun, pauseRun, findNextInputs, takeRun } from '../queries/jobs/runs.ts';
 import type { Run, Taken } from '../queries/jobs/runs.ts';
@@ -92,7 +91,7 @@ async function endOrContinueTurn(sql: Transaction, run: Working, hasEnded: boole
 async function endTurn(sql: Transaction, run: Taken, besides: { except?: string } = {}): Promise<void> {
   // The next turn can begin before the queue knows that this one is over.
   await releaseRun(sql, run.customer_id, run);
-  if (await hasDueRun(sql, run.customer_id, run.queue, { dead: [], ...besides })) await enqueueNext(sql, run);
+  if (await hasDueRun(sql, run.customer_id, run.queue, besides)) await enqueueNext(sql, run);
 }
 
 /** Pauses a locked run for some seconds, and enqueues a turn for the end of the pause. */
@@ -202,18 +201,12 @@ export async function endJob(
   return true;
 }
 
-export type RunContext = Pick<JobContext, 'db' | 'log' | 'stopping' | 'message'>;
-
 /**
  * Runs one batch of a job or import, in a few seconds. Must be idempotent, because a batch is repeated after an error
  * or crash. Must not catch errors of `settle`, except `unavailable`.
  * @param signal aborts when the batch must stop early: the worker is asked to stop, or has lost its message
  */
-export type RunBatch<Q extends RunQueue, C extends RunContext = JobContext> = (
-  context: C,
-  run: Working<Q>,
-  signal: AbortSignal,
-) => Promise<void>;
+export type RunBatch<Q extends RunQueue> = (context: JobContext, run: Working<Q>, signal: AbortSignal) => Promise<void>;
 
 export type JobBatch = RunBatch<JobQueue>;
 
@@ -245,7 +238,7 @@ export const takeTurn =
   };
 
 const takeFreeRun = <Q extends RunQueue>(
-  { db, message }: RunContext,
+  { db, message }: JobContext,
   queue: Q,
   customerId: string,
 ): Promise<Taken<Q> | undefined> =>
@@ -253,49 +246,16 @@ const takeFreeRun = <Q extends RunQueue>(
     // A worker that was frozen here must not take the run from the worker that got its message.
     if (message && !(await holdTurn(sql, queue, message))) return undefined;
     await mergeTurns(sql, queue, customerId);
-    const holder = { turn: message?.id ?? null, dead: message ? [message.id] : [] };
-    const run = await takeRun(sql, customerId, queue, holder);
-    if (!run && (await hasDueRun(sql, customerId, queue, holder)))
+    const turn = message?.id ?? null;
+    const run = await takeRun(sql, customerId, queue, turn);
+    if (!run && (await hasDueRun(sql, customerId, queue, { turn })))
       await enqueueTurn(sql, queue, customerId, { seconds: pauseSeconds, isLate: true });
     return run;
   });
 
-interface Alone {
-  customerId: string;
-  only?: string | undefined;
-  /** True: also takes an import that another process has taken, unless that process has a message for it. */
-  takesOver?: boolean | undefined;
-}
-
-/**
- * Takes an import and runs one batch of it, without a message of the queue. A worker's turn may take the import over.
- * Does not enqueue the rest of the work.
- * @returns false if no import is free
- */
-export async function runWithoutTurn<C extends RunContext>(
-  context: C,
-  { customerId, only, takesOver = false }: Alone,
-  batch: RunBatch<'import', C>,
-): Promise<boolean> {
-  const run = await context.db.transaction(async (sql) => {
-    const found = await findTakenTurns(sql, 'import', customerId, { areDead: !takesOver });
-    const holders = takesOver ? { active: found } : { dead: found };
-    return takeRun(sql, customerId, 'import', { turn: randomUUID(), only, ...holders });
-  });
-  if (!run) return false;
-  const going: Working['going'] = { isTimeUp: () => true };
-  await runBatch(context, { ...run, going }, batch);
-  await context.db.transaction((sql) => releaseRun(sql, customerId, run));
-  return true;
-}
-
 const nounOf = ({ type }: Run): 'import' | 'job' => (type === 'import' ? type : 'job');
 
-async function runBatch<Q extends RunQueue, C extends RunContext>(
-  outer: C,
-  run: Working<Q>,
-  batch: RunBatch<Q, C>,
-): Promise<void> {
+async function runBatch<Q extends RunQueue>(outer: JobContext, run: Working<Q>, batch: RunBatch<Q>): Promise<void> {
   const id = { [`${nounOf(run)}_id`]: run.id };
   const request = run.request_id === null ? {} : { reqId: run.request_id };
   const context = { ...outer, log: outer.log.child({ ...id, ...request, type: run.type }) };
@@ -321,7 +281,7 @@ async function runBatch<Q extends RunQueue, C extends RunContext>(
 
 // Errors of an unavailable service do not count, so they are retried without limit.
 /** Schedules a retry of a run, or sets it to FAILED after too many errors. Logs the error. */
-async function handleBatchError({ db, log }: RunContext, run: Taken, error: unknown): Promise<void> {
+async function handleBatchError({ db, log }: JobContext, run: Taken, error: unknown): Promise<void> {
   const isPassing = isUnavailable(error);
   let isLost = error instanceof AttemptLost;
   try {

@@ -3,13 +3,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import { contactLines, contactsCsv } from '../jobs/importing.ts';
+import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCommand, type Run } from '../setup/cli.ts';
 import { makeList, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
+const workers = await startWorkers({ ...contextOf(app), url: app.url });
 let customer: TestCustomer;
 let folder: string;
 
@@ -19,7 +22,10 @@ beforeAll(async () => {
 beforeEach(async () => {
   customer = await app.customer();
 });
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(async () => {
+  await workers.stop();
+  await rm(folder, { recursive: true });
+});
 
 const run = (noun: string, ...words: string[]): Promise<Run> =>
   runCommand([noun, 'import', ...words, '--customer', customer.id], { DATABASE_URL: app.url, LOG_LEVEL: 'silent' });
@@ -34,7 +40,7 @@ async function contactsFile(name: string, ...lines: string[]): Promise<string> {
 
 const importsOf = async (): Promise<Import[]> => (await customer.post('/imports/list', {})).body;
 
-test('an import needs no worker, reports its numbers, and writes the failed records to a file', async () => {
+test('an import reports its numbers, and writes the failed records to a file', async () => {
   const list = await makeList(app.fastify, customer);
   const file = await contactsFile('some.csv.gz', ...contactLines(5), 'Ada,Bad,no address,');
   const errors = join(folder, 'errors.csv');

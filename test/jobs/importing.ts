@@ -1,7 +1,9 @@
 import { expect } from 'vitest';
 import { openErrorsFile } from '../../src/jobs/errors-file.ts';
-import { workAtImport } from '../../src/jobs/import-records.ts';
+import { importRecords } from '../../src/jobs/import-records.ts';
 import { allImports } from '../../src/queries/jobs/imports.ts';
+import { hasDueRun } from '../../src/queries/jobs/runs.ts';
+import type { JobContext } from '../../src/jobs/turns.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import type { TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
@@ -38,10 +40,16 @@ export async function sendBytes(
   return id;
 }
 
-/** Works at all imports of a customer in this process until none waits. */
-export async function workAtAll(app: TestApp, { id }: Pick<TestCustomer, 'id'>, seconds = 60): Promise<void> {
-  const context = { ...contextOf(app), db: app.db.for({ customerId: id }, 'import') };
-  while (await workAtImport(context, id, { seconds }));
+/** Runs batches of a customer's imports in this process until none waits. */
+export async function workAtAll(
+  app: TestApp,
+  { id }: Pick<TestCustomer, 'id'>,
+  { seconds = 60, ...context }: { seconds?: number } & Partial<JobContext> = {},
+): Promise<void> {
+  const work = importRecords(seconds);
+  const db = app.db.for({ customerId: id }, 'import');
+  while (await app.db.transaction((sql) => hasDueRun(sql, id, 'import')))
+    await work({ ...contextOf(app), db, ...context }, { customerId: id });
 }
 
 /** Imports a file in this process. Returns the import as it is at the end. */
@@ -55,7 +63,7 @@ export async function importFile(
   const id = await beginImport(customer, settings);
   const sent = await sendFile(customer, id, text);
   expect(sent.status, JSON.stringify(sent.body)).toBe(200);
-  await workAtAll(app, customer, seconds);
+  await workAtAll(app, customer, { seconds });
   return (await customer.get(`/imports/${id}`)).body;
 }
 

@@ -1,10 +1,10 @@
-import { randomUUID } from 'node:crypto';
 import { pino } from 'pino';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { violatedConstraint } from '../../src/errors.ts';
-import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
+import { importRecords } from '../../src/jobs/import-records.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
 import { AttemptLost } from '../../src/jobs/turns.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
@@ -78,13 +78,12 @@ describe('an import', () => {
         alter table contacts
         add constraint contacts_without_zoe check (first_name <> 'Zoe') not valid`;
       const settings = { ...newContacts, mode, ...(mode === 'upsert' ? { match: 'work_email' } : {}) };
-      const { id } = customer;
       const uploaded = await beginImport(customer, settings);
       await sendFile(customer, uploaded, contactsCsv(...lines));
       const warnings: { err: unknown }[] = [];
       const warn = (given: { err: unknown }) => void warnings.push(given);
       const log = Object.assign(pino({ level: 'silent' }), { warn });
-      while (await workAtImport({ ...contextOf(app), log }, id, { seconds: 60 }));
+      await workAtAll(app, customer, { log });
       await app.owner`alter table contacts drop constraint contacts_without_zoe`;
       const { body: done } = await customer.get(`/imports/${uploaded}`);
       // One line for each transaction.
@@ -330,8 +329,7 @@ test('a transaction that takes too long is written in smaller ones', async () =>
   });
   const id = await beginImport(customer, newContacts);
   await sendFile(customer, id, contactsCsv(...contactLines(700).map((line) => `Slow${line}`)));
-  const context = { ...contextOf(app), db: hurried.for({ customerId: customer.id }, 'import') };
-  while (await workAtImport(context, customer.id, { seconds: 60 }));
+  await workAtAll(app, customer, { db: hurried.for({ customerId: customer.id }, 'import') });
   expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 700 });
 });
 
@@ -339,10 +337,12 @@ describe('several workers', () => {
   test('share the imports of a customer and write each record once', async () => {
     const ids = [await beginImport(customer), await beginImport(customer)];
     for (const [i, id] of ids.entries()) await sendFile(customer, id, contactsCsv(...contactLines(2_500, i * 10_000)));
-    await Promise.all([workAtAll(app, customer, 0), workAtAll(app, customer, 0), workAtAll(app, customer, 0)]);
-    await workAtAll(app, customer);
+    const workers = await Promise.all([1, 2, 3].map(() => startWorkers({ ...contextOf(app), url: app.url })));
+    onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.stop()))));
     for (const id of ids)
-      expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 2_500 });
+      await expect
+        .poll(async () => (await customer.get(`/imports/${id}`)).body)
+        .toMatchObject({ status: 'COMPLETED', created: 2_500 });
     expect(new Set(await emailsOf()).size).toBe(5_000);
     expect(await counted()).toBe(5_000);
   });
@@ -350,10 +350,8 @@ describe('several workers', () => {
   test('write nothing after another worker has taken the import', async () => {
     const id = await beginImport(customer);
     await sendFile(customer, id, contactsCsv(...contactLines(3)));
-    const take = () =>
-      app.db.transaction((sql) => takeRun(sql, customer.id, 'import', { turn: randomUUID(), active: [] }));
+    const take = () => app.db.transaction((sql) => takeRun(sql, customer.id, 'import', null));
     const [lost] = [await take(), await take()];
-    await app.owner`update imports set turn = null where id = ${id}`;
     await workAtAll(app, customer);
     await app.owner`update imports set status = 'PROCESSING', finished_at = null where id = ${id}`;
     await expect(app.db.transaction((sql) => writeRecords(sql, lost!, 0, [], app.fastify.log))).rejects.toThrow(

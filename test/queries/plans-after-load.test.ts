@@ -5,11 +5,12 @@ import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { maxNewest } from '../../src/filters/narrowing.ts';
-import { workAtImport } from '../../src/jobs/import-records.ts';
-import { logger } from '../../src/process/logger.ts';
+import { importRecords } from '../../src/jobs/import-records.ts';
+import { hasDueRun } from '../../src/queries/jobs/runs.ts';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { fileOf, type People } from '../../bench/questions-file.ts';
 import { newContacts } from '../jobs/importing.ts';
+import { contextOf } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { clientOf, contactBody, opportunityBody, type Answer, type TestCustomer } from '../setup/factories.ts';
@@ -145,7 +146,7 @@ const dealsFile = (userId: string): string =>
 async function load(people: People, once: number): Promise<object[]> {
   const { id, adminId } = await testApp.customer();
   customer = await clientOf(app, id, adminId, [...scopes]);
-  const context = { db, log: logger(testApp.config), stopping: new AbortController().signal };
+  const context = { ...contextOf(testApp), db: db.for({ customerId: id }, 'import') };
   const file = fileOf(people);
   const found: object[] = [];
   const upsert = { ...newContacts, mode: 'upsert', match: 'external_id' };
@@ -157,7 +158,10 @@ async function load(people: People, once: number): Promise<object[]> {
   ] as const) {
     const { body } = await customer.post('/imports', settings);
     await customer.call('PUT', `/imports/${body.data.id}/file`, content, { 'content-type': 'text/csv' });
-    while (await workAtImport(context, id, { seconds: 10 })) found.push(...wasteful(once));
+    while (await db.transaction((sql) => hasDueRun(sql, id, 'import'))) {
+      await importRecords(10)(context, { customerId: id });
+      found.push(...wasteful(once));
+    }
     expect((await customer.get(`/imports/${body.data.id}`)).body).toMatchObject({ status: 'COMPLETED', failed: 0 });
   }
   return found;

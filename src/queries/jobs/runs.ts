@@ -163,31 +163,21 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
   and c.status = 'OK'`;
 
 /**
- * Which runs are free. A run without a turn (one worker's work for a customer) is always free. With `dead`, runs of
- * these turns are free, too. With `active`, runs of all other turns are free, too.
+ * Returns the SQL condition that the run `r` is free: no turn (one worker's work for a customer) has taken it, or this
+ * one has.
  */
-type Holders = { dead: readonly string[] } | { active: readonly string[] };
-
-const isFree = (sql: Queryable, holders: Holders) =>
-  'dead' in holders
-    ? sql`(r.turn is null or r.turn = any(${holders.dead as string[]}::uuid[]))`
-    : sql`(r.turn is null or r.turn <> all(${holders.active as string[]}::uuid[]))`;
-
-type Taking = Holders & {
-  /** Id of the queue's message for the turn. Null: any turn may take over the run. */
-  turn: string | null;
-  only?: string | undefined;
-};
+const isFree = (sql: Queryable, turn: string | null) => sql`(r.turn is null or r.turn = ${turn}::uuid)`;
 
 /**
  * Takes the customer's free run that has waited longest.
+ * @param turn id of the queue's message for the turn. Null: any turn may take over the run
  * @returns undefined if no run is free, or the customer is suspended
  */
 export async function takeRun<Q extends RunQueue>(
   sql: Transaction,
   customerId: string,
   queue: Q,
-  { turn, only, ...holders }: Taking,
+  turn: string | null,
 ): Promise<Taken<Q> | undefined> {
   const table = tableOf(sql, queue);
   const [run] = await sql<(Run<Q> & { attempt: number })[]>`
@@ -196,9 +186,8 @@ export async function takeRun<Q extends RunQueue>(
       from ${table} r
       join customers c on c.id = r.customer_id
       where r.customer_id = ${customerId}
-        ${only === undefined ? sql`` : sql`and r.id = ${only}`}
         and ${isDue(sql, queue)}
-        and ${isFree(sql, holders)}
+        and ${isFree(sql, turn)}
       order by r.due_at nulls first, r.id
       limit 1
       for no key update of r skip locked
@@ -276,7 +265,7 @@ export async function hasDueRun(
   sql: Transaction,
   customerId: string,
   queue: RunQueue,
-  { except, ...holders }: { except?: string } & Holders = { dead: [] },
+  { except, turn = null }: { except?: string; turn?: string | null } = {},
 ): Promise<boolean> {
   const [row] = await sql<[{ due: boolean }]>`
     select exists (
@@ -285,7 +274,7 @@ export async function hasDueRun(
       join customers c on c.id = r.customer_id
       where r.customer_id = ${customerId}
         and ${isDue(sql, queue)}
-        and ${isFree(sql, holders)}
+        and ${isFree(sql, turn)}
         ${except === undefined ? sql`` : sql`and r.id <> ${except}`}
     ) as due`;
   return row.due;

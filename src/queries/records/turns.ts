@@ -94,22 +94,6 @@ export async function holdTurn(sql: Transaction, queue: TurnKind, { id, retryCou
   return count === 1;
 }
 
-export async function findTakenTurns(
-  sql: Transaction,
-  queue: TurnKind,
-  customerId: string,
-  { areDead }: { areDead: boolean },
-): Promise<string[]> {
-  const rows = await sql<{ id: string }[]>`
-    select id
-    from pgboss.job
-    where name = ${queue}
-      and group_id = ${customerId}
-      and state = 'active'
-      and (not ${areDead} or heartbeat_on + heartbeat_seconds * interval '1 second' < now())`;
-  return rows.map(({ id }) => id);
-}
-
 export async function areOthersWaiting(sql: Transaction, queue: TurnKind, customerId: string): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (

@@ -1,7 +1,7 @@
 import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { encodingOfMark } from '../../../src/files/encodings.ts';
-import { workAtImport } from '../../../src/jobs/import-records.ts';
+import { importRecords } from '../../../src/jobs/import-records.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { beginImport, openErrors, sendBytes, sendFile, workAtAll } from '../importing.ts';
@@ -271,10 +271,10 @@ describe('an XLSX file', () => {
         },
       } as typeof context.db,
     };
-    await workAtImport(stopping, customer.id, { seconds: 60 });
+    await importRecords(60)(stopping, { customerId: customer.id });
     expect(stop.signal.aborted).toBe(true);
     expect((await customer.get(`/imports/${id}`)).body.total).toBe(null);
-    await workAtImport(context, customer.id, { seconds: 0 });
+    await importRecords(0)(context, { customerId: customer.id });
     expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'PROCESSING', total: 20_000 });
     expect((await app.owner`select from import_rows where import_id = ${id}`).count).toBe(20_000);
     expect((await app.owner`select from import_chunks where import_id = ${id}`).count).toBe(0);
