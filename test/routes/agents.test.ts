@@ -287,22 +287,6 @@ describe('an agent that spends', () => {
     expect(await status(answer.id)).toMatchObject({ id: answer.id, type: 'unlock_contacts' });
   });
 
-  test('spends nothing with a key that may spend nothing', async () => {
-    const { client, by } = await capped(0);
-    await app.owner`update api_keys set spend_caps = spend_caps || '{"verification": {"amount": 0, "per": "total"}}' where id = ${by.keyId}`;
-    const orders = [
-      ['unlock_prospects', { ...buyers, total_records: 1 }],
-      ['unlock_prospects', { ids: [people[0]!._id] }],
-      ['verify_emails', { emails: [{ email: 'ada@example.com' }] }],
-    ] as const;
-    for (const [name, order] of orders)
-      expect(await use(client, name, { ...order, max_credits: 9, request_id: unique('r') })).toMatchObject({
-        isError: true,
-        text: expect.stringContaining('spend cap'),
-      });
-    expect(await app.owner`select from jobs where customer_id = ${by.id}`).toHaveLength(0);
-  });
-
   test('spends nothing if the call could cost more than max_credits, or its request_id had other arguments', async () => {
     const { client, by } = await capped(100);
     const order = { ...buyers, total_records: 5, max_credits: 4, request_id: 'a' };

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { usualScopes } from '../../src/schemas/scopes.ts';
 import { recogniseToken } from '../../src/access/credentials.ts';
 import { startApp } from '../setup/app.ts';
-import { dbOf, inject, type Answer } from '../setup/factories.ts';
+import { inject, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { makeSession } from '../setup/sessions.ts';
 
@@ -134,7 +134,7 @@ describe('GET /api/api-key', () => {
     const of = (state: string) => body.filter((key: { status: string }) => key.status === state);
     expect(of('active').map(({ id }: { id: string }) => id)).toContain(live.id);
     expect(of('active')).toHaveLength(1_202); // the customer began with one
-    expect(of('revoked')).toMatchObject([{ id: revoked.id }]);
+    expect(of('revoked')).toMatchObject([{ id: revoked.id, revoked_at: expect.stringMatching(isoInstant) }]);
     // Names are numbers that grow with the end.
     const expired = of('expired').map(({ name }: { name: string }) => Number(name));
     expect(expired.sort((a: number, b: number) => a - b)).toEqual(Array.from({ length: 999 }, (_, i) => 1_502 + i));
@@ -163,17 +163,6 @@ describe('GET /api/api-key', () => {
       created_by: userId,
     });
     expect(JSON.stringify(answer.body)).not.toContain(second.key.slice(8));
-  });
-
-  test('shows whether a key is active, expired or revoked', async () => {
-    const { call, generate } = await admin();
-    const [expired, revoked, both, active] = [await generate(), await generate(), await generate(), await generate()];
-    await owner`update api_keys set expires_at = now() where id in (${expired.id}, ${both.id})`;
-    await owner`update api_keys set revoked_at = now() where id in (${revoked.id}, ${both.id})`;
-    const keys: { id: string; status: string; revoked_at: string | null }[] = (await call('GET', '/api/api-key')).body;
-    const statusOf = ({ id }: { id: string }) => keys.find((key) => key.id === id)!.status;
-    expect([expired, revoked, both, active].map(statusOf)).toEqual(['expired', 'revoked', 'revoked', 'active']);
-    expect(keys.find(({ id }) => id === revoked.id)!.revoked_at).toMatch(isoInstant);
   });
 });
 
@@ -318,15 +307,4 @@ test('the audit log records every change of a key: event, actor, address, and no
       details: { name: 'audited', start: rotated.start },
     },
   ]);
-});
-
-test('the service itself cannot change or delete audit log entries', async () => {
-  const attempts = [
-    dbOf(app).transaction((sql) => sql`update audit_events set actor = 'nobody'`),
-    dbOf(app).transaction((sql) => sql`delete from audit_events`),
-    dbOf(app).transaction((sql) => sql`truncate audit_events`),
-  ];
-  const settled = await Promise.allSettled(attempts);
-  const codes = settled.map((one) => (one.status === 'rejected' ? (one.reason as { code: string }).code : 'done'));
-  expect(codes).toEqual(['42501', '42501', '42501']);
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { countNextList } from '../../src/queries/crm/lists.ts';
 import { contextOf } from '../jobs/working.ts';
@@ -169,36 +169,33 @@ describe('rules choose members', () => {
     ],
   ];
 
-  test.each(cases)('%s', async (_, rules, names) => {
-    const by = await app.customer();
-    const ids = {
-      ada: await makeContact(
-        { first_name: 'Ada', job_title: 'Ingenieur', gender: 'F', custom_fields: { seats: 12 } },
-        by,
-      ),
-      bob: await makeContact(
-        {
-          first_name: 'Bob',
-          work_email: 'bob@example.com',
-          job_title: 'Lead Miner',
-          birth_year: 1980,
-          company: { name: 'Dig', industry: 'Mining' },
-          custom_fields: { seats: '12' },
-        },
-        by,
-      ),
-      cyd: await makeContact(
-        {
-          first_name: 'Cyd',
-          work_email: 'cyd@example.fr',
-          job_title: 'Leader',
-          birth_year: 1990,
-          custom_fields: { trial: true },
-        },
-        by,
-      ),
+  let by: TestCustomer;
+  const ids: Record<string, string> = {};
+  beforeAll(async () => {
+    by = await app.customer();
+    const people = {
+      ada: { first_name: 'Ada', job_title: 'Ingenieur', gender: 'F', custom_fields: { seats: 12 } },
+      bob: {
+        first_name: 'Bob',
+        work_email: 'bob@example.com',
+        job_title: 'Lead Miner',
+        birth_year: 1980,
+        company: { name: 'Dig', industry: 'Mining' },
+        custom_fields: { seats: '12' },
+      },
+      cyd: {
+        first_name: 'Cyd',
+        work_email: 'cyd@example.fr',
+        job_title: 'Leader',
+        birth_year: 1990,
+        custom_fields: { trial: true },
+      },
     };
-    const expected = names.map((name) => ids[name as keyof typeof ids]).toSorted();
+    for (const [name, body] of Object.entries(people)) ids[name] = await makeContact(body, by);
+  });
+
+  test.each(cases)('%s', async (_, rules, names) => {
+    const expected = names.map((name) => ids[name]!).toSorted();
     const list = await makeList({ rules }, by);
     expect(await membersOf(list, by)).toEqual(expected);
     expect(await count(list, by)).toBe(expected.length);

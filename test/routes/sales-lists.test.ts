@@ -86,12 +86,13 @@ describe('the list of products', () => {
 });
 
 describe('the list of opportunities', () => {
-  let ids: Record<'contact' | 'company' | 'gone', string>;
+  let ids: Record<'contact' | 'left' | 'company' | 'gone', string>;
   let stages: { id: string; pipeline_id: string }[];
   beforeAll(async () => {
     stages = await stagesOf(customer);
     ids = {
       contact: await make(customer, '/contacts', contactBody()),
+      left: await make(customer, '/contacts', contactBody()),
       company: await make(customer, '/company', companyBody()),
       gone: await make(customer, '/company', companyBody()),
     };
@@ -105,7 +106,8 @@ describe('the list of opportunities', () => {
       priority: 'HIGHT',
       products: [{ id: product, price: 0.3, quantity: 3 }],
     });
-    await create({ name: 'Three', company_id: ids.gone, close_date: '2030-01-01T00:00:00Z' });
+    await create({ name: 'Three', company_id: ids.gone, close_date: '2030-01-01T00:00:00Z', contacts_ids: [ids.left] });
+    await customer.delete(`/contacts/${ids.left}`);
     await customer.delete(`/company/${ids.gone}`);
   });
 
@@ -116,6 +118,8 @@ describe('the list of opportunities', () => {
     ['some contact', () => ({ contact_id: { is_null: false } }), ['One']],
     ['a company', () => ({ company_id: ids.company }), ['Two']],
     ['a deleted company', () => ({ company_id: ids.gone }), []],
+    ['a deleted contact', () => ({ contact_id: ids.left }), []],
+    ['stages that are none', () => ({ stage_id: [] }), []],
     ['no company, or a deleted one', () => ({ company_id: null }), ['Three', 'One']],
     ['a pipeline', () => ({ pipeline_id: stages[0]!.pipeline_id }), ['Three', 'Two', 'One']],
     ['another pipeline', () => ({ pipeline_id: { not_in: [stages[0]!.pipeline_id] } }), []],
