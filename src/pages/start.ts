@@ -159,14 +159,26 @@ const dealsShown = 10;
 
 const latestRead = 100;
 const latestShown = 12;
+/** Maximum number of pages of the journal that are searched for changes by others. */
+const maxLatestPages = 10;
+
+/** Returns the latest changes that were not made by the user. */
+async function changesByOthers({ db, caller }: FastifyRequest): Promise<Change[]> {
+  const found: Change[] = [];
+  let before: number | undefined;
+  for (let pages = 0; pages < maxLatestPages && found.length < latestRead; pages += 1) {
+    const query = { notBy: caller.userId, before, limit: latestRead };
+    const page = await listChanges(db, caller.customerId, eventNouns, query);
+    found.push(...page.changes);
+    before = page.next;
+    if (before === undefined) break;
+  }
+  return found.slice(0, latestRead);
+}
 
 async function latestOf(request: FastifyRequest): Promise<Html> {
   const { db, caller } = request;
-  const [{ changes }, users] = await Promise.all([
-    listChanges(db, caller.customerId, eventNouns, { limit: latestRead }),
-    usersOf(request),
-  ]);
-  const others = changes.filter(({ actor }) => !(actor?.type === 'user' && actor.id === caller.userId));
+  const [others, users] = await Promise.all([changesByOthers(request), usersOf(request)]);
   const acts = Object.values(
     Object.groupBy(others, ({ change_id, object, type, position }) => `${change_id ?? position} ${object} ${type}`),
   ).slice(0, latestShown) as Change[][];

@@ -185,6 +185,7 @@ interface ChangePage {
  * Returns a page of changes. It can have fewer than `limit` changes, or none, even if there is a next page.
  * @param nouns kinds of records that the caller may read
  * @param verb only changes of this type
+ * @param notBy id of the actor whose changes are left out
  * @param before only changes with lower positions
  */
 export async function listChanges(
@@ -194,9 +195,16 @@ export async function listChanges(
   {
     filters = {},
     verb,
+    notBy,
     before,
     limit,
-  }: { filters?: ChangeQuery['filters']; verb?: Change['type']; before?: number | undefined; limit: number },
+  }: {
+    filters?: ChangeQuery['filters'];
+    verb?: Change['type'];
+    notBy?: string;
+    before?: number | undefined;
+    limit: number;
+  },
 ): Promise<ChangePage> {
   const end =
     before ?? (await db.lookup((sql) => sql<[{ position: number }]>`${newestPlace(sql, customerId)}`))[0].position + 1;
@@ -208,11 +216,17 @@ export async function listChanges(
   // A change can have written a million records.
   const read = filters.change_id === undefined ? db.lookup : db.search;
   const rows = await read((sql) =>
-    readRows(sql, customerId, typesOf(filters.object ? [filters.object] : nouns, verb), filters, {
-      begin,
-      until,
-      limit,
-    }),
+    readRows(
+      sql,
+      customerId,
+      typesOf(filters.object ? [filters.object] : nouns, verb),
+      { ...filters, notBy },
+      {
+        begin,
+        until,
+        limit,
+      },
+    ),
   );
   const created = rows.filter(({ verb }) => verb === 'created');
   const valuesOf = await valuesAtCreation(db, customerId, created);
@@ -233,7 +247,7 @@ const readRows = (
   filters: Filters,
   range: { begin: number; until: number; limit: number },
 ): Promise<Row[]> => {
-  const { record_id, change_id } = filters;
+  const { record_id, change_id, notBy } = filters;
   const [actor_id, source] = [filters.actor_id ?? null, filters.source ?? null];
   const [since, until] = [filters.since ?? null, filters.until ?? null];
   return sql<Row[]>`
@@ -252,6 +266,7 @@ const readRows = (
     ${record_id === undefined ? sql`` : sql`and record_id = ${record_id}`}
     ${change_id === undefined ? sql`` : sql`and change_id = ${change_id}`}
     and (${actor_id}::text is null or actor ->> 'id' = ${actor_id})
+    and (${notBy ?? null}::text is null or actor ->> 'id' is distinct from ${notBy ?? null})
     and (${source}::text is null or source = ${source})
     and (${since}::timestamptz is null or occurred_at >= ${since}::timestamptz)
     and (${until}::timestamptz is null or occurred_at < ${until}::timestamptz)
@@ -259,7 +274,7 @@ const readRows = (
   limit ${range.limit}`;
 };
 
-type Filters = NonNullable<ChangeQuery['filters']>;
+type Filters = NonNullable<ChangeQuery['filters']> & { notBy: string | undefined };
 
 const typesOf = (nouns: readonly EventNoun[], verb?: Change['type']): string[] =>
   nouns.flatMap((noun) => (verb ? [verb] : recordVerbs).map((one) => `${noun}.${one}`));
