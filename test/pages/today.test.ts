@@ -24,7 +24,8 @@ test('Today shows a new customer first steps, and nothing else to do', async () 
 });
 
 test('Today shows my tasks that are due or have no day, and a box completes them there', async () => {
-  const contact_id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace' }));
+  const phone_numbers = [{ country_code: '+44', number: '20 7946 0000' }];
+  const contact_id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace', phone_numbers }));
   const assigned_to = admin.user.userId;
   const task = (more: object) => make(customer, '/activities', { type: 'task', contact_id, assigned_to, ...more });
   const late = await task({ title: 'Late call', due_at: inDays(-3) });
@@ -33,8 +34,9 @@ test('Today shows my tasks that are due or have no day, and a box completes them
   await task({ title: 'Of somebody else', due_at: inDays(-3), assigned_to: customer.adminId });
   await task({ title: 'Done before', due_at: inDays(-3), done_at: inDays(-4) });
   const text = (await today()).split('Latest')[0]!;
-  expect(text).toMatch(/To do today Late call due .* Ada Lovelace .*Without a day Undated letter ·/);
+  expect(text).toMatch(/To do today Late call due .* Lovelace · \+44 20 7946 0000 .*Without a day Undated letter ·/);
   for (const other of ['Later demo', 'Done before', 'Of somebody else']) expect(text).not.toContain(other);
+  expect((await admin.get('/app')).body).toContain('href="tel:+442079460000"');
   const done = await admin.submit('/app', {}, `/app/activities/${late}/done`);
   expect(done.location).toMatch(/^\/app\?done=completed&change=/);
   expect((await today()).split('Latest')[0]).not.toContain('Late call');
@@ -93,4 +95,17 @@ test('Today tells what others did last, in a line for each act, and what needs a
   expect(await today()).not.toContain('The key test ends on');
   const colleague = await visitorOf(app.fastify, customer.id);
   expect(textOf(await colleague.get('/app'))).toContain('The key test ends on');
+});
+
+test('Today tells what others did, however much I have changed since', async () => {
+  await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace' }));
+  await app.owner`
+    insert into journal (customer_id, part, position, id, occurred_at, type, source, actor, change_id, record_id, data, before, after, contacts, companies)
+    select
+      customer_id, part, position + n, gen_random_uuid(), occurred_at, 'contact.updated', 'page',
+      json_build_object('type', 'user', 'id', ${admin.user.userId}::text), gen_random_uuid(), gen_random_uuid(), data,
+      '{"job_title": "a"}', '{"job_title": "b"}', contacts, companies
+    from (select * from journal where customer_id = ${customer.id} order by position desc limit 1) last
+    cross join generate_series(1, 12000) n`;
+  expect(await today()).toMatch(/Latest by others An API key created Ada Lovelace/);
 });

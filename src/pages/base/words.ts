@@ -1,7 +1,7 @@
 import type { Activity } from '../../schemas/activities.ts';
 import type { DeclaredField, DeclaredType, FieldEntry, FieldTable } from '../../schemas/wire.ts';
 import { companyTable } from '../../schemas/companies.ts';
-import { contactTable } from '../../schemas/contacts.ts';
+import { contactTable, type Contact } from '../../schemas/contacts.ts';
 import type { Pool, JobType, ItemStatus, JobStatus } from '../../schemas/jobs.ts';
 import { customKey } from '../../schemas/filters.ts';
 import type { ImportObject, ImportStatus } from '../../schemas/imports.ts';
@@ -167,6 +167,13 @@ export const phoneLink = (number: string): Html =>
   /^[+\d\s()./-]+$/.test(number)
     ? html`<a href="${`tel:${number.replaceAll(/[^+\d]/g, '')}`}">${number}</a>`
     : html`${number}`;
+
+/** Returns the link for a call of a contact's first phone number, or an empty string. */
+export const contactPhone = ({
+  phone_numbers: [phone],
+  mobile_phone,
+}: Pick<Contact, 'phone_numbers' | 'mobile_phone'>): Html =>
+  phoneLink(phone ? `${phone.country_code} ${phone.number}`.trim() : (mobile_phone ?? ''));
 
 /** Returns a link that shows an http(s) URL without its scheme. Returns other text without a link. */
 export function webLink(url: string | null): Html {

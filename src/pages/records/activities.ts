@@ -9,11 +9,12 @@ import type { Fields } from '../base/requests.ts';
 import type { Faults } from '../base/refusals.ts';
 import { when, pager, pathWith, dialogLink, html, type Html } from '../base/html.ts';
 import { dayOf, startOf, endOf, today, moment, day } from '../base/values.ts';
-import { activityWords } from '../base/words.ts';
+import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord } from './editor.ts';
 import { usersOf, userChoices } from './record-form.ts';
 import type { Fault } from '../../errors.ts';
 import type { User } from '../../schemas/accounts.ts';
+import type { Contact } from '../../schemas/contacts.ts';
 import type { References } from './record-kind.ts';
 import { cursorFault } from '../../filters/cursor.ts';
 import { listChanges, findRecords } from '../../queries/history/history.ts';
@@ -251,6 +252,7 @@ async function entriesOf(
 interface Subject {
   name: string;
   path: string;
+  phone: Html;
 }
 
 const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
@@ -265,9 +267,10 @@ export async function subjectsOf(
       const ids = new Set(activities.map((one) => one[member as keyof typeof nouns]));
       const wanted = [...ids].filter((id): id is string => id !== null && id !== without);
       const records = wanted.length === 0 ? [] : await findRecords(db, caller.customerId, noun, wanted);
-      return records.map(
-        (one) => [one.id, { name: nameOf(noun, one), path: `${recordPaths[noun]}/${one.id}` }] as const,
-      );
+      return records.map((one): [string, Subject] => {
+        const phone = noun === 'contact' ? contactPhone(one as Contact) : '';
+        return [one.id, { name: nameOf(noun, one), path: `${recordPaths[noun]}/${one.id}`, phone }];
+      });
     }),
   );
   return new Map(found.flat());
@@ -281,17 +284,18 @@ interface Shown {
 
 export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
   html`<ul class="tasks">
-    !${tasks.map(
-      (task) =>
-        html`<li>
-          !${doneBox(task, shown.back)}
-          <div>
-            <span class="what">${task.title || task.body}</span>
-            <span class="quiet">!${[dueText(task), ...partsOf(task, shown)].join(' · ')}</span>
-          </div>
-          !${links(task, shown.back)}
-        </li>`,
-    )}
+    !${tasks.map((task) => {
+      const phone = shown.names.get(task.contact_id ?? '')?.phone ?? '';
+      const parts = [dueText(task), ...partsOf(task, shown), ...(phone === '' ? [] : [phone])];
+      return html`<li>
+        !${doneBox(task, shown.back)}
+        <div>
+          <span class="what">${task.title || task.body}</span>
+          <span class="quiet">!${parts.join(' · ')}</span>
+        </div>
+        !${links(task, shown.back)}
+      </li>`;
+    })}
   </ul>`;
 
 function dueText({ due_at, done_at }: Activity): Html {

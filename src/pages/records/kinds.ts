@@ -15,7 +15,7 @@ import { form, select, hidden } from '../base/forms.ts';
 import { search } from '../base/requests.ts';
 import { when, quiet, panel, plainList, html, type Html } from '../base/html.ts';
 import { moment, day, count, counted } from '../base/values.ts';
-import { fieldWord, countryName, money, verification, mailLink, phoneLink } from '../base/words.ts';
+import { fieldWord, countryName, money, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
 import type { RecordKind } from './record-kind.ts';
 import { countCompaniesUpTo, exportCompanies, findCompanies, listCompanies } from '../../queries/crm/companies.ts';
@@ -69,8 +69,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     {
       name: 'phone',
       head: 'Phone',
-      cell: ({ phone_numbers: [phone], mobile_phone }) =>
-        phone ? phoneLink(`${phone.country_code} ${phone.number}`.trim()) : phoneLink(mobile_phone ?? ''),
+      cell: contactPhone,
       isOptional: true,
     },
     { name: 'city', head: word('location_locality'), cell: (row) => html`${row.location_locality}`, isOptional: true },
