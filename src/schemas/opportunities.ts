@@ -188,7 +188,7 @@ export const opportunityTable = {
   company_id: { label: 'Company', references: 'company', filter: 'uuid', isInternal: true },
   user_id_assigned: { label: 'Assigned to', references: 'users', filter: 'uuid', isInternal: true },
   estimated_closing_date: { label: 'Expected to close', filter: 'instant' },
-  close_date: { label: 'Closes', filter: 'instant' },
+  close_date: { label: 'Close date', filter: 'instant' },
   source_id: { label: 'Your own source', filter: 'uuid', isInternal: true },
   details: { label: 'Products', isInternal: true },
   created_at: { label: 'Created', filter: 'instant', isIndexed: true },

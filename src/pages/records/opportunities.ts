@@ -247,7 +247,7 @@ async function showOne(request: FastifyRequest): Promise<Page> {
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
     company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',
-    html`closes !${day(found.estimated_closing_date)}`,
+    html`${opportunityWords.estimated_closing_date.toLowerCase()} !${day(found.estimated_closing_date)}`,
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
   ];
   const about = facts([
