@@ -202,3 +202,11 @@ test('a search for duplicates that does not exist is not found, and merges nothi
   expect((await admin.get('/app/duplicates/unknown/equal')).status).toBe(404);
   expect((await admin.post('/app/duplicates/unknown/equal', form)).status).toBe(404);
 });
+
+test('Duplicates shows at first what has some', async () => {
+  expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
+  for (let i = 0; i < 2; i += 1) await make(customer, '/company', companyBody({ company_name: 'Analytical Engines' }));
+  const page = await admin.get('/app/duplicates');
+  expect(textOf(page)).toContain('analytical engines 2 Compare');
+  expect(page.body).toMatch(/value="name"\s+selected/);
+});

@@ -61,8 +61,10 @@ const maxCompared = 21;
 
 export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
-    const [by, page] = [keyOf(queryOf(request)), pageNumberOf(request)];
-    const found = await findUnlessCounting(request, by, page);
+    const [given, page] = [queryText(request, 'by'), pageNumberOf(request)];
+    const [by, found] = isKey(given)
+      ? [given, await findUnlessCounting(request, given, page)]
+      : await findFirst(request);
     const body =
       found === undefined ? counting : groupsOf(by, page, await shownOf(request, by, found), found.length === pageSize);
     return {
@@ -137,15 +139,31 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 }
 
+/** Keys of duplicates that are found when they are asked for, the first to look at first. */
+const firstKeys = ['work_email', 'profnet_url', 'name', 'domain'] as const;
+
+/** Milliseconds after which no further key is tried. With a million records, each can take seconds. */
+const maxSearchMs = 1_000;
+
+/** Returns the first key that has duplicates, and their first page. */
+async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, DuplicateGroup[] | undefined]> {
+  const end = performance.now() + maxSearchMs;
+  for (const by of firstKeys) {
+    const found = await findUnlessCounting(request, by, 1);
+    if (found?.length) return [by, found];
+    if (performance.now() > end) break;
+  }
+  return [firstKeys[0], []];
+}
+
 /** Returns a page of duplicates, or undefined while they are still being counted. */
 async function findUnlessCounting(
   { db, caller }: FastifyRequest,
   by: DuplicateKey,
   page: number,
-  limit = pageSize,
 ): Promise<DuplicateGroup[] | undefined> {
   try {
-    return (await findDuplicates(db, caller.customerId, { by, paginate: { page, limit } })).rows;
+    return (await findDuplicates(db, caller.customerId, { by, paginate: { page, limit: pageSize } })).rows;
   } catch (error) {
     if (error instanceof DomainError && error.code === 'unavailable') return undefined;
     throw error;
