@@ -2,7 +2,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { countUndo, startUndo, undoerOf } from '../jobs/undo.ts';
-import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
+import { findChange, findLaterMerges, listChanges, isUndoable } from '../queries/history/history.ts';
+import { findRestored } from '../queries/records/journal.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import type { ApiKey, User } from '../schemas/accounts.ts';
@@ -41,12 +42,30 @@ export async function changes(app: FastifyInstance): Promise<void> {
       limit: 50,
     });
     const next = page.next === undefined ? undefined : signer.encode(customerId, { position: page.next, id: null });
-    const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
+    const [users, keys, restored, later] = await Promise.all([
+      lookUp(request, listUsers),
+      lookUp(request, listApiKeys),
+      lookUp(
+        request,
+        findRestored,
+        page.changes.map(({ position }) => position),
+      ),
+      lookUp(
+        request,
+        findLaterMerges,
+        page.changes.flatMap(({ merged_into }) => merged_into ?? []),
+      ),
+    ]);
+    const mergedSince = new Set<string | undefined>(later.map(({ id }) => id));
+    const takeBack = (one: Change): Html => {
+      if (restored.has(one.position)) return 'restored since';
+      return mergedSince.has(one.merged_into) ? 'restore first what it was merged into' : restoreLink(one);
+    };
     const columns: readonly Column<Change>[] = [
       ['Record', deletedName],
       ['Deleted', (one) => moment(one.occurred_at)],
       ['By', (one) => whoOf(one.actor, users)],
-      ['Take back', restoreLink],
+      ['Take back', takeBack],
     ];
     const none =
       Object.keys(chosen).length > 0 || cursor !== ''

@@ -162,6 +162,30 @@ test('a merged contact is restored alone with its activities', async () => {
   expect([await contactOf(note), await contactOf(own)]).toEqual([gone, kept]);
 });
 
+test('Deleted offers only the last deletion of a record', async () => {
+  const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
+  await customer.delete(`/contacts/${id}`);
+  await work((await undo(undoPath((await admin.get('/app/deleted')).body))).location);
+  expect(textOf(await admin.get('/app/deleted'))).toMatch(/Lovelace contact .* restored since/);
+  await customer.delete(`/contacts/${id}`);
+  const again = await admin.get('/app/deleted');
+  expect(textOf(again)).toMatch(/Lovelace contact .* Restore .*Lovelace contact .* restored since/);
+  await work((await undo(undoPath(again.body))).location);
+  expect((await customer.get(`/contacts/${id}`)).status).toBe(200);
+});
+
+test('Deleted offers a merged contact once the contact into which it was merged is restored', async () => {
+  const names = ['One', 'Two', 'Three'];
+  const ids = await Promise.all(names.map((last_name) => make(customer, '/contacts', contactBody({ last_name }))));
+  await customer.post('/contacts/merge', { id: ids[1], merge_ids: [ids[0]] });
+  await customer.post('/contacts/merge', { id: ids[2], merge_ids: [ids[1]] });
+  const page = await admin.get('/app/deleted');
+  expect(textOf(page)).toMatch(/Two contact, merged .* Restore .*One contact, merged .* restore first/);
+  await work((await undo(undoPath(page.body))).location);
+  await work((await undo(undoPath((await admin.get('/app/deleted')).body))).location);
+  for (const id of ids) expect((await customer.get(`/contacts/${id}`)).status).toBe(200);
+});
+
 test('Deleted shows what one person deleted, or on some days', async () => {
   const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
   await customer.delete(`/contacts/${id}`);

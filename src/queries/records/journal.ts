@@ -243,6 +243,28 @@ export async function lockDeletedValues(
   return new Set(rows.map(({ record_id }) => record_id));
 }
 
+/** Returns those of these deletions, by their positions, after which the record was restored. */
+export async function findRestored(
+  sql: Queryable,
+  customerId: string,
+  positions: readonly number[],
+): Promise<Set<number>> {
+  if (positions.length === 0) return new Set();
+  const rows = await sql<{ position: number }[]>`
+    select j.position
+    from journal j
+    where j.customer_id = ${customerId}
+      and j.position = any(${positions as number[]}::bigint[])
+      and j.position < (
+        select max(later.position)
+        from journal later
+        where later.customer_id = ${customerId}
+          and later.record_id = j.record_id
+          and later.type like '%.created'
+      )`;
+  return new Set(rows.map(({ position }) => position));
+}
+
 /** Minimum number of seconds between the emptying of a partition and its next use. */
 const marginSeconds = 3_600;
 /**
