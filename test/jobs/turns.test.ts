@@ -245,6 +245,22 @@ test('a turn is told when the queue gives its message to another worker, and set
   expect(await jobRow(app, job)).toMatchObject({ succeeded: 3, failures: 0 });
 });
 
+test('a message that is delivered again continues the job of its dead worker before a job that nobody has taken', async () => {
+  const customer = await app.customer();
+  const [job, message] = [await begin(app, customer, 10), await takeMessage(customer)];
+  const { slice, begun, open } = held();
+  const dead = turnOf(customer, slice, message);
+  await begun;
+  const again = await takeMessage(customer);
+  const other = await begin(app, customer, 10);
+  await turnOf(customer, echo(), again);
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10 });
+  await turnOf(customer, echo());
+  expect(await jobRow(app, other)).toMatchObject({ status: 'COMPLETED', succeeded: 10 });
+  open();
+  await dead;
+});
+
 test('a turn of a worker that was frozen before it took a job leaves the job to the worker that got its message', async () => {
   const customer = await app.customer();
   const job = await begin(app, customer, 10);

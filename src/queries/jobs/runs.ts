@@ -168,8 +168,10 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
  */
 const isFree = (sql: Queryable, turn: string | null) => sql`(r.turn is null or r.turn = ${turn}::uuid)`;
 
+// A message that is delivered again must not leave the run of its dead worker behind: no other message frees that run.
 /**
- * Takes the customer's free run that has waited longest.
+ * Takes the customer's free run that has waited longest, but first the run that an earlier delivery of the same message
+ * has taken.
  * @param turn id of the queue's message for the turn. Null: any turn may take over the run
  * @returns undefined if no run is free, or the customer is suspended
  */
@@ -188,7 +190,7 @@ export async function takeRun<Q extends RunQueue>(
       where r.customer_id = ${customerId}
         and ${isDue(sql, queue)}
         and ${isFree(sql, turn)}
-      order by r.due_at nulls first, r.id
+      order by r.turn is distinct from ${turn}::uuid, r.due_at nulls first, r.id
       limit 1
       for no key update of r skip locked
     )
