@@ -102,8 +102,8 @@ describe('the page of the audit log', () => {
     const { customer, visitor } = await start('admin');
     await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
     const text = textOf(await visitor.get('/app/audit'));
-    expect(text).toMatch(new RegExp(`Key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
-    expect(text).toContain(`Logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
+    expect(text).toMatch(new RegExp(`Api key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
+    expect(text).toContain(`User logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
   });
 
   test('shows calls and keys by their names, and no ids', async () => {
@@ -115,7 +115,7 @@ describe('the page of the audit log', () => {
         (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text)),
         (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, jsonb_build_object('webhook', uuidv7(), 'host', 'h'))`;
     const text = textOf(await visitor.get('/app/audit'));
-    expect(text).toMatch(/Webhook created – key test – host: h .* Call of a key approved – x – Merge records/);
+    expect(text).toMatch(/Webhook created – key test – host: h .* Approval approved – x – Merge records/);
     expect(text).not.toMatch(/[0-9a-f]{8}-/);
   });
 

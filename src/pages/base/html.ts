@@ -70,13 +70,13 @@ function tableCell(head: string, value: Html, kind?: string): Html {
   return html`<td data-head="${head}" !${kind ? html`class="${kind}"` : ''}>!${value}</td>`;
 }
 
-type Fact = readonly [name: string, value: Html | undefined];
+export type Fact = readonly [name: string, value: Html | false | undefined];
 
 /** Returns a list of names and values. Leaves out entries whose value is undefined. */
 export const facts = (entries: readonly Fact[]): Html =>
   html`<dl class="facts">
     !${entries.map(([name, value]) =>
-      value === undefined
+      value === undefined || value === false
         ? ''
         : html`<div>
             <dt>${name}</dt>
