@@ -44,78 +44,25 @@ const maxShown = 30;
 /** Maximum length of a shown value (characters). */
 const maxLength = 200;
 
-/**
- * Returns a table of records that failed or have warnings. Each reason stands in its cell. Columns with reasons come
- * first.
- */
+/** Returns a table of records that failed or have warnings, with the reason of each. */
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
-  const all = layout ? shownColumns(layout) : [];
-  const fields = all.map(({ field }) => field);
-  const reasons = failures.map(({ error, warning }) => reasonsIn(error ?? warning ?? '', fields));
-  const rank = ({ field }: ShownColumn) => (reasons.some((found) => found.has(field)) ? 0 : 1);
-  const columns = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, maxShown);
-  const reasonOf = (i: number, field: string) => reasonText(inWords(object, reasons[i]!.get(field) ?? ''));
-  return table<Failure>(
-    'Records that failed, or were written with values left out',
+  const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
+  const cellOf = (record: Failure['record'], header: string): string =>
+    shortened((typeof record === 'string' ? record : record[header]) ?? '', maxLength);
+  const columns: readonly Column<Failure>[] = [
+    ['Line', ({ line }) => String(line), 'number'],
     [
-      ['Line', ({ line }) => String(line), 'number'],
-      [
-        'What happened',
-        ({ error }, i) =>
-          html`${error === undefined ? 'written, with a value left out' : 'not written'}!${reasonOf(i, '')}`,
-      ],
-      ...columns.map(({ header, field }): Column<Failure> => [
-        header,
-        ({ record }, i) =>
-          typeof record === 'string' ? '' : html`${shortened(record[header] ?? '', maxLength)}!${reasonOf(i, field)}`,
-      ]),
-      ...(failures.some(({ record }) => typeof record === 'string') ? [wholeRecord] : []),
+      'What happened',
+      ({ error, warning }) =>
+        html`${error === undefined ? 'written, with a value left out' : 'not written'}<br />
+          <small class="fault">${inWords(object, error ?? warning ?? '')}</small>`,
+      'long',
     ],
-    failures,
-  );
-}
-
-const wholeRecord: Column<Failure> = [
-  'Record',
-  ({ record }) => html`${typeof record === 'string' ? shortened(record, maxLength) : ''}`,
-];
-
-interface ShownColumn {
-  header: string;
-  field: string;
-}
-
-const shownColumns = ({ headers, columns }: CsvLayout): ShownColumn[] =>
-  columnNames(headers)
-    .map((header, i) => ({ header, field: columns[i] ?? '' }))
-    .filter(({ field }) => field !== '');
-
-const reasonText = (reason: string): Html => (reason === '' ? '' : html`<br /><small class="fault">${reason}</small>`);
-
-/**
- * Splits a message such as `work_email: … ; birth_year: …` into reasons by field. Reasons that belong to no column have
- * the key `''`.
- */
-function reasonsIn(message: string, fields: readonly string[]): Map<string, string> {
-  const reasons = new Map<string, string>();
-  const add = (field: string, reason: string): void => {
-    if (reason !== '') reasons.set(field, reasons.has(field) ? `${reasons.get(field)!}; ${reason}` : reason);
-  };
-  const names = new Set(fields);
-  const starts = [
-    ...message.matchAll(/(?:^|; )(?:(custom_fields\.[^:;]+|[a-z][^\s:;]*): |(?=a new record needs ))/g),
-  ].filter(([, name]) => name === undefined || names.has(columnOf(name, names)));
-  add('', message.slice(0, starts[0]?.index ?? message.length));
-  for (const [i, start] of starts.entries())
-    add(columnOf(start[1] ?? '', names), message.slice(start.index + start[0].length, starts[i + 1]?.index));
-  return reasons;
-}
-
-/** Returns the column to which a fault belongs: `company.name` → `company`, `first_name` → `full_name`. */
-function columnOf(name: string, names: ReadonlySet<string>): string {
-  if (names.has(name)) return name;
-  const whole = name.split('.')[0]!;
-  return names.has(whole) ? whole : /^(?:first|last)_name$/.test(name) ? 'full_name' : name;
+    ...headers
+      .slice(0, maxShown)
+      .map((header): Column<Failure> => [header, ({ record }) => html`${cellOf(record, header)}`]),
+  ];
+  return table('Records that failed, or were written with values left out', columns, failures);
 }
 
 const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun] === object)!;
