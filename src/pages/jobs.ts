@@ -283,42 +283,23 @@ interface Bar {
   value: number;
 }
 
-const [width, height, left, top] = [420, 140, 44, 10];
-const ground = height - 20;
+const [barWidth, chartHeight] = [14, 110];
 
+/** Draws a bar for each day, whose heights show how the days differ. The numbers stand below the chart. */
 function barChart(label: string, bars: readonly Bar[]): Html {
-  const most = topOf(Math.max(...bars.map(({ value }) => value)));
-  const step = (width - left) / bars.length;
-  const y = (value: number): number => round(ground - (value / most) * (ground - top));
+  const most = Math.max(...bars.map(({ value }) => value));
   const barOf = ({ name, value }: Bar, i: number): Html => {
-    const size = value === 0 ? 1 : Math.max(3, ground - y(value));
-    return html`<rect
-      x="${round(left + i * step + step * 0.15)}"
-      y="${round(ground - size)}"
-      width="${round(step * 0.7)}"
-      height="${round(size)}"
-      rx="2"
-      !${value === 0 ? 'class="none"' : ''}
-    >
+    const size = value === 0 ? 1 : Math.max(3, Math.round((value / most) * chartHeight));
+    return html`<rect x="${i * barWidth}" y="${chartHeight - size}" width="${barWidth - 4}" height="${size}" rx="2">
       <title>${name}: ${count(value)}</title>
     </rect>`;
   };
-  const markOf = (value: number): Html =>
-    html`<line x1="${left}" y1="${y(value)}" x2="${width}" y2="${y(value)}" />
-      <text x="${left - 6}" y="${y(value) + 4}" text-anchor="end">${scale.format(value)}</text>`;
-  return html`<svg class="chart" viewBox="0 0 ${width} ${height}" role="img" aria-label="${label}">
-    !${(most === 1 ? [0, 1] : [0, most / 2, most]).map(markOf)} !${bars.map(barOf)}
-    <text x="${left}" y="${height - 4}">${bars[0]!.name}</text>
-    <text x="${width}" y="${height - 4}" text-anchor="end">${bars.at(-1)!.name}</text>
+  return html`<svg
+    class="chart"
+    viewBox="0 0 ${bars.length * barWidth} ${chartHeight}"
+    role="img"
+    aria-label="${label}"
+  >
+    !${bars.map(barOf)}
   </svg>`;
 }
-
-const scale = new Intl.NumberFormat('en-GB', { notation: 'compact' });
-
-/** Returns the top of a chart's scale: the first of 1, 2, 4, 10, 20, 40 … that is not below the highest value. */
-function topOf(highest: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, highest)));
-  return [1, 2, 4, 10].map((factor) => factor * power).find((one) => one >= highest)!;
-}
-
-const round = (value: number): number => Math.round(value * 10) / 10;
