@@ -10,7 +10,7 @@ import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeQuery, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
-import { memberDeletes, forMembers, addPage, questionRoutes, type Question } from './base/layout.ts';
+import { memberDeletes, forMembers, addPage, question } from './base/layout.ts';
 import { filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
 import { when, empty, table, facts, cursorPager, linkButton, html, type Html, type Column } from './base/html.ts';
@@ -101,30 +101,19 @@ export async function changes(app: FastifyInstance): Promise<void> {
     };
   });
 
-  questionRoutes(app, '/changes/:id/undo', forMembers, {
-    ask: async (request) => {
-      const change = await requireChange(request);
-      const record = recordOf(request);
-      if (record !== undefined) return askAboutRecord(request, change, record);
-      requireAdminFor(request, change);
-      const { records, restored, kept } = await countUndo(request.db, undoerOf(request.caller), change.id);
-      const rest =
-        kept === 0 ? '' : ` In ${counted(kept, 'record')}, something stays as it is, because it was changed since.`;
-      return {
-        title: 'Undo',
-        section,
-        text: html`This ${countsText(change)}. The undo takes back
-        ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.${rest} You can
-        undo the undo, too, except after a merge.`,
-        back: `/app/changes/${change.id}`,
-        tone: '',
-      };
+  question(app, '/changes/:id/undo', forMembers, {
+    about: requireUndo,
+    title: ({ one }) => (one?.type === 'deleted' ? 'Restore' : 'Undo'),
+    section,
+    text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
+    back: ({ change, one }) => {
+      if (!one) return `/app/changes/${change.id}`;
+      return one.type === 'deleted' ? section : `${recordPaths[one.object]}/${one.record_id}`;
     },
+    tone: '',
     act: async (request) => {
-      const record = recordOf(request);
-      const change = await requireChange(request);
-      if (record === undefined) requireAdminFor(request, change);
-      const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), change.id, record));
+      const { change, one } = await requireUndo(request);
+      const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), change.id, one?.record_id));
       return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
     },
   });
@@ -146,35 +135,35 @@ async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
   return change;
 }
 
-/**
- * Returns the id of the record to which an undo is limited, or undefined if it undoes the whole change.
- * @throws DomainError `not_found` if the address contains something else than an id
- */
-function recordOf(request: FastifyRequest): string | undefined {
-  const given = queryText(request, 'record');
-  const id = canonicalId(given);
-  if (given !== '' && id === undefined) throw notFound('record');
-  return id;
+/** Returns the change in the path of an undo. `one` is what it did to one record, if the undo is limited to it. */
+async function requireUndo(request: FastifyRequest): Promise<{ change: ChangeSummary; one?: Change | undefined }> {
+  const change = await requireChange(request);
+  const record = queryText(request, 'record');
+  if (record === '') {
+    requireAdminFor(request, change);
+    return { change };
+  }
+  const filters = { change_id: change.id, record_id: canonicalId(record) ?? '' };
+  if (filters.record_id === '') throw notFound('record');
+  const { changes } = await listChanges(request.db, request.caller.customerId, eventNouns, { filters, limit: 1 });
+  if (!changes[0]) throw notFound('change');
+  return { change, one: changes[0] };
 }
 
-async function askAboutRecord(request: FastifyRequest, change: ChangeSummary, record: string): Promise<Question> {
-  const filters = { change_id: change.id, record_id: record };
-  const { changes } = await listChanges(request.db, request.caller.customerId, eventNouns, { filters, limit: 1 });
-  const [found] = changes;
-  if (!found) throw notFound('change');
-  const path = `/app/changes/${change.id}/undo`;
-  const counts = Object.values(change.counts).flatMap(({ created, updated, deleted }) => [created, updated, deleted]);
-  const others = counts.reduce((sum, one) => sum + one) - 1;
-  const isDeleted = found.type === 'deleted';
-  const verb = isDeleted ? 'Restore' : 'Undo';
-  return {
-    title: verb,
-    section,
-    text: html`!${undoTexts[found.type](found)}
-    !${when(others > 0, html`<a href="${path}">${verb} ${counted(others, 'other record')} of this change, too</a>`)}`,
-    back: isDeleted ? section : `${recordPaths[found.object]}/${record}`,
-    tone: '',
-  };
+async function textOfAll(change: ChangeSummary, { db, caller }: FastifyRequest): Promise<Html> {
+  const { records, restored, kept } = await countUndo(db, undoerOf(caller), change.id);
+  const rest =
+    kept === 0 ? '' : ` In ${counted(kept, 'record')}, something stays as it is, because it was changed since.`;
+  return html`This ${countsText(change)}. The undo takes back
+  ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.${rest} You can undo the
+  undo, too, except after a merge.`;
+}
+
+function textOfOne({ id, counts }: ChangeSummary, one: Change): Html {
+  const numbers = Object.values(counts).flatMap(({ created, updated, deleted }) => [created, updated, deleted]);
+  const others = numbers.reduce((sum, number) => sum + number) - 1;
+  const label = `${one.type === 'deleted' ? 'Restore' : 'Undo'} ${counted(others, 'other record')} of this change, too`;
+  return html`!${undoTexts[one.type](one)} !${when(others > 0, html`<a href="/app/changes/${id}/undo">${label}</a>`)}`;
 }
 
 const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {

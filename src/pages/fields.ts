@@ -9,7 +9,7 @@ import { compile } from '../validation/validator.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, doneNotice, controlsFor } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, linesIn, queryText } from './base/requests.ts';
-import { isOutdated, conflictOf, requireValid, type Refused } from './base/refusals.ts';
+import { requireCurrent, requireValid, type Refused } from './base/refusals.ts';
 import { when, empty, table, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
 import { typeWords } from './base/words.ts';
 
@@ -115,11 +115,11 @@ async function requireDeclared(request: FastifyRequest, object: DeclaredObject):
 const findStored = async (request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField | undefined> =>
   'key' in (request.params as object) ? requireDeclared(request, object) : undefined;
 
-async function save(request: FastifyRequest, object: DeclaredObject): Promise<string | Refused> {
+async function save(request: FastifyRequest, object: DeclaredObject): Promise<string> {
   const { db, caller } = request;
   const stored = await findStored(request, object);
   const { key, label, type, choices } = draftOf(request, stored);
-  if (stored && isOutdated(request, stored)) return conflictOf('field');
+  if (stored) requireCurrent(request, stored);
   requireValid(checkKey, { key });
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(check, body);

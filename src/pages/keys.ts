@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { durations, noCaps, capPeriods, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
 import type { ApproveOver, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
-import { forMembers, forAdmins, addPage, formRoutes, questionRoutes, secretPage, issuedBefore } from './base/layout.ts';
+import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, issuedBefore } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
 import {
   versionField,
@@ -17,7 +17,7 @@ import {
 } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import type { Fields } from './base/requests.ts';
-import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
+import { requireCurrent, requireValid, type Faults, type Refused } from './base/refusals.ts';
 import { badge, empty, table, linkButton, dialogLink, buttons, html, type Html, type Column } from './base/html.ts';
 import { dayMs, moment, date, count, counted } from './base/values.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
@@ -241,23 +241,20 @@ export async function keys(app: FastifyInstance): Promise<void> {
     act: async (request) => {
       const limits = limitsIn(fieldsOf(request));
       const key = await requireKey(request);
-      if (isOutdated(request, limitsOf(key))) return conflictOf('key');
+      requireCurrent(request, limitsOf(key));
       requireValid(checkCaps, limits);
       await write(request, setSpendCaps, key.id, limits, actorOf(request));
       return `${section}?done=capped`;
     },
   });
 
-  questionRoutes(app, '/keys/:id/revoke', forAdmins, {
-    ask: async (request) => {
-      const key = await requireKey(request);
-      return {
-        title: 'Revoke the key',
-        text: html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every
-          program that uses it gets 401. !${lastUse(key)}`,
-        back: section,
-      };
-    },
+  question(app, '/keys/:id/revoke', forAdmins, {
+    about: requireKey,
+    title: 'Revoke the key',
+    text: (key) =>
+      html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every program
+        that uses it gets 401. !${lastUse(key)}`,
+    back: () => section,
     act: async (request) => {
       const isKnown = await write(request, revokeKey, idOf(request, 'API key'), actorOf(request));
       if (!isKnown) throw notFound('API key');

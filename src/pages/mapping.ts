@@ -422,7 +422,7 @@ function fieldsToChoose(object: ImportObject): string[] {
 export function inWords(object: ImportObject, message: string): string {
   const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
   const names = new RegExp(
-    String.raw`(?<![\w.])(?:${fieldsToChoose(object)
+    String.raw`(?<![\w.])(?:custom_fields\.[^:;]+|${fieldsToChoose(object)
       .filter((name) => /[._]/.test(name))
       .join('|')})(?![\w.]*\w)`,
     'g',

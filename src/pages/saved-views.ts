@@ -5,7 +5,7 @@ import { deleteView, listSavedViews, saveView } from '../queries/accounts/custom
 import type { SavedView, ViewObject } from '../queries/accounts/customers.ts';
 import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
-import { forMembers, formRoutes, questionRoutes, type FormPage } from './base/layout.ts';
+import { forMembers, formRoutes, question, type FormPage } from './base/layout.ts';
 import { controlsFor, hidden } from './base/forms.ts';
 import { readForm, lookUp, write, fieldsOf, givenIn, text, idOf, isAdmin, type Fields } from './base/requests.ts';
 import { requireValid, type Refused } from './base/refusals.ts';
@@ -53,18 +53,14 @@ export async function savedViews(app: FastifyInstance): Promise<void> {
     },
   });
 
-  questionRoutes(app, '/views/:id/delete', forMembers, {
-    ask: async (request) => {
-      const view = await requireOwn(request);
-      return {
-        title: 'Delete the view',
-        section: `/app/${view.object}`,
-        text: html`<strong>${view.name}</strong> is deleted${view.is_shared ? ', for everybody' : ''}. What it shows
-          stays.`,
-        back: pathOf(view),
-        refusal: 'Keep it',
-      };
-    },
+  question(app, '/views/:id/delete', forMembers, {
+    about: requireOwn,
+    title: 'Delete the view',
+    section: ({ object }) => `/app/${object}`,
+    text: ({ name, is_shared: isShared }) =>
+      html`<strong>${name}</strong> is deleted${isShared ? ', for everybody' : ''}. What it shows stays.`,
+    back: pathOf,
+    refusal: 'Keep it',
     act: async (request) => {
       const { id, object } = await requireOwn(request);
       await write(request, deleteView, id);

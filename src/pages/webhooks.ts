@@ -28,7 +28,7 @@ import {
   sentText,
   pageNumberOf,
 } from './base/requests.ts';
-import { isOutdated, conflictOf, requireValid, type Faults, type Refused } from './base/refusals.ts';
+import { requireCurrent, requireValid, type Faults, type Refused } from './base/refusals.ts';
 import { badge, notice, empty, table, facts, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
 import { moment, count } from './base/values.ts';
 import { plain } from './base/words.ts';
@@ -178,7 +178,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     act: async (request) => {
       const stored = await requireShown(request);
       const draft = draftOf(request);
-      if (isOutdated(request, settingsOf(stored))) return conflictOf(noun);
+      requireCurrent(request, settingsOf(stored));
       requireValid(check, draft);
       await updateEndpoint(managementOf(request), stored.id, draft);
       return `${pathOf(stored)}?done=changed`;

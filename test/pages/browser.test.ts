@@ -287,7 +287,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await page.getByLabel('Work e-mail').inputValue()).toBe('kept@example.com');
     expect(await page.getByLabel('Other e-mails').inputValue()).toBe('other@example.com');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('Somebody changed this contact').waitFor();
+    await page.getByText('Somebody changed this').waitFor();
     expect(await page.getByText('Stored now: Shipping').count()).toBe(1);
     expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ job_title: 'Clerk', industry: 'Shipping' });
     await page.close();

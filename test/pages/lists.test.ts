@@ -72,7 +72,7 @@ test('a list is made of rules in words, with the number of matches before it is 
     ).status,
   ).toBe(303);
   const refused = await admin.post(`${path}/delete`, question);
-  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this list')]);
+  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this')]);
   expect((await admin.submit(`${path}/delete`)).status).toBe(303);
   expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
 });
@@ -187,7 +187,7 @@ test('a verification that would cost more than the page said shows the new price
   const fields = await admin.fieldsOf(path);
   await grow('b@example.com');
   const refused = await admin.post(path, fields);
-  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringMatching(/would cost more.*At most 2 credits/)]);
+  expect([refused.status, textOf(refused)]).toEqual([402, expect.stringMatching(/would cost more.*At most 2 credits/)]);
   expect(await app.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(0);
   expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
 });
@@ -322,10 +322,7 @@ test('an opportunity is created and changed by a form: company by name, contacts
   expect((await admin.post(`${location}/edit`, { ...unchanged, ...lines })).status).toBe(303);
   expect(await shown()).toEqual(written);
   const refused = await admin.post(`${location}/edit`, { ...edit, name: 'Four' });
-  expect([refused.status, textOf(refused)]).toEqual([
-    412,
-    expect.stringContaining('Somebody changed this opportunity'),
-  ]);
+  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this')]);
   expect((await shown()).name).toBe('Three');
   const stranger = await visitorOf(app.fastify, (await app.customer()).id);
   expect((await stranger.get(`${location}/edit`)).status).toBe(404);

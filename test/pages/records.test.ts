@@ -260,7 +260,7 @@ test('a contact that somebody changed after the question is not deleted, and ask
   const question = await admin.fieldsOf(path);
   await customer.call('PATCH', `/contacts/${id}`, { job_title: 'Countess' });
   const refused = await admin.post(path, question);
-  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this contact')]);
+  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this')]);
   expect((await customer.get(`/contacts/${id}`)).status).toBe(200);
   expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
   expect((await customer.get(`/contacts/${id}`)).status).toBe(404);

@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { gzipSync } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { statuses, answerTo } from '../../plugins/error-handler.ts';
+import { answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { form, formFaults, hidden } from './forms.ts';
 import { withTokens } from './requests.ts';
 import { notSent, refusalOf, type Refused } from './refusals.ts';
-import { when, notice, linkButton, pathWith, html, type Html } from './html.ts';
+import { linkButton, pathWith, html, type Html } from './html.ts';
 import { roleWords } from './words.ts';
 import { Unauthorized, validationFailed } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
@@ -178,32 +178,6 @@ export function formPage(
 export const urlOf = ({ url }: FastifyRequest): string =>
   url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
 
-export interface Question {
-  title: string;
-  section?: string;
-  text: Html;
-  back: string;
-  refusal?: string;
-  tone?: '' | 'danger';
-  /** Etag of the record that the question is about. The form sends it back, to detect changes by others. */
-  etag?: string;
-}
-
-function questionPage(
-  request: FastifyRequest,
-  { title, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, ...page }: Question,
-  warning = '',
-): Page {
-  const body = html`!${when(warning, notice(warning, 'warning'))} !${etag === undefined ? '' : hidden({ etag })}
-    <div>!${text}</div>
-    <div class="buttons">
-      <button class="${tone}">${title}</button>
-      !${linkButton(refusal, back, 'secondary outline', tone === 'danger' ? 'data-close autofocus' : 'data-close')}
-    </div>`;
-  const status = warning === '' ? 200 : statuses.precondition_failed;
-  return { ...page, title, status, body: html`<div class="card narrow">!${form(urlOf(request), body)}</div>` };
-}
-
 function documentOf(request: FastifyRequest, page: Page): Html {
   const { title, body, lead = '', actions = '', isLive = false } = page;
   return html`<!doctype html>
@@ -293,52 +267,46 @@ export function formRoutes(
   });
 }
 
-interface QuestionRoutes {
-  ask: (request: FastifyRequest) => Promise<Question | string>;
-  act: (request: FastifyRequest) => Promise<Answer>;
-  /** Returns a warning if the question must be asked again after this error, else undefined. */
-  warn?: (error: unknown) => string | undefined;
-}
-
-export function questionRoutes(
-  app: FastifyInstance,
-  path: string,
-  access: PageAccess,
-  { ask, act, warn }: QuestionRoutes,
-): void {
-  const show = async (request: FastifyRequest, warning?: string) => {
-    const question = await ask(request);
-    return typeof question === 'string' ? question : questionPage(request, question, warning);
-  };
-  addPage(app, path, access, (request) => show(request));
-  addAction(app, path, access, (request) =>
-    act(request).catch((error: unknown) => {
-      const warning = warn?.(error);
-      if (warning === undefined) throw error;
-      return show(request, warning);
-    }),
-  );
-}
-
-interface RecordQuestion<Row> extends Omit<QuestionRoutes, 'ask'>, Pick<Question, 'title' | 'refusal' | 'tone'> {
-  about: (request: FastifyRequest) => Promise<Row>;
+interface Question<Row> {
+  title: string | ((row: Row) => string);
+  section?: string | ((row: Row) => string);
+  /** Returns the record that the question is about, or the path of a redirect. */
+  about: (request: FastifyRequest) => Promise<Row | string>;
   text: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
   back: (row: Row, request: FastifyRequest) => string;
+  refusal?: string;
+  tone?: '' | 'danger';
+  /** Returns the record's version. The form sends it back, to detect changes by others. */
   etag?: (row: Row) => string;
+  act: (request: FastifyRequest) => Promise<Answer | Refused>;
 }
 
 /** Adds a page that asks the user to confirm an action on a record. */
-export function question<Row>(
+export function question<Row extends object>(
   app: FastifyInstance,
   path: string,
   access: PageAccess,
-  { about, text, back, etag, act, warn, ...texts }: RecordQuestion<Row>,
+  { title, section, about, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, act }: Question<Row>,
 ): void {
-  const ask = async (request: FastifyRequest): Promise<Question> => {
+  const show = async (request: FastifyRequest): Promise<FormPage | string> => {
     const row = await about(request);
-    return { ...texts, text: await text(row, request), back: back(row, request), ...(etag && { etag: etag(row) }) };
+    if (typeof row === 'string') return row;
+    const of = (given: typeof title) => (typeof given === 'string' ? given : given(row));
+    const attributes = tone === 'danger' ? 'data-close autofocus' : 'data-close';
+    return {
+      title: of(title),
+      ...(section && { section: of(section) }),
+      action: urlOf(request),
+      body: html`!${etag ? hidden({ etag: etag(row) }) : ''}
+        <div>!${await text(row, request)}</div>
+        <div class="buttons">
+          <button class="${tone}">${of(title)}</button>
+          !${linkButton(refusal, back(row, request), 'secondary outline', attributes)}
+        </div>`,
+      isNarrow: true,
+    };
   };
-  questionRoutes(app, path, access, { ask, act, ...(warn && { warn }) });
+  formRoutes(app, path, access, { show, act });
 }
 
 /** Sends an HTML page for an error. Redirects to the login page if the session is not valid. */

@@ -1,5 +1,12 @@
 import type { FastifyRequest } from 'fastify';
-import { DomainError, fromDatabase, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
+import {
+  DomainError,
+  fromDatabase,
+  preconditionFailed,
+  SpendCapExceeded,
+  validationFailed,
+  type Fault,
+} from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { etagOf } from '../../text/ids.ts';
 import { tokensOf, findUnstorableText } from '../../text/json.ts';
@@ -20,18 +27,16 @@ export interface Refused {
 
 export const notSent: Refused = { faults: {}, status: 200 };
 
-/** Returns true if the record has changed since the form was opened. Compares the etag in the form's `versionField`. */
-export const isOutdated = (request: FastifyRequest, stored: object): boolean =>
-  sentText(request, 'etag') !== etagOf(stored);
+/**
+ * Checks that a record has not changed since the form was opened. Compares the etag in the form's `versionField`.
+ * @throws DomainError `precondition_failed`
+ */
+export function requireCurrent(request: FastifyRequest, stored: object): void {
+  if (sentText(request, 'etag') !== etagOf(stored)) throw preconditionFailed();
+}
 
-export const conflictOf = (noun: string): Refused => ({
-  faults: {
-    '':
-      `Somebody changed this ${noun} while you were editing it, and nothing of yours is saved yet. Save to keep what ` +
-      'the form shows.',
-  },
-  status: statuses.precondition_failed,
-});
+const conflictText =
+  'Somebody changed this meanwhile, and nothing of yours is done yet. Look at it, and press the button again if you still want it.';
 
 /**
  * Validates a form's values with the schema of the corresponding API request.
@@ -58,12 +63,14 @@ export function refusalOf(thrown: unknown): Refused {
   const error = fromDatabase(thrown) ?? thrown;
   if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
   if (!(error instanceof DomainError)) throw error;
-  if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;
+  const { code } = error;
+  if (code === 'precondition_failed') return { faults: { '': conflictText }, status: statuses[code] };
+  if (code !== 'validation_failed' && code !== 'conflict' && code !== 'not_found') throw error;
   const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
-  return { faults, status: statuses[error.code] };
+  return { faults, status: statuses[code] };
 }
 
-export const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
+const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
 
 export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 

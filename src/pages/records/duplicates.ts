@@ -1,18 +1,17 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, notFound } from '../../errors.ts';
-import { statuses } from '../../plugins/error-handler.ts';
 import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
 import type { SafeMerge } from '../../queries/crm/merges.ts';
 import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data.ts';
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, questionRoutes, type Answer } from '../base/layout.ts';
+import { forMembers, addPage, addAction, withUndo, question, type Answer } from '../base/layout.ts';
 import { form, numberedPager, formFaults, select, tick, hidden, undoLink } from '../base/forms.ts';
 import { search, write, fieldsOf, text, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import { notSent, isOutdated, refusalOf } from '../base/refusals.ts';
+import { notSent, requireCurrent, refusalOf } from '../base/refusals.ts';
 import { when, notice, empty, table, linkButton, buttons, html, type Html, type Column } from '../base/html.ts';
 import { moment, count, counted } from '../base/values.ts';
 import { companyKind, contactKind } from './kinds.ts';
@@ -95,9 +94,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       return id !== undefined && ids.includes(id) ? [[name, id] as const] : [];
     });
     const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
-    if (isOutdated(request, rows))
-      return compare(request, fields, { faults: { '': changedText }, status: statuses.precondition_failed });
     try {
+      requireCurrent(request, rows);
       await write(request, merge, given);
     } catch (error) {
       return compare(request, fields, refusalOf(error));
@@ -105,23 +103,22 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return withUndo(request, `${section}?by=${by}&done=1`);
   });
 
-  questionRoutes(app, '/duplicates/:by/equal', forMembers, {
-    ask: async (request) => {
+  question(app, '/duplicates/:by/equal', forMembers, {
+    about: async (request) => {
       const by = keyIn(request);
       const found = await findEqual(request, by);
-      const { kind } = searches[by];
-      if (found.length === 0) return `${section}?by=${by}&done=0`;
-      const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
-      return {
-        title: 'Merge equal ones',
-        text: html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
-        !${counted(gone, kind.noun, kind.title.toLowerCase())} have the same values in every field as an older one. They
-        are merged into it: it gets their lists and opportunities, and they are deleted. Groups in which anything
-        differs stay.`,
-        back: `${section}?by=${by}`,
-        refusal: 'Not now',
-      };
+      return found.length === 0 ? `${section}?by=${by}&done=0` : { by, found };
     },
+    title: 'Merge equal ones',
+    text: ({ by, found }) => {
+      const { noun, title } = searches[by].kind;
+      const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
+      return html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
+      !${counted(gone, noun, title.toLowerCase())} have the same values in every field as an older one. They are merged
+      into it: it gets their lists and opportunities, and they are deleted. Groups in which anything differs stay.`;
+    },
+    back: ({ by }) => `${section}?by=${by}`,
+    refusal: 'Not now',
     act: async (request) => {
       const by = keyIn(request);
       const end = performance.now() + maxMergeMs;
@@ -250,9 +247,6 @@ function doneText(request: FastifyRequest): Html {
         undoLink(request),
       );
 }
-
-const changedText =
-  'Somebody changed one of these records while you were comparing them, and nothing is merged yet. Look again, then merge.';
 
 async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
   const by = keyOf(fields);

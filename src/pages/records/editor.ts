@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, notFound, type Fault } from '../../errors.ts';
+import { DomainError, notFound, preconditionFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { etagOf } from '../../text/ids.ts';
@@ -8,7 +8,7 @@ import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { doneNotice, hidden } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, type Fields } from '../base/requests.ts';
-import { notSent, conflictOf, requireValid, type Refused } from '../base/refusals.ts';
+import { notSent, requireValid, type Refused } from '../base/refusals.ts';
 import { linkButton, html, type Html } from '../base/html.ts';
 
 interface Editable<Row> {
@@ -84,20 +84,18 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const { caller } = request;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
       const saved = kind.afterChange?.(found, request) ?? `${path}/${found.id}${told('changed')}`;
-      if (etag !== tagOf(found)) return (await sentEarlier(request)) === 'same' ? saved : conflictOf(noun);
+      if (etag !== tagOf(found)) {
+        if ((await sentEarlier(request)) === 'same') return saved;
+        throw preconditionFailed();
+      }
       const { body, faults } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
       if (isPreview(request)) return notSent;
-      try {
-        const isDone = await once(request, async (sql) => {
-          await kind.update(sql, caller.customerId, found.id, await prepare(sql, request, body), etag);
-          return true;
-        });
-        return isDone || (await sentEarlier(request)) !== 'other' ? saved : otherSent;
-      } catch (error) {
-        if (isStale(error)) return conflictOf(noun);
-        throw error;
-      }
+      const isDone = await once(request, async (sql) => {
+        await kind.update(sql, caller.customerId, found.id, await prepare(sql, request, body), etag);
+        return true;
+      });
+      return isDone || (await sentEarlier(request)) !== 'other' ? saved : otherSent;
     },
   });
 
@@ -114,8 +112,6 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       await write(request, remove, found.id, sentText(request, 'etag'));
       return withUndo(request, kind.afterDeletion?.(found, request) ?? `${path}?done=deleted`);
     },
-    warn: (error) =>
-      isStale(error) ? `Somebody changed this ${noun} meanwhile, and it is not deleted yet.` : undefined,
   });
 
   async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
@@ -157,8 +153,6 @@ const otherSent: Refused = {
 };
 
 export const isPreview = (request: FastifyRequest): boolean => sentText(request, 'do') === 'preview';
-
-const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
 
 export const editLinks = (path: string): Html =>
   html`!${linkButton('Edit', `${path}/edit`, 'secondary outline')}

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { notFound, SpendCapExceeded } from '../../errors.ts';
+import { notFound } from '../../errors.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { estimateListVerification, startListVerification } from '../../jobs/start-verification.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
@@ -9,7 +9,7 @@ import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, type Answer, type FormPage } from '../base/layout.ts';
 import { doneNotice, controlsFor, tick } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, queryText, type Fields } from '../base/requests.ts';
-import { requireValid, dearerText, type Refused } from '../base/refusals.ts';
+import { requireValid, type Refused } from '../base/refusals.ts';
 import { when, empty, table, facts, cursorPager, linkButton, buttons, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { moment, count, counted } from '../base/values.ts';
@@ -98,7 +98,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
       const job = await once(request, (sql) => startListVerification(sql, payerOf(request), config, { listId: id }));
       return job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent';
     },
-    warn: (error) => (error instanceof SpendCapExceeded ? dearerText : undefined),
   });
 }
 
