@@ -18,7 +18,7 @@ COPY src src
 RUN node src/cli.ts serve --help > /dev/null && node src/cli.ts work --help > /dev/null
 USER node
 EXPOSE 3000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
+HEALTHCHECK --interval=10s --timeout=10s --start-period=120s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT ?? 3000}/healthz`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 ENTRYPOINT ["node", "src/cli.ts"]
 CMD ["serve"]
