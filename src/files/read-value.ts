@@ -84,7 +84,7 @@ const betweenEmails = /(?:[\s,;<>()[\]"]|:::)+/;
  * @returns `addresses`: distinct, in their order. `invalid`: texts with an `@` that are not an address
  */
 export function findEmails(text: string): { addresses: string[]; invalid: string[] } {
-  if (!text.startsWith("'") && isEmailAddress(text)) return { addresses: [text], invalid: [] }; // as nearly all are
+  if (isEmailAddress(text)) return { addresses: [text], invalid: [] }; // as nearly all are
   const found = text.length > longestEmails ? [] : text.split(betweenEmails).map(plainAddress);
   return {
     addresses: [...new Set(found.filter(isEmailAddress))],

@@ -85,6 +85,7 @@ describe('a cell', () => {
     ['birth_year', '3 March 1985', 1985],
     ['work_email', 'Ada Lovelace <ada@example.com>', 'ada@example.com'],
     ['work_email', 'mailto:ada@example.com', 'ada@example.com'],
+    ['work_email', "'ada@example.com", "'ada@example.com"],
     ['work_email', "'[ada@example.com].'", 'ada@example.com'],
     ['work_email', "o'hara@example.com", "o'hara@example.com"],
     ['profnet_url', 'www.example.com/in/ada', 'https://www.example.com/in/ada'],
