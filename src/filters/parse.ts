@@ -1,6 +1,7 @@
 import { type FieldType, defaultLimit } from '../schemas/wire.ts';
 import { fieldType } from '../schemas/filters.ts';
 import type { Condition, FilterFields, GivenFilters, Operator, Value, GivenOrder } from '../schemas/filters.ts';
+import { withAsciiLabels } from '../text/domains.ts';
 import { words, numbersIn, fold } from '../text/fold.ts';
 import { all, any, not, canonicalOf, parseOrder } from './columns.ts';
 import type { Comparison, Filter, Words, Column, Source, Order } from './columns.ts';
@@ -13,8 +14,6 @@ export const parseFilters = (fields: FilterFields, { _or, ...given }: GivenFilte
     ),
     ...(_or ? [any(_or.map((one) => parseFilters(fields, one)))] : []),
   ]);
-
-const nothing = any([]);
 
 interface Field {
   name: string;
@@ -37,17 +36,21 @@ function readCondition(field: Field, given: Condition, hasPhones: boolean): Filt
 function readSearch({ name }: Field, given: string, hasPhones: boolean): Filter {
   const { numbers, rest } = hasPhones ? numbersIn(given) : { numbers: [], rest: given };
   const phones = numbers.map(({ written, digits }) =>
-    any([searchFor(name, written), { kind: 'contains', field: 'phones', text: digits, at: 'anywhere' }]),
+    any([searchFor(name, [written]), { kind: 'contains', field: 'phones', text: digits, at: 'anywhere' }]),
   );
-  return all(rest.trim() === '' && phones.length > 0 ? phones : [searchFor(name, rest), ...phones]);
+  // Domains of addresses are stored in ASCII: `müller` also finds `ida@müller.example`.
+  const texts = hasPhones ? new Set([rest, withAsciiLabels(rest)]) : [rest];
+  return all(rest.trim() === '' && phones.length > 0 ? phones : [searchFor(name, texts), ...phones]);
 }
 
-function searchFor(field: string, text: string): Filter {
-  const [first, ...others] = new Set(words(text));
-  // A text without letters and digits has no words.
-  if (first === undefined) return nothing;
-  return any(spellingsOf([first, ...others]).map((one) => ({ kind: 'search', field, words: one })));
+/** Returns a filter for the records that have all words of one of the texts. */
+function searchFor(field: string, texts: Iterable<string>): Filter {
+  const parts = Array.from(texts, (text) => [...new Set(words(text))]).filter(hasWords);
+  return any(parts.flatMap(spellingsOf).map((one) => ({ kind: 'search', field, words: one })));
 }
+
+/** Returns false for a text without letters and digits. */
+const hasWords = (found: string[]): found is Words => found.length > 0;
 
 const maxWordsInTwoSpellings = 3;
 

@@ -1,6 +1,7 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
 
 const label = String.raw`[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}-]*[\p{L}\p{M}\p{N}])?`;
+const labelName = new RegExp(`^${label}$`, 'u');
 const domainName = new RegExp(String.raw`^${label}(?:\.${label})+$`, 'u');
 export const maxDomainLength = 253;
 
@@ -18,6 +19,10 @@ export function withAsciiDomain(address: string): string {
   const ascii = domainToASCII(domain);
   return ascii === '' ? address : `${address.slice(0, at)}@${ascii}`;
 }
+
+/** Returns a text in which each word that can be a label of a domain is in ASCII, such as `xn--mller-kva`. */
+export const withAsciiLabels = (text: string): string =>
+  text.replace(/[^\s@.]+/g, (word) => (labelName.test(word) && !isAscii(word) && domainToASCII(word)) || word);
 
 export function withUnicodeDomain(address: string): string {
   const at = address.lastIndexOf('@');

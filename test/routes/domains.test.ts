@@ -23,6 +23,16 @@ const batch = async (operation: string, body: object, path = '/company'): Promis
   (await customer.post(`${path}/batch/${operation}`, body)).body.data;
 const errorOf = ({ status, body }: Json) => [status, body.code, body.errors?.map(({ path }: Json) => path)];
 
+test.each(['müller', 'Ida MÜLLER.example', '@müller.example', 'ida@xn--mller-kva'])(
+  'the search %j finds an address of an internationalised domain',
+  async (search) => {
+    const id = await make(customer, '/contacts', contactBody({ work_email: 'ida@müller.example' }));
+    await make(customer, '/contacts', contactBody({ work_email: 'ida@moller.example' }));
+    const found = await customer.post('/contacts/list', { filters: { search } });
+    expect(found.body.map((one: Json) => one.id)).toEqual([id]);
+  },
+);
+
 describe('the domain of a company', () => {
   test.each([
     ['Acme.COM', 'acme.com'],
