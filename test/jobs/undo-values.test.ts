@@ -228,6 +228,25 @@ test('an opportunity that is restored before its company belongs to the company 
   expect(await companyOf()).toBe(company);
 });
 
+test.each([
+  ['in reverse order', (deletion: string, change: string) => [change, deletion]],
+  ['in order', (deletion: string, change: string) => [deletion, change]],
+])('a contact belongs to its deleted company again after another one was undone %s', async (_, orderOf) => {
+  const [company, other] = [
+    await make(customer, '/company', companyBody()),
+    await make(customer, '/company', companyBody()),
+  ];
+  const id = await make(customer, '/contacts', contactBody({ company: { id: company } }));
+  const deletion = await changeOf(customer.delete(`/company/${company}`));
+  const change = await changeOf(customer.patch(`/contacts/${id}`, { company: { id: other } }));
+  expect((await customer.post('/changes/list', { filters: { change_id: change } })).body[0].fields).toEqual({
+    company: [null, other],
+  });
+  for (const one of orderOf(deletion, change))
+    expect((await undo(one)).results).toMatchObject([{ status: 'succeeded', reason: null }]);
+  expect((await read(`/contacts/${id}`)).company.id).toBe(company);
+});
+
 test('an undo of an opportunity keeps only the fields that refer to what is gone', async () => {
   const company = (company_name: string) => make(customer, '/company', { type: 'customer', company_name });
   const [old, present] = [await company('Old'), await company('Present')];

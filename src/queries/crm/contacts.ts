@@ -95,28 +95,50 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
         and c.id = wanted.id`,
   );
 
+interface ContactChange {
+  stored: Locked<ContactColumns>;
+  columns: ContactColumns;
+}
+
+/** Returns true if a new work e-mail resets the verification. */
+const isReset = ({ stored, columns }: ContactChange): boolean => fold(stored.work_email) !== fold(columns.work_email);
+
+const getsCompany = ({ stored, columns }: ContactChange): boolean =>
+  stored.company_id === null && columns.company_id !== null;
+
 /**
- * Returns the columns of contacts before and after an update, for their events. A new work e-mail resets the
- * verification, so its columns are included then. Call it before the update.
+ * Returns the columns of contacts before and after an update, for their events: also those of a verification that is
+ * reset, and the id of a deleted company that another one replaces. Call it before the update.
  */
 export async function statesOf(
   sql: Transaction,
   customerId: string,
-  changes: readonly { stored: Locked<ContactColumns>; columns: ContactColumns }[],
+  changes: readonly ContactChange[],
 ): Promise<{ stored: object; columns: object }[]> {
-  const reset = changes.filter(({ stored, columns }) => fold(stored.work_email) !== fold(columns.work_email));
-  if (reset.length === 0) return [...changes];
-  const rows = await sql<{ id: string; verification_status: string; last_verified: string | null }[]>`
-    select id, verification_status, last_verified
+  const asked = changes.filter((change) => isReset(change) || getsCompany(change));
+  if (asked.length === 0) return [...changes];
+  const rows = await sql<
+    { id: string; verification_status: string; last_verified: string | null; deleted_company_id: string | null }[]
+  >`
+    select id, verification_status, last_verified, company_id as deleted_company_id
     from contacts
     where customer_id = ${customerId}
-      and id = any(${reset.map(({ stored }) => stored.id)}::uuid[])`;
-  const verifications = new Map(rows.map(({ id, ...verification }) => [id, verification]));
-  return changes.map(({ stored, columns }) => {
-    const verification = verifications.get(stored.id);
-    return verification
-      ? { stored: { ...stored, ...verification }, columns: { ...columns, ...unverified } }
-      : { stored, columns };
+      and id = any(${asked.map(({ stored }) => stored.id)}::uuid[])`;
+  const found = new Map(rows.map(({ id, ...row }) => [id, row]));
+  return changes.map((change) => {
+    const { deleted_company_id, ...verification } = found.get(change.stored.id) ?? {};
+    return {
+      stored: {
+        ...change.stored,
+        ...(isReset(change) && verification),
+        ...(getsCompany(change) && { deleted_company_id }),
+      },
+      columns: {
+        ...change.columns,
+        ...(isReset(change) && unverified),
+        ...(getsCompany(change) && { deleted_company_id: null }),
+      },
+    };
   });
 }
 

@@ -44,7 +44,7 @@ export function revert(current: Values, { before, after }: Effect): Reverted {
     } else if (!isSame(now[name] ?? null, old ?? null)) reverted.kept.push(field);
   };
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)]))
-    if (name !== 'custom_fields' && name !== 'removal_requested_at') take(current, name, name, reverted.columns);
+    if (!apart.has(name)) take(current, name, name, reverted.columns);
   const keys = new Set([...Object.keys(customOf(before)), ...Object.keys(customOf(after))]);
   const custom = { ...customOf(current) };
   const restored = reverted.restored.length;
@@ -52,6 +52,9 @@ export function revert(current: Values, { before, after }: Effect): Reverted {
   if (reverted.restored.length > restored) reverted.columns['custom_fields'] = custom;
   return reverted;
 }
+
+/** Names that `revert` does not restore like other fields. */
+const apart: ReadonlySet<string> = new Set(['custom_fields', 'removal_requested_at', 'deleted_company_id']);
 
 const customOf = (values: Values): Values => (values['custom_fields'] as Values | undefined) ?? {};
 

@@ -69,7 +69,8 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   await lockBulk(sql, customerId);
-  const companyIds = new Set(await lockPresent(sql, customerId, 'companies', valuesOf('company_id')));
+  const companiesBefore = [...valuesOf('company_id'), ...valuesOf('deleted_company_id')];
+  const companyIds = new Set(await lockPresent(sql, customerId, 'companies', companiesBefore));
   const liveIds = await findLiveCompanies(sql, customerId, [...companyIds]);
   const ids = effects.map(({ id }) => id);
   const locked = new Map((await people.lock(sql, customerId, ids)).map((row) => [row.id as string, row]));
@@ -94,7 +95,10 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     const reverted = revert(row, effect);
     const company = reverted.columns['company_id'] as string | null | undefined;
     if (company && !liveIds.has(company)) keep(reverted, 'company_id', 'gone');
-    return [{ effect, row, reverted }];
+    // A company that was deleted before the change gets the contact back with its own undo.
+    const former = company === null ? (effect.before['deleted_company_id'] as string | null | undefined) : null;
+    if (former && liveIds.has(former)) restore(reverted, 'company_id', former);
+    return [{ effect, row, reverted, former: former && companyIds.has(former) ? { company_id: former } : {} }];
   });
   await revertVerifications(sql, customerId, updated);
   await keepTaken(undoing, people, updated);
@@ -109,7 +113,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const changes = updated.filter(({ reverted }) => Object.keys(reverted.columns).length > 0);
   await people.update(
     undoing,
-    changes.map(({ row, reverted }) => ({ ...row, ...reverted.columns })),
+    changes.map(({ row, reverted, former }) => ({ ...row, ...reverted.columns, ...former })),
   );
   for (const { row, reverted } of changes) {
     const columns: Values = { ...row, ...reverted.columns };

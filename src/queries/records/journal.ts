@@ -11,7 +11,7 @@ type Columns = Readonly<Record<string, unknown>>;
 const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: { company_id: 'company' } };
 
 /** Columns that responses do not show. The journal keeps their values, but events do not name them. */
-export const unpublishedColumns: ReadonlySet<string> = new Set(['prospect_id']);
+export const unpublishedColumns: ReadonlySet<string> = new Set(['prospect_id', 'deleted_company_id']);
 
 /**
  * Maximum number of custom fields that an event names one by one, and maximum total length of their names (UTF-8
