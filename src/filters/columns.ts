@@ -357,23 +357,23 @@ export const foldedColumns = (source: Source): string[] => [
   ...(source.alias === 'c' ? ['phone_numbers', ...searchedOf(source)] : []),
 ];
 
-export const searchedOf = ({ fields }: Source): string[] => namesWhere(fields.table, ({ isSearched }) => isSearched);
-
-interface FoldedText {
-  name: string;
-  required: boolean;
+/** Returns a function that computes a value once for each source. */
+export function ofSource<T>(compute: (source: Source) => T): (source: Source) => T {
+  const known = new WeakMap<Source, T>();
+  return (source) => {
+    const value = known.get(source) ?? compute(source);
+    known.set(source, value);
+    return value;
+  };
 }
-const textsBySource = new WeakMap<Source, FoldedText[]>();
 
-function textsOf(source: Source): FoldedText[] {
-  const known = textsBySource.get(source);
-  if (known) return known;
-  const texts = Object.entries(source.columns).flatMap(([name, { isFolded, required }]) =>
-    isFolded ? [{ name, required }] : [],
-  );
-  textsBySource.set(source, texts);
-  return texts;
-}
+export const searchedOf = ofSource(({ fields }): readonly string[] =>
+  namesWhere(fields.table, ({ isSearched }) => isSearched),
+);
+
+const textsOf = ofSource(({ columns }) =>
+  Object.entries(columns).flatMap(([name, { isFolded, required }]) => (isFolded ? [{ name, required }] : [])),
+);
 
 const isText = (value: unknown): value is string => typeof value === 'string';
 

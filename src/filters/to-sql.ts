@@ -1,5 +1,5 @@
 import { customKey } from '../schemas/filters.ts';
-import { searchedOf, companySource, contactSource, foldRecord } from './columns.ts';
+import { ofSource, searchedOf, companySource, contactSource, foldRecord } from './columns.ts';
 import type { Source, Folded, RecordFields, FilterValue, Column, Comparison, Filter } from './columns.ts';
 import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 
@@ -16,8 +16,9 @@ import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentM
  * Returns the keys in `folded` that mark a record as up to date: one for the source's `searchVersion` and one for each
  * earlier version. Programs of an earlier version then do not compute the record again.
  */
-export const marksOf = ({ searchVersion }: Source): string[] =>
-  Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
+export const marksOf = ofSource(({ searchVersion }): readonly string[] =>
+  Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`)),
+);
 
 /**
  * Key in the column `folded` which says that the search columns of a record are up to date for version 1. The keys of
@@ -55,6 +56,8 @@ export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
   columns[field]?.isFolded === true ||
   ['external_id', 'search', 'phones'].includes(field);
 
+const searchFields = ofSource((source): ReadonlySet<string> => new Set(['search', ...searchedOf(source)]));
+
 export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
@@ -67,7 +70,7 @@ export class Terms {
   constructor(source: Source, customerId: string) {
     this.#alias = source.alias;
     this.#seed = hashText(source.alias === 'c' ? 17 : 19, customerId);
-    this.#searched = new Set(['search', ...searchedOf(source)]);
+    this.#searched = searchFields(source);
   }
 
   ofRecord(folded: Folded, record: RecordFields): number[] {
