@@ -9,6 +9,7 @@ import { connect, plansOfCitus, plansOfPostgres } from './connection.ts';
 import type { Sql, Transaction, ConnectionOptions } from './connection.ts';
 import type { Config } from '../process/config.ts';
 import type { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
+import { DomainError } from '../errors.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 
 export interface Origin {
@@ -149,10 +150,19 @@ export class Transactions {
   }
 
   /**
-   * Runs `work` in a transaction. Rolls back if `work` throws.
+   * Runs `work` in a transaction. Rolls back if `work` throws. Runs it again if it throws `RecordsChanged`.
    * @param sql a connection that nothing else uses at the same time
    */
   async run<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
+    for (let attempts = 1; ; attempts += 1)
+      try {
+        return await this.#attempt(sql, origin, work);
+      } catch (error) {
+        if (!(error instanceof RecordsChanged) || attempts === maxAttempts) throw error;
+      }
+  }
+
+  async #attempt<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
     let hasWritten = false;
     // Asked only while the disk is full, because it costs a round trip. Reading proves nothing about the disk.
     const noting = async (transaction: Transaction) => {
@@ -170,6 +180,18 @@ export class Transactions {
     }
   }
 }
+
+/**
+ * Thrown if another transaction changed records before this one could lock them. A transaction, batch or merge that
+ * throws it runs again, at most 5 times in all. Then the caller gets the error `unavailable`.
+ */
+export class RecordsChanged extends DomainError {
+  constructor() {
+    super('unavailable', 'Other requests changed these records', { retryAfter: 1 });
+  }
+}
+
+export const maxAttempts = 5;
 
 class RolledBack extends Error {}
 
@@ -227,7 +249,7 @@ export interface Database {
   /** Runs queries whose text or cost depends on the request. Each call has a connection to itself. */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs `work` in a transaction. Rolls back if `work` throws.
+   * Runs `work` in a transaction. Rolls back if `work` throws. Runs it again if it throws `RecordsChanged`.
    * @throws DomainError `unavailable` after a temporary failure. If the connection was lost during the commit, the
    *   changes may be committed
    */

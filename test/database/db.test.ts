@@ -3,7 +3,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { sendWithCommit, openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
+import {
+  RecordsChanged,
+  sendWithCommit,
+  openDatabase,
+  type SharedDatabase,
+  type Transaction,
+} from '../../src/database/db.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { notFound } from '../../src/errors.ts';
 import { CallerHungUp } from '../../src/access/credentials.ts';
@@ -299,6 +305,21 @@ test('errors thrown by the operation pass unchanged, and roll back the transacti
   });
   await expect(failing).rejects.toBe(fault);
   expect(await owner`select text from notes where text = 'undone'`).toEqual([]);
+});
+
+test('transactions whose records another one changed run again as a whole, and are 503 after the fifth time', async () => {
+  const write = (changes: number) => {
+    let attempts = 0;
+    return db.transaction(async (tx) => {
+      attempts += 1;
+      await tx`insert into notes (text) values (${`attempt ${attempts} of ${changes}`})`;
+      if (attempts <= changes) throw new RecordsChanged();
+      return attempts;
+    });
+  };
+  expect(await write(4)).toBe(5);
+  await expect(write(5)).rejects.toMatchObject(unavailable);
+  expect(await owner`select text from notes where text like 'attempt %'`).toEqual([{ text: 'attempt 5 of 4' }]);
 });
 
 test('errors of a violated constraint have its name', async () => {

@@ -1,10 +1,10 @@
-import type { Transaction, Locked, LockedId } from '../../database/db.ts';
+import { RecordsChanged, type Transaction, type Locked, type LockedId } from '../../database/db.ts';
 import { isLive, liveCompanies, constant, type FragmentMaker } from '../../filters/sql.ts';
 import { searchColumnsOfCompany, arrayLiteral } from '../../filters/to-sql.ts';
 import { Company, companyFields, type CompanyPatch } from '../../schemas/companies.ts';
 import type { CompanyReference } from '../../schemas/contacts.ts';
 import { fold, normalise } from '../../text/fold.ts';
-import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
+import type { LockedCompanies } from '../records/batches.ts';
 import { type DeferredWrites, lockNames, type Removal } from '../records/deferred-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { companySource } from '../../filters/columns.ts';

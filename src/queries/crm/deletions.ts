@@ -1,6 +1,5 @@
-import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { RecordsChanged, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
 import { clearValues } from '../records/journal.ts';
-import { RecordsChanged } from '../records/batches.ts';
 import type { FindRecords } from '../records/finders.ts';
 import { type DeferredWrites, lockedInOrder, lockBulk } from '../records/deferred-writes.ts';
 import type { Writing } from '../records/record-writes.ts';

@@ -1,4 +1,4 @@
-import type { Queryable, Transaction, Locked } from '../../database/db.ts';
+import { RecordsChanged, type Queryable, type Transaction, type Locked } from '../../database/db.ts';
 import { type Fragment, type FragmentMaker, constant } from '../../filters/sql.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey, fold } from '../../text/fold.ts';
@@ -9,7 +9,7 @@ import { lookUpCompany } from '../../filters/columns.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import type { EnrichedField } from '../../schemas/clean-data.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
-import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
+import type { LockedCompanies } from '../records/batches.ts';
 import { findOrCreateNamed, lockCompanies, type NamedCompany } from './companies.ts';
 import { updateSynced, companyOf, isEmpty, toContact, type SyncedContact } from './crm-sync.ts';
 

@@ -1,8 +1,8 @@
-import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { RecordsChanged, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
 import { companyFields, type Company } from '../../schemas/companies.ts';
 import type { Merge } from '../../schemas/clean-data.ts';
-import { withRepeats, RecordsChanged } from '../records/batches.ts';
+import { withRepeats } from '../records/batches.ts';
 import { withDeferredWrites, type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { rememberMerge } from '../records/merged-records.ts';
 import { byHolder, countReferring, moveActivities, moveOpportunityContacts, moveReferring } from './links.ts';

@@ -1,4 +1,4 @@
-import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { maxAttempts, RecordsChanged, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
 import { counted, DomainError, fromDatabase, unavailable, validationFailed } from '../../errors.ts';
 import type { Fault } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
@@ -117,18 +117,6 @@ function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
   if (faults.length === 0) return [{ path: pointer, message }];
   return faults.slice(0, maxBatchFaults.ofItem).map((fault) => ({ ...fault, path: pointer + fault.path }));
 }
-
-/**
- * Thrown if another transaction changed records before this one could lock them. A batch or merge is then tried again;
- * otherwise the caller gets the error `unavailable`.
- */
-export class RecordsChanged extends DomainError {
-  constructor() {
-    super('unavailable', 'Other requests changed these records', { retryAfter: 1 });
-  }
-}
-
-const maxAttempts = 5;
 
 /**
  * Processes a batch by calling `attempt`. If another transaction changed the same records meanwhile, rolls back and
