@@ -103,7 +103,7 @@ test('Today tells what others did, however much I have changed since', async () 
     insert into journal (customer_id, part, position, id, occurred_at, type, source, actor, change_id, record_id, data, before, after, contacts, companies)
     select
       customer_id, part, position + n, gen_random_uuid(), occurred_at, 'contact.updated', 'page',
-      json_build_object('type', 'user', 'id', ${admin.user.userId}::text), gen_random_uuid(), gen_random_uuid(), data,
+      json_build_object('type', 'user', 'id', ${admin.user.userId}::text), gen_random_uuid(), record_id, data,
       '{"job_title": "a"}', '{"job_title": "b"}', contacts, companies
     from (select * from journal where customer_id = ${customer.id} order by position desc limit 1) last
     cross join generate_series(1, 12000) n`;
