@@ -35,8 +35,9 @@ export async function changes(app: FastifyInstance): Promise<void> {
     const place = cursor === '' ? undefined : signer.decode(customerId, cursor);
     if (cursor !== '' && !place) throw cursorFault('is not a cursor of this list');
     const chosen = chosenOf(request);
+    const days = app.config.HISTORY_DAYS;
     const page = await listChanges(request.db, customerId, eventNouns, {
-      filters: filtersOf(chosen),
+      filters: filtersOf(chosen, days),
       verb: 'deleted',
       before: place?.position,
       limit: 50,
@@ -75,7 +76,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
       title: 'Deleted',
       section,
       body: html`<p>
-          What was deleted in the last 90 days. Each record can be restored alone, or all that were deleted together.
+          What was deleted in the last ${days} days. Each record can be restored alone, or all that were deleted
+          together.
         </p>
         !${filterForm(chosen, users, keys)} !${table('Deleted records', columns, page.changes, none)}
         !${cursorPager(section, cursor, next, chosen)}`,
@@ -180,10 +182,13 @@ function chosenOf(request: FastifyRequest): Record<string, string> {
   return { ...(by && { by }), ...(isDay(from) && { from }), ...(isDay(to) && { to }) };
 }
 
-/** Returns the filters for a list of changes. `from` and `to` are days in UTC. */
-const filtersOf = ({ by, from, to }: Record<string, string>): ChangeQuery['filters'] => ({
+/**
+ * Returns the filters for a list of changes. `from` and `to` are days in UTC.
+ * @param days number of days after which a deletion cannot be undone
+ */
+const filtersOf = ({ by, from = '', to }: Record<string, string>, days: number): ChangeQuery['filters'] => ({
   ...(by && { actor_id: by }),
-  ...(from && { since: `${from}T00:00:00.000Z` }),
+  since: new Date(Math.max(Date.now() - days * dayMs, Date.parse(from) || 0)).toISOString(),
   ...(to && { until: new Date(Date.parse(to) + dayMs).toISOString() }),
 });
 

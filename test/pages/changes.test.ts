@@ -162,6 +162,15 @@ test('a merged contact is restored alone with its activities', async () => {
   expect([await contactOf(note), await contactOf(own)]).toEqual([gone, kept]);
 });
 
+test('Deleted shows no record that is too old to be restored', async () => {
+  const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
+  await customer.delete(`/contacts/${id}`);
+  await app.owner`
+    update journal set occurred_at = occurred_at - interval '91 days' where customer_id = ${customer.id}`;
+  for (const query of ['', '?from=2020-01-01'])
+    expect(textOf(await admin.get(`/app/deleted${query}`))).not.toContain('Lovelace');
+});
+
 test('Deleted offers only the last deletion of a record', async () => {
   const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
   await customer.delete(`/contacts/${id}`);
