@@ -125,7 +125,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           },
         },
         async ({ db, caller, params: { id }, query, headers }) => {
-          const isPurged = (query as PurgeQuery).purge === 'true';
+          const isPurged = texts.mayPurge === true && (query as PurgeQuery).purge === 'true';
           await db.transaction((sql) => remove(sql, caller.customerId, id, ifMatchOf(headers), isPurged));
           return done(message('deleted'), id);
         },

@@ -98,3 +98,14 @@ describe.each(kinds)('records of $path', ({ path, body, text, absent, list = (pa
     expect(rest.headers).not.toHaveProperty('x-next-cursor');
   });
 });
+
+test.each(kinds.filter(({ path }) => path !== '/contacts' && path !== '/company'))(
+  'a deleted record of $path cannot be purged',
+  async ({ path, body }) => {
+    const customer = await app.customer();
+    const { body: created } = await customer.post(path, await body(customer));
+    const address = `${path}/${created.data?.id ?? created.id}`;
+    expect((await customer.delete(address)).status).toBe(200);
+    expect((await customer.delete(`${address}?purge=true`)).status).toBe(404);
+  },
+);
