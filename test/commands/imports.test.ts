@@ -2,26 +2,23 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import { contactLines, contactsCsv } from '../jobs/importing.ts';
 import { contextOf } from '../jobs/working.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { runCommand, type Run } from '../setup/cli.ts';
-import { makeList, type TestCustomer } from '../setup/factories.ts';
+import { makeList } from '../setup/factories.ts';
 
 const app = await startApp();
 const workers = await startWorkers({ ...contextOf(app), url: app.url });
-let customer: TestCustomer;
 let folder: string;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'imports-'));
 });
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 afterAll(async () => {
   await workers.stop();
   await rm(folder, { recursive: true });

@@ -1,16 +1,15 @@
 import { beforeEach, expect, test } from 'vitest';
-import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make } from '../setup/factories.ts';
 import { countsOf, errorsOf, importFile, sendBytes, workAtAll } from './importing.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
 const app = await startApp();
-let customer: TestCustomer;
 let userId: string;
 
+const customer = customerOfEachTest(app);
 beforeEach(async () => {
-  customer = await app.customer();
   [{ id: userId }] = (await customer.get('/customer/users')).body;
   await make(customer, '/company', companyBody({ external_id: 'c-1' }));
   for (const external_id of ['p-1', 'p-2']) await make(customer, '/contacts', contactBody({ external_id }));

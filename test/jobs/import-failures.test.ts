@@ -1,17 +1,15 @@
 import { beforeEach, expect, test } from 'vitest';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { startApp } from '../setup/app.ts';
-import type { TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { beginImport, contactLines, contactsCsv, sendFile } from './importing.ts';
 import { contextOf } from './working.ts';
 
 const app = await startApp();
 const context = contextOf(app);
-let customer: TestCustomer;
 let id: string;
 
+const customer = customerOfEachTest(app);
 beforeEach(async () => {
-  customer = await app.customer();
   id = await beginImport(customer);
   await sendFile(customer, id, contactsCsv(...contactLines(3)));
 });

@@ -1,18 +1,14 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import type { Import } from '../../src/schemas/imports.ts';
-import { startApp } from '../setup/app.ts';
-import type { TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { beginImport, contactLines, contactsCsv, countsOf, errorsOf, newContacts, sendFile } from './importing.ts';
 import { contextOf } from './working.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const read = async (id: string): Promise<Import> => (await customer.get(`/imports/${id}`)).body;
 

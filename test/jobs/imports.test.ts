@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { violatedConstraint } from '../../src/errors.ts';
@@ -9,9 +9,9 @@ import { AttemptLost } from '../../src/jobs/turns.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
 import { takeRun } from '../../src/queries/jobs/runs.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
-import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, make, makeList } from '../setup/factories.ts';
 import {
   beginImport,
   contactLines,
@@ -30,11 +30,8 @@ import { contextOf, waitingMessages } from './working.ts';
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
 const app = await startApp();
-let customer: TestCustomer;
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const upserted = { ...newContacts, mode: 'upsert', match: 'work_email' } as const;
 

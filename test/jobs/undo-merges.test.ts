@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { mergeCompanies as mergeAllCompanies } from '../../src/queries/crm/record-merges.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, opportunityBody, productBody } from '../setup/factories.ts';
-import type { Answer, TestCustomer } from '../setup/factories.ts';
+import type { Answer } from '../setup/factories.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
 import { resultsOf } from './spending.ts';
@@ -13,12 +13,9 @@ import { startVerify } from './verifying.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
 const names = await startNameServer();
-let customer: TestCustomer;
 
 const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const undo = (changeId: string) => undoChange(app, customer, changeId);
 const newestChange = () => findNewestChange(customer);

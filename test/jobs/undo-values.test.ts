@@ -1,11 +1,11 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { ruleLimits } from '../../src/schemas/lists.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, opportunityBody, productBody, unique } from '../setup/factories.ts';
-import type { Answer, TestCustomer } from '../setup/factories.ts';
+import type { Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { importFile } from './importing.ts';
@@ -15,13 +15,10 @@ import { startVerify } from './verifying.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
 const names = await startNameServer();
-let customer: TestCustomer;
 
 const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
 await app.catalog.prepare();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const undo = (changeId: string) => undoChange(app, customer, changeId);
 const changeOf = (call: Promise<Answer>) => findChangeOf(customer, call);

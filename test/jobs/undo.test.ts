@@ -1,24 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { openDatabase } from '../../src/database/db.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { purgeCompanies } from '../../src/queries/crm/deletions.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
-import type { Answer, TestCustomer } from '../setup/factories.ts';
+import type { Answer } from '../setup/factories.ts';
 import { importFile } from './importing.ts';
 import { readJob, resultsOf } from './spending.ts';
 import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
 import { contextOf, workAtUndos } from './working.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const undo = (changeId: string) => undoChange(app, customer, changeId);
 const newestChange = () => findNewestChange(customer);

@@ -1,16 +1,11 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, opportunityBody, type TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
+import { adminOfEachTest, textOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 const composer = '/app/activities/new';
 const makeContact = () => make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace' }));

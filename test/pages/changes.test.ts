@@ -1,17 +1,12 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { importFile } from '../jobs/importing.ts';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, opportunityBody, productBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
+import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 /** Works at the undo that a form has started. */
 async function work(location: unknown): Promise<void> {

@@ -1,19 +1,14 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { contactWrites } from '../../src/queries/crm/record-batches.ts';
 import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { contextOf } from '../jobs/working.ts';
-import { filledFields, textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { adminOfEachTest, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 const contact = (more: object = {}) => make(customer, '/contacts', contactBody({ work_email: 'a@x.example', ...more }));
 const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;

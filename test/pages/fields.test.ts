@@ -1,16 +1,11 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, make } from '../setup/factories.ts';
 import { readSheet } from '../setup/xlsx.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, textOf } from './visitor.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 const declare = (key: string, body: object) => customer.call('PUT', `/fields/contacts/${key}`, body);
 const customOf = async (id: string) => (await customer.get(`/contacts/${id}`)).body.custom_fields;

@@ -1,16 +1,11 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { readNumber } from '../../src/pages/base/values.ts';
 import { startApp } from '../setup/app.ts';
-import { stagesOf, opportunityBody, productBody, make, type TestCustomer } from '../setup/factories.ts';
-import { filledFields, textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { stagesOf, opportunityBody, productBody, make } from '../setup/factories.ts';
+import { adminOfEachTest, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 const contact = (more: object = {}) =>
   make(customer, '/contacts', {

@@ -1,17 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { make, opportunityBody, productBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
+import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 const stored = async (id: string) => (await customer.get(`/products/${id}`)).body as Record<string, unknown>;
 

@@ -1,16 +1,11 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { makeList, type TestCustomer } from '../setup/factories.ts';
+import { makeList } from '../setup/factories.ts';
 import { makeLogin } from '../setup/sessions.ts';
-import { filledFields, textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { adminOfEachTest, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 /** Creates contacts with the API. */
 async function makeContacts(number: number, more: object = {}): Promise<string[]> {

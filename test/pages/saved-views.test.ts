@@ -1,15 +1,12 @@
 import { beforeEach, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf, type PageAnswer } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { contactBody, make } from '../setup/factories.ts';
+import { adminOfEachTest, textOf, visitorOf, type PageAnswer } from './visitor.ts';
 let member: Awaited<ReturnType<typeof visitorOf>>;
 
 const app = await startApp();
+const { customer, admin } = adminOfEachTest(app);
 beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
   member = await visitorOf(app.fastify, customer.id, 'member');
 });
 

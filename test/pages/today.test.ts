@@ -1,17 +1,12 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { beginImport, newContacts, sendFile } from '../jobs/importing.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, opportunityBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
-let customer: TestCustomer;
-let admin: Awaited<ReturnType<typeof visitorOf>>;
+import { contactBody, make, opportunityBody, stagesOf } from '../setup/factories.ts';
+import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-  admin = await visitorOf(app.fastify, customer.id);
-});
+const { customer, admin } = adminOfEachTest(app);
 
 const today = async () => textOf(await admin.get('/app'));
 const dayMs = 24 * 60 * 60 * 1000;

@@ -1,5 +1,8 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
+import { beforeEach } from 'vitest';
 import type { Role } from '../../src/schemas/accounts.ts';
+import { customerOfEachTest, type TestApp } from '../setup/app.ts';
+import type { TestCustomer } from '../setup/factories.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
 type Fields = Record<string, string | string[]>;
@@ -111,9 +114,24 @@ export const textOf = ({ body }: { body: string }): string =>
     .trim();
 
 /** Creates a user of a customer who is logged in to the pages. */
-export async function visitorOf(app: FastifyInstance, customerId: string, role: Role = 'admin') {
+export const visitorOf = (app: FastifyInstance, customerId: string, role: Role = 'admin'): Promise<LoggedIn> =>
+  logInNewUser(new Visitor(app), app, customerId, role);
+
+/** Returns a customer, and an admin of it who is logged in to the pages: new ones in each test. */
+export function adminOfEachTest(app: TestApp): { customer: TestCustomer; admin: LoggedIn } {
+  const customer = customerOfEachTest(app);
+  const admin = new Visitor(app.fastify) as LoggedIn;
+  beforeEach(async () => {
+    admin.cookies.clear();
+    await logInNewUser(admin, app.fastify, customer.id, 'admin');
+  });
+  return { customer, admin };
+}
+
+type LoggedIn = Visitor & { user: Awaited<ReturnType<typeof makeLogin>> };
+
+async function logInNewUser(visitor: Visitor, app: FastifyInstance, customerId: string, role: Role): Promise<LoggedIn> {
   const user = await makeLogin(app, customerId, role);
-  const visitor = new Visitor(app);
   const { status } = await visitor.logIn(user.email);
   if (status !== 303) throw new Error(`the login was answered with ${status}`);
   return Object.assign(visitor, { user });

@@ -1,14 +1,13 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, opportunityBody, type TestCustomer } from '../setup/factories.ts';
-let customer: TestCustomer;
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
 let contact: string;
 let company: string;
 
 const app = await startApp();
 
+const customer = customerOfEachTest(app);
 beforeEach(async () => {
-  customer = await app.customer();
   company = await make(customer, '/company', companyBody());
   contact = await make(customer, '/contacts', contactBody({ company: { id: company } }));
 });

@@ -1,12 +1,9 @@
-import { beforeEach, describe, expect, test } from 'vitest';
-import { startApp } from '../setup/app.ts';
-import { contactBody, make, opportunityBody, productBody, type Answer, type TestCustomer } from '../setup/factories.ts';
-let customer: TestCustomer;
+import { describe, expect, test } from 'vitest';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { contactBody, make, opportunityBody, productBody, type Answer } from '../setup/factories.ts';
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const list = (filters: object = {}, paginate: object = {}, by = customer): Promise<Answer> =>
   by.post('/changes/list', { filters, paginate });

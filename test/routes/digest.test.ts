@@ -1,13 +1,10 @@
 import { createHash } from 'node:crypto';
-import { beforeEach, expect, test } from 'vitest';
-import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { expect, test } from 'vitest';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make } from '../setup/factories.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 interface Copied {
   id: string;

@@ -1,19 +1,16 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Sql } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/connection.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicates.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
-import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const contact = (more: object): Promise<string> => make(customer, '/contacts', contactBody(more));
 const company = (company_name: string): Promise<string> => make(customer, '/company', companyBody({ company_name }));

@@ -1,14 +1,11 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { partSeconds, parts, oldParts } from '../../src/queries/records/journal.ts';
-import { startApp } from '../setup/app.ts';
-import { contactBody, make, productBody, type Answer, type TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { contactBody, make, productBody, type Answer } from '../setup/factories.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const list = (body: object = {}, by = customer): Promise<Answer> => by.post('/events/list', body);
 const cursorOf = ({ headers }: Answer) => headers['x-next-cursor'] as string;

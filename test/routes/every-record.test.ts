@@ -1,5 +1,5 @@
-import { beforeEach, describe, expect, test } from 'vitest';
-import { startApp } from '../setup/app.ts';
+import { describe, expect, test } from 'vitest';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import {
   activityBody,
   companyBody,
@@ -32,10 +32,7 @@ const kinds: Kind[] = [
 ];
 
 describe.each(kinds)('records of $path', ({ path, body, text, absent, list = (paginate) => ({ paginate }) }) => {
-  let customer: TestCustomer;
-  beforeEach(async () => {
-    customer = await app.customer();
-  });
+  const customer = customerOfEachTest(app);
 
   const idOf = ({ body }: Answer): string => body.data?.id ?? body.id;
   const create = async (): Promise<string> => idOf(await customer.post(path, await body(customer)));

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'csv-parse/sync';
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { type Cell, columnNamed } from '../../src/files/columns.ts';
@@ -10,7 +10,7 @@ import { itemOfCells } from '../../src/files/read-records.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
 import { exportPage } from '../../src/queries/crm/record-pages.ts';
 import { companyFileFields, contactFileFields, fileFormats, type FileFields } from '../../src/schemas/files.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
@@ -19,11 +19,8 @@ import { addTotals } from '../setup/journal.ts';
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
 const app = await startApp();
-let customer: TestCustomer;
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 /** More records than two pages of an export hold. */
 const many = 2 * exportPage + 7;

@@ -4,17 +4,15 @@ import { request, type ClientRequest, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { maxFileBytes } from '../../src/schemas/imports.ts';
 import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 import { beginImport, contactsCsv, newContacts, sendFile } from '../jobs/importing.ts';
-import { startApp } from '../setup/app.ts';
-import { type TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
 const app = await startApp();
-let customer: TestCustomer;
 let port: number;
 
 beforeAll(async () => {
@@ -22,9 +20,7 @@ beforeAll(async () => {
   ({ port } = app.fastify.server.address() as AddressInfo);
 });
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const waiting = { ...newContacts, start: false } as const;
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
 import { markRemovalRequested } from '../../src/queries/crm/deletions.ts';
@@ -14,18 +14,15 @@ import type { Import } from '../../src/schemas/imports.ts';
 import { person } from '../catalog/people.ts';
 import { beginImport, importFile, sendFile, workAtAll } from '../jobs/importing.ts';
 import { wrongCounts } from '../queries/memberships/recount.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { companyBody, contactBody, make, makeList, opportunityBody } from '../setup/factories.ts';
-import type { Answer, TestCustomer } from '../setup/factories.ts';
+import type { Answer } from '../setup/factories.ts';
 import { addTotals, readJournal, truncateJournalOf } from '../setup/journal.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const contact = (more: object = {}): Promise<string> => make(customer, '/contacts', contactBody(more));
 const company = (more: object = {}): Promise<string> => make(customer, '/company', companyBody(more));

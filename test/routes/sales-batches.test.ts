@@ -1,21 +1,10 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { changeOf, undoChange } from '../jobs/undoing.ts';
-import { startApp } from '../setup/app.ts';
-import {
-  companyBody,
-  contactBody,
-  make,
-  productBody,
-  stagesOf,
-  unique,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, productBody, stagesOf, unique } from '../setup/factories.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const batch = async (path: string, operation: string, body: object, by = customer) => {
   const { status, body: answer } = await by.post(`${path}/batch/${operation}`, body);

@@ -1,16 +1,13 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { revokeKey } from '../../src/accounts/api-keys.ts';
 import { endpointCreation, updateEndpoint } from '../../src/accounts/webhooks.ts';
 import { commandLine } from '../../src/schemas/accounts.ts';
 import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const url = 'https://receiver.example.com/webhooks';
 const ofContacts = { url, types: ['contact.created', 'contact.updated'] };

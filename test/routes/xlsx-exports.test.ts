@@ -1,17 +1,14 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openExport } from '../../src/files/write-records.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
 import { maxReadableKeys, maxXlsxRecords } from '../../src/schemas/files.ts';
-import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, dbOf, make } from '../setup/factories.ts';
 import { readSheet, type ReadSheet } from '../setup/xlsx.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const listWith = async (body: object): Promise<string> => (await customer.post('/list-contact', body)).body.id;
 

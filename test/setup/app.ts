@@ -1,3 +1,4 @@
+import { beforeEach } from 'vitest';
 import type { FastifyInstance } from 'fastify';
 import postgres from 'postgres';
 import { buildApp } from '../../src/app.ts';
@@ -64,4 +65,13 @@ export async function startApp(environment: Record<string, string> = {}): Promis
   const test = { fastify: app, config, db, catalog, verifier, owner, ...database, customer: () => makeCustomer(app) };
   atEnd(() => close(test, drop, faultyAnswers));
   return test;
+}
+
+/** Returns a customer that is a new one in each test. */
+export function customerOfEachTest(app: TestApp): TestCustomer {
+  const customer = {} as TestCustomer;
+  beforeEach(async () => {
+    Object.assign(customer, await app.customer());
+  });
+  return customer;
 }

@@ -1,13 +1,12 @@
 import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, expect, test } from 'vitest';
-import { startApp } from '../../setup/app.ts';
-import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
+import { contactBody, make } from '../../setup/factories.ts';
 import { beginImport, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
+const customer = customerOfEachTest(app);
 beforeEach(async () => {
-  customer = await app.customer();
   const choices = ['Silver', 'Gold'];
   for (const [key, body] of Object.entries({
     seats: { type: 'number' },

@@ -1,14 +1,10 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { visitorOf } from '../../pages/visitor.ts';
-import { startApp } from '../../setup/app.ts';
-import type { TestCustomer } from '../../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { beginImport, contactLines, contactsCsv, newContacts, openErrors, sendFile, workAtAll } from '../importing.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error,_warning\r\n';
 

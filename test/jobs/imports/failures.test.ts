@@ -1,14 +1,11 @@
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Import } from '../../../src/schemas/imports.ts';
-import { startApp } from '../../setup/app.ts';
-import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
+import { contactBody, make } from '../../setup/factories.ts';
 import { beginImport, contactsCsv, failurePages, importFile, newContacts, sendFile } from '../importing.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const pagesOf = (id: string, limit: number) => failurePages(customer, id, limit);
 const importLines = (...lines: string[]): Promise<Import> =>

@@ -1,16 +1,13 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { encoderOf } from '../../../src/files/encodings.ts';
 import { sweepJobs } from '../../../src/jobs/workers.ts';
-import { startApp } from '../../setup/app.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 import { beginImport, contactsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const created = { object: 'contacts', mode: 'create' } as const;
 const failuresOf = async (id: string, query = '') => (await customer.get(`/imports/${id}/failures${query}`)).body;

@@ -1,18 +1,15 @@
 import { writeXlsx } from 'hucre/xlsx';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { encodingOfMark } from '../../../src/files/encodings.ts';
 import { importRecords } from '../../../src/jobs/import-records.ts';
-import { startApp } from '../../setup/app.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { beginImport, openErrors, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
 import { partsOf as workbookParts, zipped } from '../../files/xlsx/workbooks.ts';
 
 const app = await startApp();
-let customer: TestCustomer;
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const created = { object: 'contacts', mode: 'create', invalid_values: 'fail' } as const;
 const waiting = { ...created, start: false } as const;

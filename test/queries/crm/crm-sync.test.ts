@@ -1,19 +1,16 @@
 import { randomInt, randomUUID } from 'node:crypto';
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { contactWrites } from '../../../src/queries/crm/record-batches.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { person } from '../../catalog/people.ts';
-import { startApp } from '../../setup/app.ts';
-import { companyBody, contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
+import { companyBody, contactBody, make } from '../../setup/factories.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
 import { wrongCounts } from '../memberships/recount.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const sync = (prospects: Prospect[]) => app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
 /** Synchronises one prospect and returns its contact. */

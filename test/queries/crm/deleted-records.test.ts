@@ -1,17 +1,14 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { removeIdempotencyRecords } from '../../../src/jobs/workers.ts';
 import { purgeCompanies, purgeLists } from '../../../src/queries/crm/deletions.ts';
 import { contextOf } from '../../jobs/working.ts';
-import { startApp } from '../../setup/app.ts';
-import { companyBody, contactBody, make, makeList, opportunityBody, type TestCustomer } from '../../setup/factories.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
+import { companyBody, contactBody, make, makeList, opportunityBody } from '../../setup/factories.ts';
 import { wrongCounts } from '../memberships/recount.ts';
 import { addTotals } from '../../setup/journal.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 /** Creates a company of `count` contacts. Returns the ids of the company and of one contact. */
 async function companyOf(count: number): Promise<[company: string, contact: string]> {

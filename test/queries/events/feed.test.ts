@@ -1,20 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
 import { findEnd, findPositionAt, oldest, readEvents } from '../../../src/queries/records/feed.ts';
 import type { FeedEvent, FeedPosition, ReadPosition } from '../../../src/queries/records/feed.ts';
 import { addToJournal, partSeconds, parts, readTotals, truncateJournal } from '../../../src/queries/records/journal.ts';
-import type { TestCustomer } from '../../setup/factories.ts';
-import { startApp } from '../../setup/app.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { truncateJournalOf } from '../../setup/journal.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
 
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 const start: FeedPosition = { position: 0, id: null };
 

@@ -3,7 +3,7 @@ import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../../src/process/config.ts';
 import { openDatabase } from '../../../src/database/db.ts';
 import { migrate } from '../../../src/database/migrate.ts';
@@ -19,17 +19,14 @@ import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { GivenFilters } from '../../../src/schemas/filters.ts';
 import { person } from '../../catalog/people.ts';
 import { contextOf } from '../../jobs/working.ts';
-import { startApp } from '../../setup/app.ts';
+import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { createDatabase } from '../../setup/database.ts';
-import { companyBody, contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { companyBody, contactBody, make } from '../../setup/factories.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
 import { startServerProcess } from '../../setup/server-process.ts';
-let customer: TestCustomer;
 
 const app = await startApp();
-beforeEach(async () => {
-  customer = await app.customer();
-});
+const customer = customerOfEachTest(app);
 
 /** A row of contacts or companies. */
 type Row = RecordFields & { id: string; customer_id: string; folded: Folded; terms: number[] | null };
