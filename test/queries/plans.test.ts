@@ -10,6 +10,9 @@ import { jobBatches, startWorkers } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { logger } from '../../src/process/logger.ts';
 import { addTerms, indexedSources } from '../../src/queries/records/custom-fields.ts';
+import { companyFilterFields } from '../../src/schemas/companies.ts';
+import { contactFilterFields } from '../../src/schemas/contacts.ts';
+import { indexed } from '../../src/schemas/filters.ts';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { writePeople } from '../catalog/people.ts';
 import { customerWith } from '../jobs/calls.ts';
@@ -60,6 +63,14 @@ const calls: [string, number, Call][] = [
   ],
   ['contacts by time of change', 200, (one) => one.post('/contacts/list', { order_by: { updated_at: 'DESC' } })],
   ['contacts by name', 200, (one) => one.post('/contacts/list', { order_by: { last_name: 'ASC' } })],
+  [
+    'contacts of a day',
+    100,
+    (one) =>
+      one.post('/contacts/list', {
+        filters: { created_at: { gte: '2020-01-01T00:00:00Z', lt: '2020-01-02T00:00:00Z' } },
+      }),
+  ],
   ['a contact', 50, (one, { contact }) => one.get(`/contacts/${contact}`)],
   [
     'a new contact',
@@ -252,6 +263,33 @@ describe.skipIf(isOnCitus()).each(['settled', 'newcomers'] as const)('of %s (nee
     }
   });
 });
+
+const orders = (
+  [
+    ['/contacts', contactFilterFields],
+    ['/company', companyFilterFields],
+  ] as const
+).flatMap(([path, fields]) =>
+  indexed(fields).flatMap((field) => (['ASC', 'DESC'] as const).map((direction) => ({ path, field, direction }))),
+);
+
+test.skipIf(isOnCitus()).each(orders)(
+  'a page of $path by $field $direction reads a few rows of an index, at any depth (needs one server)',
+  async ({ path, field, direction }) => {
+    for (const { id, adminId } of customers.settled) {
+      const customer = await clientOf(app, id, adminId, [...scopes]);
+      const list = (paginate: object): Promise<Answer> =>
+        customer.post(`${path}/list`, { order_by: { [field]: direction }, paginate });
+      const { total_records } = (await customer.post(`${path}/metadata`, {})).body.pagination;
+      const middle = await list({ page: Math.ceil(total_records / 50), limit: 25 });
+      for (const paginate of [{ limit: 25 }, { limit: 25, cursor: middle.headers['x-next-cursor'] }]) {
+        watch.take();
+        expect((await list(paginate)).status).toBe(200);
+        expectPlans(6 * 25);
+      }
+    }
+  },
+);
 
 /** Number of contacts of a large company. */
 const large = 1_000;

@@ -35,7 +35,6 @@ const long: Record<string, number> = {
   'chaos/webhooks': 45,
   'routes/exports': 40,
   'commands/privacy.elasticsearch': 40,
-  'filters/plans': 40,
   'jobs/imports': 35,
   'jobs/verification/verify-emails': 35,
   'process/alerts': 30,

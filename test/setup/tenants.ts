@@ -53,7 +53,7 @@ const beginners = `
  * Creates contacts and companies for the customers in the table `tenants`, as many of each as `size`. Two thirds of the
  * scores and half of the update times are tied.
  */
-export const peopleOfTenants = `
+const peopleOfTenants = `
   insert into companies (customer_id, company_name, score, folded)
     select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,
       jsonb_build_object('company_name', 'company ' || g, 'industry', '')
