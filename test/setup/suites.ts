@@ -19,8 +19,7 @@ export const testAll: readonly string[] = [
   'test/plugins/{graceful-close,rate-limits.redis}.test.ts',
   'test/process/metrics.test.ts',
   'test/queries/{plans,plans-after-load}.test.ts',
-  'test/queries/memberships/memberships-racing.test.ts',
   'test/queries/records/search-terms.test.ts',
-  'test/routes/opportunities-racing.test.ts',
+  'test/routes/racing.test.ts',
   'test/tracing/traces.test.ts',
 ];
