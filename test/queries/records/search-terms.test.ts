@@ -1,26 +1,16 @@
 import { randomBytes } from 'node:crypto';
-import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import postgres from 'postgres';
+import type postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
-import { parseConfig } from '../../../src/process/config.ts';
-import { openDatabase } from '../../../src/database/db.ts';
-import { migrate } from '../../../src/database/migrate.ts';
-import { ourMigrations } from '../../../src/database/migrations.ts';
 import { withoutTerms } from '../../../src/filters/narrowing.ts';
 import { companySource, contactSource, foldRecord } from '../../../src/filters/columns.ts';
 import type { Source, Folded, RecordFields } from '../../../src/filters/columns.ts';
 import { maxIndexedText, Terms } from '../../../src/filters/to-sql.ts';
 import { indexRecords } from '../../../src/jobs/workers.ts';
 import { saveVerifications } from '../../../src/queries/crm/enrichment.ts';
-import { listContacts } from '../../../src/queries/crm/contacts.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
-import type { GivenFilters } from '../../../src/schemas/filters.ts';
 import { person } from '../../catalog/people.ts';
 import { contextOf } from '../../jobs/working.ts';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
-import { createDatabase } from '../../setup/database.ts';
 import { companyBody, contactBody, make } from '../../setup/factories.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
 import { startServerProcess } from '../../setup/server-process.ts';
@@ -270,54 +260,3 @@ test('several processes add terms at once, two are killed, and no record is left
   expect(await found({ last_name: 'byron' })).toEqual([ids[0]]);
   expect(await found({ last_name: ['name 0', 'name 1199'] })).toEqual([ids.at(-1)]);
 }, 60_000);
-
-test('a database with contacts is migrated while an older program writes, and every read is exact meanwhile', async () => {
-  const { drop, ...database } = await createDatabase('nothing');
-  const folder = await mkdtemp(join(tmpdir(), 'migrations-'));
-  const owner = postgres(database.ownerUrl, { max: 4, onnotice: () => {} });
-  const db = openDatabase(parseConfig({}), database.url);
-  try {
-    for (const name of await readdir(ourMigrations))
-      if (name < '0023') await cp(join(ourMigrations, name), join(folder, name));
-    await migrate(database.ownerUrl, folder);
-    const [{ id }] = (await owner`insert into customers (business_name) values ('Old') returning id`) as unknown as [
-      { id: string },
-    ];
-    await owner`
-      insert into contacts (customer_id, first_name, last_name, work_email, folded)
-      select ${id}, 'Ada', 'Name ' || g, g || '@example.com', jsonb_build_object(
-        'first_name', 'ada', 'last_name', 'name ' || g, 'work_email', g || '@example.com', 'search', 'ada name ' || g)
-      from generate_series(1, 5000) g`;
-    const program = older(owner, id);
-    const moving = await program.insert(named('Place 0'));
-    let place = 0;
-    const ending = new AbortController();
-    const writing = (async () => {
-      while (!ending.signal.aborted) await program.update(moving, named(`Place ${(place += 1)}`));
-    })();
-    await migrate(database.ownerUrl);
-    const last_names = async (filters: GivenFilters): Promise<string[]> =>
-      (await listContacts(db, id, { filters, paginate: { limit: 5 } })).rows.map(({ last_name }) => last_name);
-    const checking = (async () => {
-      let checked = 0;
-      for (; !ending.signal.aborted; checked += 1) {
-        expect(await last_names({ last_name: 'name 77' })).toEqual(['Name 77']);
-        expect(await last_names({ search: 'ada 4999@' })).toEqual(['Name 4999']);
-        expect(await last_names({ last_name: { starts_with: 'place' } })).toHaveLength(1);
-      }
-      return checked;
-    })();
-    await indexRecords({ ...contextOf(app), db }, 60_000);
-    ending.abort();
-    await writing;
-    expect(await checking).toBeGreaterThan(0);
-    expect(await last_names({ last_name: `place ${place}` })).toEqual([`Place ${place}`]);
-    await indexRecords({ ...contextOf(app), db }, 60_000);
-    await expectTerms(owner);
-  } finally {
-    await db.close();
-    await owner.end({ timeout: 1 });
-    await drop();
-    await rm(folder, { recursive: true });
-  }
-});
