@@ -63,7 +63,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
     },
     ...activityWrites,
     question: ({ title, body }) =>
-      html`<strong>${title || body.slice(0, 200)}</strong> is deleted. For 90 days this can be undone.`,
+      html`<strong>${title || body.slice(0, 200)}</strong> is deleted. This can be undone.`,
     back: backOf,
     afterChange: (found, request) => pathWith(backOf(found, request), { done: 'activity-changed' }),
     afterDeletion: (found, request) => pathWith(backOf(found, request), { done: 'activity-deleted' }),

@@ -50,10 +50,8 @@ const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<R
   tone: 'danger',
   controls: async () =>
     object === 'contacts'
-      ? html`<p>They are deleted, and leave their lists and opportunities. For 90 days this can be undone.</p>`
-      : html`<p>
-          They are deleted. Their contacts and opportunities stay, without a company. For 90 days this can be undone.
-        </p>`,
+      ? html`<p>They are deleted, and leave their lists and opportunities. This can be undone.</p>`
+      : html`<p>They are deleted. Their contacts and opportunities stay, without a company. This can be undone.</p>`,
   run: async (request, rows) => {
     const { caller } = request;
     if (rows.length > memberDeletes && !isAdmin(request))

@@ -75,8 +75,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     update: updateList,
     remove: deleteList,
     question: ({ name, contacts_count }) =>
-      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
-        ${counted(contacts_count, 'contact')} stay.`,
+      html`<strong>${name}</strong> is deleted. This can be undone. Its ${counted(contacts_count, 'contact')} stay.`,
   });
 
   question(app, '/lists/:id/verify', forAdmins, {

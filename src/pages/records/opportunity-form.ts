@@ -52,8 +52,8 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     prepare: withNewProduct,
     ...opportunityWrites,
     question: ({ name, contacts_ids }) =>
-      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
-        ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
+      html`<strong>${name}</strong> is deleted. This can be undone. Its ${counted(contacts_ids.length, 'contact')}, its
+        company and its products stay.`,
   });
 
 export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>

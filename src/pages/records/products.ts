@@ -62,7 +62,7 @@ export async function products(app: FastifyInstance): Promise<void> {
     controls,
     ...productWrites,
     question: ({ name }) =>
-      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Opportunities keep it with its price.`,
+      html`<strong>${name}</strong> is deleted. This can be undone. Opportunities keep it with its price.`,
     back: () => section,
   });
 }

@@ -34,7 +34,7 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     controls: (request, form) => controlsOf(request, kind, form),
     verb: 'Create',
     question: async (found, { db, caller }) =>
-      html`<strong>${kind.nameOf(found)}</strong> is deleted. For 90 days this can be undone.
+      html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
         ${await kind.detaches(db, caller.customerId, found)}`,
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
