@@ -132,7 +132,7 @@ test('a deleted activity leads back to its record, from where the deletion is un
   const id = await makeContact();
   const note = await make(customer, '/activities', { body: 'Met at the fair', contact_id: id });
   const question = `/app/activities/${note}/delete`;
-  expect(textOf(await admin.get(question))).toContain('Met at the fair is deleted. For 90 days this can be undone.');
+  expect(textOf(await admin.get(question))).toContain('Met at the fair is deleted. This can be undone.');
   const gone = await admin.submit(question, {
     etag: (await customer.get(`/activities/${note}`)).headers['etag'] as string,
   });
