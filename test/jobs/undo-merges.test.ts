@@ -289,6 +289,18 @@ describe('a record into which another was merged', () => {
   });
 });
 
+test('a contact that got a company by a merge belongs to its deleted company again', async () => {
+  const [deleted, other] = [await company(), await company()];
+  const stayed = await contact({ company: { id: deleted } });
+  const deletion = await changeOf(customer.delete(`/company/${deleted}`));
+  const merged = await merge(stayed, await contact({ company: { id: other } }));
+  expect((await read(stayed)).company.id).toBe(other);
+  await undo(merged);
+  expect((await read(stayed)).company.id).toBeNull();
+  await undo(deletion);
+  expect((await read(stayed)).company.id).toBe(deleted);
+});
+
 test('a company that is restored gets back a contact that was merged with others meanwhile', async () => {
   const company = await make(customer, '/company', companyBody());
   const [kept, gone] = [await contact({ company: { id: company } }), await contact()];

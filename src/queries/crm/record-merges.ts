@@ -174,7 +174,14 @@ async function mergeAllContacts(
   const places = await moveOpportunityContacts(sql, customerId, move);
   // Told before the records: an undo takes these back together, and first. Locked after the opportunities.
   await moveActivities(sql, customerId, 'contact', move, deferred);
-  const isJournaled = deferred.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  // The undo gives the contact back to a deleted company that another one replaces (see `statesOf`).
+  const isReplaced = kept.company_id === null && merged.company_id !== null;
+  const isJournaled = deferred.updated(
+    'contact',
+    { id: kept.id, external_id: merged.external_id },
+    { ...kept, deleted_company_id: isReplaced ? seen[0].company_id : null },
+    { ...merged, deleted_company_id: null },
+  );
   const ownMerges = await findMergesInto(sql, customerId, kept.id);
   const earlier = await rememberMerge(
     sql,
