@@ -189,10 +189,13 @@ export interface ConnectionOptions {
 // settings needs a full scan.
 const genericPlans = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
-/** Planner settings for searches. PostgreSQL makes a new plan for each query, without parallel workers. */
+/**
+ * Settings for searches. PostgreSQL makes a new plan for each query, without parallel workers. Statements are not
+ * prepared, unless they ask for it: their texts depend on requests, and the server keeps prepared ones.
+ */
 const customPlans = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
-  planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
+  planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
   prepare: false,
 };
 

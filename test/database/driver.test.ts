@@ -195,6 +195,15 @@ describe.each([
   });
 });
 
+test('statements can ask to be prepared on a connection that prepares no others', async () => {
+  const sql = connect({ prepare: false });
+  for (let i = 0; i < 2; i++) {
+    await sql`select ${'described'}::text`;
+    await sql.unsafe('select $1::text', ['prepared'], { prepare: true });
+  }
+  expect(await sql`select statement from pg_prepared_statements`).toEqual([{ statement: 'select $1::text' }]);
+});
+
 test('after a statement fails alone on its connection, the next and the waiting statements use that connection', async () => {
   const sql = connect();
   for (const kind of Object.values(unsent)) {
