@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import {
@@ -106,3 +107,16 @@ test.each(kinds.filter(({ path }) => path !== '/contacts' && path !== '/company'
     expect((await customer.delete(`${address}?purge=true`)).status).toBe(404);
   },
 );
+
+test.each([
+  ['/contacts', () => contactBody({ work_email: null, phone_numbers: [], list_ids: [randomUUID()] })],
+  ['/activities', () => ({ title: ' ', contact_id: randomUUID() })],
+  [
+    '/opportunities',
+    (customer: TestCustomer) =>
+      opportunityBody(customer, { products: [{ id: randomUUID(), price: 999_999_999, quantity: 1_000_000 }] }),
+  ],
+])('an invalid body is 400, also if it refers to an unknown record: %s', async (path, body) => {
+  const customer = await app.customer();
+  expect((await customer.post(path, await body(customer))).status).toBe(400);
+});

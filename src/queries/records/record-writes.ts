@@ -107,13 +107,19 @@ export function recordWrites<
     const { sql, customerId, batch, items } = writing;
     const plan = await records.prepare(writing);
     await lockMatching(sql, customerId, records, batch, items);
+    const setAll = (isStored: boolean): void => {
+      for (const item of pendingItems(items))
+        if (Boolean(item.stored) === isStored)
+          setColumns(records, batch, item, (body, stored) => plan.patched(body, stored, item));
+    };
+    // Only the body decides whether that of a new record is valid. An invalid body comes before unknown references.
+    setAll(false);
     for (const item of pendingItems(items)) {
       const error = plan.errorOf?.(item);
       if (error) fail(item, error);
     }
     await requireSingleMatch(batch, items, (ids) => records.find(sql, customerId, ids));
-    for (const item of pendingItems(items))
-      setColumns(records, batch, item, (body, stored) => plan.patched(body, stored, item));
+    setAll(true);
     await assignExternalIds(sql, customerId, records, batch, items);
     endIfAtomic(batch, items);
     await plan.write();
