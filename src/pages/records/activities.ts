@@ -10,9 +10,8 @@ import type { Faults } from '../base/refusals.ts';
 import { when, pager, pathWith, dialogLink, html, type Html } from '../base/html.ts';
 import { dayOf, startOf, endOf, today, moment, day } from '../base/values.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
-import { editor, requireRecord } from './editor.ts';
+import { editor, requireRecord, type Draft } from './editor.ts';
 import { usersOf, userChoices } from './record-form.ts';
-import type { Fault } from '../../errors.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import type { References } from './record-kind.ts';
@@ -51,7 +50,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
     about: requireActivity,
     nameOf: ({ type, title }) => title || `this ${activityWords[type].word.toLowerCase()}`,
     bodyOf: activityOf,
-    controls: async (request, { stored, sent, refused: { faults }, isConflict }) => {
+    controls: async ({ stored, sent, faults, isConflict }, request) => {
       const draft = sent ?? (stored ? draftOf(stored) : queryOf(request));
       const { contact_id = null, company_id = null, opportunity_id = null } = draft as Record<string, string | null>;
       const about = { contact_id, company_id, opportunity_id };
@@ -99,10 +98,7 @@ const draftOf = (stored: Activity): Record<string, string> => ({
  * Reads the form of an activity. A task is due at the end of its day.
  * @param stored undefined for a new activity
  */
-async function activityOf(
-  request: FastifyRequest,
-  stored: Activity | undefined,
-): Promise<{ body: object; faults: Fault[] }> {
+function activityOf(request: FastifyRequest, stored: Activity | undefined): Draft {
   const fields = fieldsOf(request);
   const before = stored ? draftOf(stored) : {};
   const isTask = text(fields, 'type') === 'task';

@@ -19,12 +19,12 @@ import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
-export interface Act<Row extends ShownRecord> {
+export interface Act<Row extends ShownRecord = ShownRecord> {
   title: string;
   verb: string;
   tone: '' | 'danger';
-  controls: (request: FastifyRequest, rows: readonly Row[], faults: Faults) => Promise<Html>;
-  run: (request: FastifyRequest, rows: readonly Row[]) => Promise<string>;
+  controls(request: FastifyRequest, rows: readonly Row[], faults: Faults): Promise<Html>;
+  run(request: FastifyRequest, rows: readonly Row[]): Promise<string>;
 }
 
 /**
@@ -32,19 +32,15 @@ export interface Act<Row extends ShownRecord> {
  * @throws DomainError `not_found` if these records have no such action; `forbidden` if it spends credits and the user
  * is not an admin
  */
-export function actNamed<Row extends ShownRecord>(
-  request: FastifyRequest,
-  kind: RecordKind<Row>,
-  name: string,
-): Act<Row> {
+export function actNamed(request: FastifyRequest, kind: RecordKind, name: string): Act {
   if (name === 'delete') return deletion(kind);
-  if (kind.object === 'contacts' && name === 'list') return listing as unknown as Act<Row>;
+  if (kind.object === 'contacts' && name === 'list') return listing;
   if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
   if (!isAdmin(request)) throw forbidden();
-  return verifying as unknown as Act<Row>;
+  return verifying;
 }
 
-const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<Row>): Act<Row> => ({
+const deletion = ({ path, object, write }: RecordKind): Act => ({
   title: 'Delete',
   verb: 'Delete',
   tone: 'danger',

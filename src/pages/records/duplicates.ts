@@ -29,8 +29,8 @@ interface Search {
   fields: readonly string[];
 }
 
-const contacts = { kind: contactKind as unknown as RecordKind, merge: mergeContacts, fields: mergedContactFields };
-const companies = { kind: companyKind as unknown as RecordKind, merge: mergeCompanies, fields: mergedCompanyFields };
+const contacts = { kind: contactKind, merge: mergeContacts, fields: mergedContactFields };
+const companies = { kind: companyKind, merge: mergeCompanies, fields: mergedCompanyFields };
 
 const searches: Record<DuplicateKey, Search> = {
   work_email: { words: 'Contacts with the same work e-mail', ...contacts },

@@ -19,8 +19,8 @@ interface Editable<Row> {
   nameOf: (row: Row) => string;
   /** Returns the version of a record, to detect changes by others. Default: a hash of the record. */
   tagOf?: (row: Row) => string;
-  bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<{ body: object; faults?: Fault[] }>;
-  controls: (request: FastifyRequest, form: EditForm<Row>) => Promise<Html>;
+  bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<Draft> | Draft;
+  controls: (form: EditForm<Row>, request: FastifyRequest) => Promise<Html> | Html;
   /** Verb on the button for a new record. Default: `Save`. */
   verb?: 'Create';
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
@@ -42,10 +42,15 @@ interface Editable<Row> {
   access?: PageAccess;
 }
 
-export interface EditForm<Row> {
+/** Body of an API request, as a form describes it, and the faults that were found while reading the form. */
+export interface Draft {
+  body: object;
+  faults?: Fault[];
+}
+
+export interface EditForm<Row> extends Refused {
   stored: Row | undefined;
   sent: Fields | undefined;
-  refused: Refused;
   /** True if another user has changed the record since the form was opened. */
   isConflict: boolean;
 }
@@ -130,7 +135,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       ...(isGone && { lead: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
       body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
-        !${await kind.controls(request, { stored, sent, refused, isConflict })}
+        !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons">
           <button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>
           !${kind.buttons ?? ''}

@@ -12,7 +12,7 @@ import { fieldsOf, text, linesIn, unchanged, values, type Fields } from '../base
 import { when, notice, table, html, type Html, type Column } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay } from '../base/values.ts';
 import { fieldWord, verificationWords, operatorWords, countryName, countryChoices } from '../base/words.ts';
-import { isPreview, type EditForm } from './editor.ts';
+import { isPreview, type Draft, type EditForm } from './editor.ts';
 import { usersOf } from './record-form.ts';
 import { maxCounted, numberOf } from './record-list.ts';
 import { countryCodes } from '../../files/phones.ts';
@@ -53,10 +53,7 @@ const draftOfStored = ({ name, description, rules }: List, users: readonly User[
  * Returns the API's request body for a form, and the form's faults. For a stored list, the body contains only the
  * changes.
  */
-export async function listOf(
-  request: FastifyRequest,
-  stored: List | undefined,
-): Promise<{ body: object; faults: Fault[] }> {
+export async function listOf(request: FastifyRequest, stored: List | undefined): Promise<Draft> {
   const draft = draftOf(fieldsOf(request));
   const users = await usersOf(request);
   const faults: Fault[] = [];
@@ -86,10 +83,8 @@ export async function listOf(
 const isKnown = ({ field, operator }: RuleGiven): boolean =>
   fieldType(contactFilterFields, field) !== undefined && ruleOperators.includes(operator);
 
-export async function listControls(
-  request: FastifyRequest,
-  { stored, sent, refused: { faults, status } }: EditForm<List>,
-): Promise<Html> {
+export async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
+  const { stored, sent, faults, status } = form;
   const users = await usersOf(request);
   const blank = { name: '', description: '', rules: [] };
   const draft = sent ? draftOf(sent) : stored ? draftOfStored(stored, users) : blank;

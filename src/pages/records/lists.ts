@@ -148,7 +148,7 @@ const emptyList = (hasRules: boolean): Html => {
 };
 
 const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
-  html`!${rowsOf(contactKind, rows as ContactDetail[])}
+  html`!${rowsOf(contactKind, rows)}
     <p>
       <a href="/app/contacts?list=${id}">Show all of them</a> ·
       <a href="${section}/${id}/people">Find other people of their companies</a> · Export:

@@ -28,7 +28,7 @@ import { formMessage } from '../base/refusals.ts';
 import { when, quiet, table, html, type Html, type Column } from '../base/html.ts';
 import { dayOf, startOf, dayMs, readNumber, count, counted } from '../base/values.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
-import { editor, requireRecord, type EditForm } from './editor.ts';
+import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
 import type { Fault } from '../../errors.ts';
@@ -195,10 +195,7 @@ function contactsOf(fields: Fields, stored: readonly string[], added: readonly s
  * Reads a submitted form. Finds the company by its name, and further contacts by e-mail address.
  * @param stored undefined for a new opportunity
  */
-async function opportunityOf(
-  request: FastifyRequest,
-  stored: Opportunity | undefined,
-): Promise<{ body: object; faults: Fault[] }> {
+async function opportunityOf(request: FastifyRequest, stored: Opportunity | undefined): Promise<Draft> {
   const fields = fieldsOf(request);
   const before = stored ? await draftOf(request, stored) : {};
   const plain = plainFields.flatMap((name) => {
@@ -287,10 +284,8 @@ async function contactsAt({ db, caller }: FastifyRequest, given: string, faults:
   return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
 }
 
-async function opportunityControls(
-  request: FastifyRequest,
-  { stored, sent, refused: { faults } }: EditForm<Opportunity>,
-): Promise<Html> {
+async function opportunityControls(form: EditForm<Opportunity>, request: FastifyRequest): Promise<Html> {
+  const { stored, sent, faults } = form;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
   const ids = idsIn(draft, 'contact', maxShown + maxAddresses);
   const before = text(draft, shownContacts).split(',');

@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Fault } from '../../errors.ts';
 import {
   createPipeline,
   findPipelines,
@@ -15,7 +14,7 @@ import { forAdmins, addPage } from '../base/layout.ts';
 import { faultText, textInput, select, controlsFor, hidden } from '../base/forms.ts';
 import { search, fieldsOf, text, values, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
 import { table, quiet, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
-import { editor, requireRecord, savedNotice, type EditForm } from './editor.ts';
+import { editor, requireRecord, savedNotice, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
 
@@ -58,7 +57,7 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
     schemas: { create: PipelineCreate, patch: PipelinePatch },
     about: (request) => requireRecord(request, 'pipeline', findPipelines),
     nameOf: ({ name }) => name,
-    bodyOf: async (request, stored) => pipelineOf(fieldsOf(request), stored),
+    bodyOf: (request, stored) => pipelineOf(fieldsOf(request), stored),
     controls,
     create: (sql, customerId, body: PipelineCreate) =>
       createPipeline(sql, customerId, { ...body, name: body.name.trim(), description: '' }),
@@ -94,7 +93,7 @@ function rowsOf(fields: Fields): StageRow[] {
  * Returns the pipeline that a form describes, not validated yet. Sorts stages by their place. New stages without a
  * place come last.
  */
-function pipelineOf(fields: Fields, stored: Pipeline | undefined): { body: object; faults: Fault[] } {
+function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
   const rows = rowsOf(fields);
   const isPlace = ({ place }: StageRow): boolean => /^\d{0,4}$/.test(place);
   const placed = rows.toSorted((a, b) => Number(a.place || 1e4) - Number(b.place || 1e4));
@@ -144,10 +143,7 @@ function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   return [...kept, ...draftOf(stored.stages).filter(({ id }) => !known.includes(id))];
 }
 
-async function controls(
-  _request: FastifyRequest,
-  { stored, sent, refused: { faults } }: EditForm<Pipeline>,
-): Promise<Html> {
+function controls({ stored, sent, faults }: EditForm<Pipeline>): Html {
   const draft: Fields = sent ?? (stored ? { name: stored.name, visibility: stored.visibility } : { currency: 'USD' });
   const { input, choice } = controlsFor(draft, faults);
   const rows = sent ? currentRows(sent, stored) : draftOf(stored?.stages ?? salesStages);

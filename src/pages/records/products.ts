@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Fault } from '../../errors.ts';
 import { findProducts, listProducts, productWrites } from '../../queries/crm/products.ts';
 import { ProductCreate, ProductPatch, type Product, type ProductListItem } from '../../schemas/products.ts';
 import { forMembers, addPage } from '../base/layout.ts';
@@ -20,7 +19,7 @@ import {
 import type { Html, Column } from '../base/html.ts';
 import { readNumber, count } from '../base/values.ts';
 import { money } from '../base/words.ts';
-import { editor, requireRecord, savedNotice, type EditForm } from './editor.ts';
+import { editor, requireRecord, savedNotice, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/products';
 
@@ -84,10 +83,7 @@ const draftOf = ({ name, price, currency, unit, active }: Product): Record<strin
   active: active ? '1' : '0',
 });
 
-async function productOf(
-  request: FastifyRequest,
-  stored: Product | undefined,
-): Promise<{ body: object; faults: Fault[] }> {
+function productOf(request: FastifyRequest, stored: Product | undefined): Draft {
   const fields = fieldsOf(request);
   const before: Record<string, string> = stored ? draftOf(stored) : { currency: '' };
   const given = (name: string): string => text(fields, name).trim();
@@ -105,10 +101,7 @@ async function productOf(
   return { body: Object.fromEntries(changes), faults: isUnclear ? [{ path: '/price', message }] : [] };
 }
 
-async function controls(
-  _request: FastifyRequest,
-  { stored, sent, refused: { faults }, isConflict }: EditForm<Product>,
-): Promise<Html> {
+function controls({ stored, sent, faults, isConflict }: EditForm<Product>): Html {
   const saved = stored ? draftOf(stored) : { unit: 'piece', active: '1' };
   const theirs = sent && stored && isConflict ? differing(draftOf(stored), sent) : {};
   const { input, choice } = controlsFor(sent ?? saved, faults, theirs);

@@ -19,7 +19,7 @@ import { faultOfValue, type DeclaredField } from '../../schemas/wire.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import type { User } from '../../schemas/accounts.ts';
 
-export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void =>
+export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
   editor(app, {
     ...kind,
     about: (request) => requireRecord(request, kind.noun, kind.find),
@@ -31,7 +31,7 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
       const body = { ...kind.blank, ...changes };
       return { body, faults: missingIn(kind, body) };
     },
-    controls: (request, form) => controlsOf(request, kind, form),
+    controls: (form, request) => controlsOf(request, kind, form),
     verb: 'Create',
     question: async (found, { db, caller }) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
@@ -39,7 +39,7 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
-const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, body: object): Fault[] =>
+const missingIn = ({ needs, object }: RecordKind, body: object): Fault[] =>
   needs
     .filter((group) => !group.some((name) => name in body))
     .map((group) => ({
@@ -50,11 +50,8 @@ const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, 
 /**
  * Returns the controls of a form. After a conflict, they keep the user's texts and show the stored texts below them.
  */
-async function controlsOf<Row extends ShownRecord>(
-  request: FastifyRequest,
-  kind: RecordKind<Row>,
-  { stored, sent, refused, isConflict }: EditForm<Row>,
-): Promise<Html> {
+async function controlsOf(request: FastifyRequest, kind: RecordKind, form: EditForm<ShownRecord>): Promise<Html> {
+  const { stored, sent, faults, isConflict } = form;
   // A link of the record's page opens one group of its fields.
   const { fields } = kind;
   const inGroup = fields.filter(({ group }) => group === queryText(request, 'group'));
@@ -66,7 +63,7 @@ async function controlsOf<Row extends ShownRecord>(
     declared: await declaredFor(request, kind),
     custom: stored?.custom_fields ?? {},
     given: sent ?? {},
-    faults: refused.faults,
+    faults,
     users: await usersOf(request),
     theirs: isConflict && sent ? differing(saved, sent) : {},
   };

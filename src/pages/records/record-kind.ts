@@ -81,7 +81,7 @@ export interface FormContext {
 export interface RecordColumn<Row> {
   name: string;
   head: string;
-  cell: (row: Row, users: readonly User[]) => Html;
+  cell(row: Row, users: readonly User[]): Html;
   sort?: string;
   isOptional?: true;
 }
@@ -108,7 +108,7 @@ export type References = Partial<Record<'contact_id' | 'company_id' | 'opportuni
 
 /**
  * Description of contacts or of companies, for pages that treat both alike. Its functions are those that the API's
- * routes call.
+ * routes call. Functions of a row are methods, so that pages can use a kind without knowing its rows.
  */
 export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   object: DeclaredObject;
@@ -120,9 +120,9 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   controls: readonly FilterControl[];
   /** Columns of the list. The first one names the record. */
   columns: readonly RecordColumn<Row>[];
-  nameOf: (row: Row) => string;
+  nameOf(row: Row): string;
   fields: readonly FormField[];
-  facts: (row: Row) => readonly (readonly [name: string, value: Html])[];
+  facts(row: Row): readonly (readonly [name: string, value: Html])[];
   blank: object;
   /** Groups of field names. A new record needs at least one field of each group. */
   needs: readonly (readonly string[])[];
@@ -136,12 +136,12 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
   /** Returns the paths to which the fields on the record's page link, by field name. */
-  links: (row: Row) => Readonly<Record<string, string>>;
+  links(row: Row): Readonly<Record<string, string>>;
   head: readonly string[];
   /** Returns the filters for the record's activities, and the records to which a new activity refers. */
-  workplace: (row: Row) => { filters: GivenFilters; about: References };
-  related: (request: FastifyRequest, row: Row) => Promise<Html>;
-  detaches: (db: Database, customerId: string, row: Row) => Promise<string>;
+  workplace(row: Row): { filters: GivenFilters; about: References };
+  related(request: FastifyRequest, row: Row): Promise<Html>;
+  detaches(db: Database, customerId: string, row: Row): Promise<string>;
 }
 
 /**
@@ -151,11 +151,11 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
 export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
   listNames(db, caller.customerId, 100, canonicalId(chosen));
 
-export async function readInOrder<Row extends ShownRecord>(
+export async function readInOrder(
   request: FastifyRequest,
-  { find }: Pick<RecordKind<Row>, 'find'>,
+  { find }: RecordKind,
   ids: readonly string[],
-): Promise<Row[]> {
+): Promise<ShownRecord[]> {
   const rows = ids.length === 0 ? [] : await search(request, find, ids);
   const byId = new Map(rows.map((row) => [row.id, row]));
   return ids.flatMap((id) => byId.get(id) ?? []);

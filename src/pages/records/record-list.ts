@@ -21,7 +21,7 @@ export const pageRows = 25;
 /** Maximum number of matching records that are counted exactly. */
 export const maxCounted = 10_000;
 
-export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtIn: RecordKind<Row>): void {
+export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
@@ -49,10 +49,7 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtI
   });
 }
 
-const withCustomColumns = <Row extends ShownRecord>(
-  kind: RecordKind<Row>,
-  declared: readonly DeclaredField[],
-): RecordKind<Row> => ({
+const withCustomColumns = (kind: RecordKind, declared: readonly DeclaredField[]): RecordKind => ({
   ...kind,
   columns: [
     ...kind.columns,
@@ -60,7 +57,7 @@ const withCustomColumns = <Row extends ShownRecord>(
       // Points divide the names of columns in addresses.
       name: customName(key).replaceAll('.', '~'),
       head: label,
-      cell: ({ custom_fields: values }: Row) => (Object.hasOwn(values, key) ? customValue(values[key]!) : ''),
+      cell: ({ custom_fields: values }: ShownRecord) => (Object.hasOwn(values, key) ? customValue(values[key]!) : ''),
       isOptional: true as const,
     })),
   ],
@@ -77,7 +74,7 @@ const maxUsers = 15;
 
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
-function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, known: Known): Html {
+function filterForm(kind: RecordKind, view: View, known: Known): Html {
   const { path, title, controls } = kind;
   const { values, sort } = view;
   const others = controls.slice(1);
@@ -114,7 +111,7 @@ function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, 
     !${chips(kind, view, known)}`;
 }
 
-function chips<Row extends ShownRecord>({ path, controls }: RecordKind<Row>, view: View, known: Known): Html {
+function chips({ path, controls }: RecordKind, view: View, known: Known): Html {
   const used = controls.filter(({ name, control }) => view.values[name] !== undefined && control !== 'search');
   if (used.length === 0) return '';
   return html`<ul class="chips">
@@ -164,7 +161,7 @@ function choicesOf(control: FilterControl['control'], { lists, users, me }: Know
 export const numberOf = (matches: number): string =>
   matches > maxCounted ? `more than ${count(maxCounted)}` : count(matches);
 
-function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, matches: number, rows: number): Html {
+function heading(kind: RecordKind, view: View, matches: number, rows: number): Html {
   const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
   const place = matches > rows ? html`${count(view.from)}–${count(view.from + rows - 1)} of ` : '';
   return html`<div class="row apart">
@@ -175,21 +172,17 @@ function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, mat
   </div>`;
 }
 
-interface Found<Row> {
-  rows: readonly Row[];
+interface Found {
+  rows: readonly ShownRecord[];
   matches: number;
   users: readonly User[];
   isAdmin: boolean;
 }
 
-function chooser<Row extends ShownRecord>(
-  kind: RecordKind<Row>,
-  view: View,
-  { rows, matches, users, isAdmin }: Found<Row>,
-): Html {
+function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }: Found): Html {
   const { path, title } = kind;
   const shown = view.columns.length > 0 ? kind.columns.filter((one) => isShown(one, view)) : filledColumns(kind, rows);
-  const columns = shown.map((column, i): Column<Row> => [
+  const columns = shown.map((column, i): Column<ShownRecord> => [
     column.head,
     (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),
     i === 0 ? 'chosen-first' : undefined,
@@ -237,23 +230,26 @@ function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
   return { path: addressOf(path, { ...view, sort: next }), now } as const;
 }
 
-const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, rows: readonly Row[]) =>
+const filledColumns = ({ columns }: RecordKind, rows: readonly ShownRecord[]) =>
   columns.filter(({ cell, isOptional }, i) => i === 0 || (!isOptional && rows.some((row) => cell(row, []) !== '')));
 
-export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: readonly Row[]): Html {
+export function rowsOf(kind: RecordKind, rows: readonly ShownRecord[]): Html {
   const { title, path, nameOf } = kind;
-  const link = (row: Row) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;
+  const link = (row: ShownRecord) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;
   const columns = filledColumns(kind, rows);
-  const shown = columns.map(({ head, cell }, i): Column<Row> => [head, i === 0 ? link : (row) => cell(row, [])]);
+  const shown = columns.map(({ head, cell }, i): Column<ShownRecord> => [
+    head,
+    i === 0 ? link : (row) => cell(row, []),
+  ]);
   return html`<div class="rows">!${table(title, shown, rows)}</div>`;
 }
 
-function chosenFirst<Row extends ShownRecord>({ path, nameOf }: RecordKind<Row>, row: Row): Html {
+function chosenFirst({ path, nameOf }: RecordKind, row: ShownRecord): Html {
   const name = nameOf(row);
   return html`!${chooserBox(row.id, name)}<a data-name href="${path}/${row.id}">${name}</a>`;
 }
 
-function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View): Html {
+function none(kind: RecordKind, view: View): Html {
   const { path, title, noun, advice, picture } = kind;
   if (view.cursor !== '') return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
   if (Object.keys(view.values).length > 0) {

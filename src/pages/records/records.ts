@@ -27,7 +27,7 @@ import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { actNamed, deletedPage } from './chosen.ts';
 
-function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
+function recordView(app: FastifyInstance, kind: RecordKind): void {
   const { path, noun } = kind;
   addPage(app, `${path.replace('/app', '')}/:id`, forMembers, async (request) => {
     const found = await requireRecord(request, noun, kind.find);
@@ -65,11 +65,7 @@ function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordK
 }
 
 /** Returns links to the previous and the next record in the list from which the user came. */
-async function neighboursOf<Row extends ShownRecord>(
-  request: FastifyRequest,
-  kind: RecordKind<Row>,
-  id: string,
-): Promise<Html> {
+async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string): Promise<Html> {
   const { db, caller, headers } = request;
   const from = URL.canParse(headers.referer ?? '') ? new URL(headers.referer!) : undefined;
   const given = queryText(request, 'in') || (from?.pathname === kind.path ? from.search.slice(1) || 'sort=' : '');
@@ -78,7 +74,7 @@ async function neighboursOf<Row extends ShownRecord>(
   const { rows } = await kind.list(db, caller.customerId, requestOf(kind, view, pageRows));
   const at = rows.findIndex((row) => row.id === id);
   if (at === -1 || rows.length === 1) return '';
-  const link = (row: Row | undefined, label: string, rel: string): Html =>
+  const link = (row: ShownRecord | undefined, label: string, rel: string): Html =>
     row
       ? html`<a href="${pathWith(`${kind.path}/${row.id}`, { in: given })}" rel="${rel}" title="${kind.nameOf(row)}"
           >${label}</a
@@ -92,11 +88,7 @@ async function neighboursOf<Row extends ShownRecord>(
 
 type Values = ReadonlyMap<string, Html>;
 
-async function valuesOf<Row extends ShownRecord>(
-  kind: RecordKind<Row>,
-  found: Row,
-  users: readonly User[],
-): Promise<Values> {
+async function valuesOf(kind: RecordKind, found: ShownRecord, users: readonly User[]): Promise<Values> {
   const shown = kind.fields.map(async (one) => {
     const given = await formText(one, found);
     return given === '' ? [] : [[one.name, valueOf(kind, one, given, found, users)] as const];
@@ -104,11 +96,11 @@ async function valuesOf<Row extends ShownRecord>(
   return new Map((await Promise.all(shown)).flat());
 }
 
-export function valueOf<Row extends ShownRecord>(
-  { links }: RecordKind<Row>,
+export function valueOf(
+  { links }: RecordKind,
   { name, control }: FormField,
   given: string,
-  found: Row,
+  found: ShownRecord,
   users: readonly User[],
 ): Html {
   const link = links(found)[name];
@@ -133,7 +125,7 @@ export function valueOf<Row extends ShownRecord>(
   }
 }
 
-function groupsOf<Row extends ShownRecord>({ fields }: RecordKind<Row>, values: Values, path: string): Html {
+function groupsOf({ fields }: RecordKind, values: Values, path: string): Html {
   const edit = (group: string, label: string, spoken?: string) =>
     dialogLink(label, `${path}/edit?group=${encodeURIComponent(group)}`, spoken);
   const groups = Object.entries(Object.groupBy(fields, ({ group }) => group)).map(([group, members]) => {
@@ -183,7 +175,7 @@ export async function records(app: FastifyInstance): Promise<void> {
   });
 }
 
-function addPages<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
+function addPages(app: FastifyInstance, kind: RecordKind): void {
   recordList(app, kind);
   recordEdit(app, kind);
   recordView(app, kind);
@@ -191,7 +183,7 @@ function addPages<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKin
   exporting(app, kind);
 }
 
-function exporting<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
+function exporting(app: FastifyInstance, kind: RecordKind): void {
   const config = { ...forMembers.config, isLong: true, concurrent: 'exports' } as const;
   app.get(`${kind.path.replace('/app', '')}/export`, { ...forMembers, config }, async (request, reply) => {
     const format: ExportFormat = queryText(request, 'format') === 'csv' ? 'csv' : 'xlsx';
@@ -204,8 +196,8 @@ function exporting<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKi
 
 const namesShown = 12;
 
-interface Chosen<Row> {
-  rows: Row[];
+interface Chosen {
+  rows: ShownRecord[];
   /** True if more records match than one action can change. */
   isTooMany: boolean;
   /** Hash of the records' ids. Shows whether the records are still those that the user saw. */
@@ -216,7 +208,7 @@ interface Chosen<Row> {
  * Adds the pages that act on chosen records of a list. A page asks the user to confirm the number of records. It asks
  * again if other records match when the form is sent.
  */
-export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
+export function chosen(app: FastifyInstance, kind: RecordKind): void {
   const { path } = kind;
   const route = `${path.replace('/app', '')}/chosen`;
 
@@ -233,7 +225,7 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
     },
   });
 
-  async function findChosen(request: FastifyRequest, fields: Fields): Promise<Chosen<Row>> {
+  async function findChosen(request: FastifyRequest, fields: Fields): Promise<Chosen> {
     const { db, caller } = request;
     if (text(fields, 'all') !== '') {
       const query = requestOf(kind, { ...viewOf(kind, fields), cursor: '' }, maxBatchItems + 1);
@@ -265,7 +257,7 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
   }
 }
 
-const chosenOf = <Row extends ShownRecord>(rows: Row[], isTooMany: boolean): Chosen<Row> => ({
+const chosenOf = (rows: ShownRecord[], isTooMany: boolean): Chosen => ({
   rows,
   isTooMany,
   digest: createHash('sha256').update(idsOf(rows).toSorted().join()).digest('base64url'),
