@@ -62,7 +62,7 @@ const badgeOf = ({ status }: ListedApproval): Html => badge(...states[status]);
 export async function approvals(app: FastifyInstance): Promise<void> {
   addPage(app, '/approvals', forAdmins, async (request) => {
     const rows = await lookUp(request, listApprovals);
-    const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+    const { shown, links } = pageOf(request, rows, pageRows);
     const none = 'Give a key limits for single calls. What exceeds them waits here until you approve it.';
     return {
       title: 'Approvals',
@@ -218,7 +218,6 @@ const namesOfAll = <T>(all: readonly T[] | undefined, nameOfOne: (one: T) => str
     all.length,
   );
 
-const auditSection = '/app/audit';
 const pageEvents = 100;
 const maxPages = 10;
 
@@ -245,7 +244,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
     return {
       title: 'Audit log',
       body: html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
-        !${table('Audit log', columns, events, none)} !${numberedPager(page, isMore, auditSection)}`,
+        !${table('Audit log', columns, events, none)} !${numberedPager(request, isMore)}`,
     };
   });
 }

@@ -11,9 +11,9 @@ import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeQuery, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, question } from './base/layout.ts';
-import { filterChoice } from './base/forms.ts';
+import { cursorPager, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
-import { when, empty, table, facts, cursorPager, linkButton, html, type Html, type Column } from './base/html.ts';
+import { when, empty, table, facts, linkButton, html, type Html, type Column } from './base/html.ts';
 import { dayMs, moment, day, count, counted } from './base/values.ts';
 
 const section = '/app/deleted';
@@ -80,7 +80,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
           together.
         </p>
         !${filterForm(chosen, users, keys)} !${table('Deleted records', columns, page.changes, none)}
-        !${cursorPager(section, cursor, next, chosen)}`,
+        !${cursorPager(request, next)}`,
     };
   });
 

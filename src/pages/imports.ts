@@ -4,10 +4,10 @@ import { columnNames } from '../files/header.ts';
 import type { CsvLayout } from '../files/layout.ts';
 import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
 import { forMembers, addPage, addAction, question, type Answer } from './base/layout.ts';
-import { form, numberedPager, formFaults } from './base/forms.ts';
+import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, queryText, pageNumberOf, type Fields } from './base/requests.ts';
 import { notSent, requireValid, refusalOf, sentence } from './base/refusals.ts';
-import { when, notice, empty, table, facts, pathWith, cursorPager, linkButton, html } from './base/html.ts';
+import { when, notice, empty, table, facts, pathWith, linkButton, html } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { moment, count, counted } from './base/values.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
@@ -118,7 +118,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     return {
       title: 'Imports',
       body: html`!${table('Imports', columns, rows, empty('No imports yet', none, 'file', add))}
-      !${numberedPager(page, rows.length === defaultLimit, section)}`,
+      !${numberedPager(request, rows.length === defaultLimit)}`,
       actions: when(rows.length > 0, add),
     };
   });
@@ -348,7 +348,7 @@ async function failuresOf(
       !${needsMatch ? matchHint(object, match) : ''}
       !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
   )}
-  !${cursorPager(`${section}/${id}`, cursor, nextCursor)}`;
+  !${cursorPager(request, nextCursor)}`;
 }
 
 const matchHint = (object: ImportObject, match: string): Html =>

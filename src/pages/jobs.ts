@@ -6,9 +6,9 @@ import type { FinalStatus, Job, JobItem, Credits, EntryKind, LedgerEntry, Pool }
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, question, type Page } from './base/layout.ts';
-import { numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
+import { cursorPager, numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
-import { when, badge, empty, table, facts, cursorPager, linkButton, html } from './base/html.ts';
+import { when, badge, empty, table, facts, linkButton, html } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
 import { moment, count } from './base/values.ts';
 import {
@@ -41,7 +41,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     return {
       title: 'Jobs',
       body: html`!${doneNotice(request)} !${filterForm(filters)} !${table('Jobs', jobColumns, rows, none)}
-      !${numberedPager(page, rows.length === defaultLimit, section, filters)}`,
+      !${numberedPager(request, rows.length === defaultLimit)}`,
     };
   });
 
@@ -117,7 +117,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
       </div>
       <h2>Results</h2>
       !${table('Results', undone ? undoColumns(undone) : resultColumns, results.rows, empty('No results', none, 'job'))}
-      !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
+      !${cursorPager(request, results.nextCursor)}
     </div>`,
   };
 }
@@ -204,7 +204,6 @@ function foundBy(result: JobItem['result']): string {
   return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
 }
 
-const creditsSection = '/app/credits';
 const shownDays = 30;
 
 export async function credits(app: FastifyInstance): Promise<void> {
@@ -215,17 +214,14 @@ export async function credits(app: FastifyInstance): Promise<void> {
       lookUp(request, findCredits),
       search(request, listDailyCharges, shownDays),
     ]);
+    const cards = html`<div class="columns">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`;
     const none = 'Each change of your credits is listed here: grants, and what jobs reserve and spend.';
     return {
       title: 'Credits',
-      body: html`!${
-          cursor === ''
-            ? html`<div class="columns">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
-            : html`<p><a href="${creditsSection}">Back to the newest entries</a></p>`
-        }
+      body: html`!${when(cursor === '', cards)}
         <h2>Ledger</h2>
         !${table('Ledger', ledgerColumns, ledger.rows, empty('Nothing yet', none, 'coins'))}
-        !${cursorPager(creditsSection, cursor, ledger.nextCursor)}`,
+        !${cursorPager(request, ledger.nextCursor)}`,
     };
   });
 }

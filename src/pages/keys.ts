@@ -370,7 +370,7 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const working = all.filter(isActive);
   const rows = [...working, ...all.filter((key) => !isActive(key))];
   const ended = rows.length - working.length;
-  const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+  const { shown, links } = pageOf(request, rows, pageRows);
   const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
   const none = empty(
     'No keys yet',

@@ -48,7 +48,7 @@ export async function users(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/users', forAdmins, async (request) => {
     const [rows, ends] = await Promise.all([lookUp(request, listUsers), lookUp(request, findLinkEnds)]);
-    const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+    const { shown, links } = pageOf(request, rows, pageRows);
     return {
       title: 'Users',
       actions: linkButton('New user', `${section}/new`),

@@ -362,7 +362,7 @@ async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(req
       !${showButton}
     </form>
     !${table('Deliveries', deliveryColumns, deliveries, noDeliveries)}
-    !${numberedPager(page, deliveries.length === defaultLimit, path, { ok })}`;
+    !${numberedPager(request, deliveries.length === defaultLimit, path)}`;
   return { title: endpoint.url, body };
 }
 

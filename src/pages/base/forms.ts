@@ -1,6 +1,16 @@
 import type { FastifyRequest } from 'fastify';
 import { canonicalId, etagOf } from '../../text/ids.ts';
-import { tokenMark, tokenField, text, linesIn, asSentBack, queryText, pageNumberOf, type Fields } from './requests.ts';
+import {
+  tokenMark,
+  tokenField,
+  text,
+  linesIn,
+  asSentBack,
+  queryOf,
+  queryText,
+  pageNumberOf,
+  type Fields,
+} from './requests.ts';
 import type { Faults } from './refusals.ts';
 import { notice, pager, pathWith, dialogLink, html, type Html } from './html.ts';
 
@@ -14,25 +24,31 @@ export const versionField = (shown: object): Html => hidden({ etag: etagOf(shown
 
 const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
 
-export function pageOf<T>(
-  request: FastifyRequest,
-  path: string,
-  { rows, size }: { rows: readonly T[]; size: number },
-): { shown: T[]; links: Html } {
+/** Returns the rows of the page that a request asks for, of a list that is there as a whole. */
+export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: number): { shown: Row[]; links: Html } {
   const page = pageNumberOf(request);
-  const links = numberedPager(page, rows.length > page * size, path);
-  return { shown: rows.slice((page - 1) * size, page * size), links };
+  return { shown: all.slice((page - 1) * size, page * size), links: numberedPager(request, all.length > page * size) };
 }
 
-export function numberedPager(
-  page: number,
-  isMore: boolean,
-  path: string,
-  parameters: Readonly<Record<string, string>> = {},
-): Html {
-  const at = (number: number): string => pathWith(path, { ...parameters, page: String(number) });
+/** Returns the address of another page of a list. It keeps the list's filters. */
+function addressAt(request: FastifyRequest, place: Record<string, string>, path = request.url.split('?')[0]!): string {
+  const kept = Object.keys(queryOf(request)).filter((name) => !['page', 'cursor', 'done', 'change'].includes(name));
+  const filters = Object.fromEntries(kept.map((name) => [name, queryText(request, name)]));
+  return pathWith(path, { ...filters, ...place });
+}
+
+export function numberedPager(request: FastifyRequest, isMore: boolean, path?: string): Html {
+  const page = pageNumberOf(request);
+  const at = (number: number): string => addressAt(request, { page: String(number) }, path);
   return pager({ previous: page > 1 ? at(page - 1) : undefined, next: isMore ? at(page + 1) : undefined });
 }
+
+/** @param next cursor of the next page */
+export const cursorPager = (request: FastifyRequest, next: string | undefined): Html =>
+  pager({
+    first: queryText(request, 'cursor') && addressAt(request, {}),
+    next: next && addressAt(request, { cursor: next }),
+  });
 
 /**
  * Returns the message for the query parameter `done`, which names the last action.

@@ -123,7 +123,7 @@ const pageLinks = { first: ['First page', 'prev'], previous: ['Previous', 'prev'
 export function pager(paths: Partial<Record<keyof typeof pageLinks, string | undefined>>): Html {
   const links = Object.entries(pageLinks).flatMap(([name, [label, rel]]) => {
     const path = paths[name as keyof typeof pageLinks];
-    return path === undefined ? [] : [html`<a href="${path}" rel="${rel}">${label}</a>`];
+    return path ? [html`<a href="${path}" rel="${rel}">${label}</a>`] : [];
   });
   return links.length === 0 ? '' : html`<nav class="pager" aria-label="Pages">!${links}</nav>`;
 }
@@ -134,17 +134,6 @@ export function pathWith(path: string, parameters: Readonly<Record<string, strin
   if (given.length === 0) return path;
   return `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams(given).toString()}`;
 }
-
-export const cursorPager = (
-  path: string,
-  cursor: string,
-  next: string | undefined,
-  filters: Readonly<Record<string, string>> = {},
-): Html =>
-  pager({
-    first: cursor ? pathWith(path, filters) : undefined,
-    next: next && pathWith(path, { ...filters, cursor: next }),
-  });
 
 export const linkButton = (label: string, path: string, style = '', more: Html = ''): Html =>
   html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;

@@ -65,7 +65,9 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       ? [given, await findUnlessCounting(request, given, page)]
       : await findFirst(request);
     const body =
-      found === undefined ? counting : groupsOf(by, page, await shownOf(request, by, found), found.length === pageSize);
+      found === undefined
+        ? counting
+        : groupsOf(request, by, await shownOf(request, by, found), found.length === pageSize);
     return {
       title: 'Duplicates',
       isLive: found === undefined,
@@ -214,7 +216,7 @@ const choice = (by: DuplicateKey): Html =>
     <button class="secondary outline">Show</button>
   </form>`;
 
-function groupsOf(by: DuplicateKey, page: number, groups: readonly ShownGroup[], isMore: boolean): Html {
+function groupsOf(request: FastifyRequest, by: DuplicateKey, groups: readonly ShownGroup[], isMore: boolean): Html {
   const columns: readonly Column<ShownGroup>[] = [
     [by === 'name_and_company' || by === 'external_name' ? 'Names' : 'In common', ({ name }) => html`${name}`],
     ['Records', (group) => count(group.count), 'number'],
@@ -224,7 +226,7 @@ function groupsOf(by: DuplicateKey, page: number, groups: readonly ShownGroup[],
     ],
   ];
   const none = empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
-  return html`!${table(searches[by].words, columns, groups, none)} !${numberedPager(page, isMore, section, { by })}`;
+  return html`!${table(searches[by].words, columns, groups, none)} !${numberedPager(request, isMore)}`;
 }
 
 const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {

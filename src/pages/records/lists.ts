@@ -7,10 +7,10 @@ import { createList, deleteList, findList, listLists, listTag, updateList } from
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, type Answer, type FormPage } from '../base/layout.ts';
-import { doneNotice, controlsFor, tick } from '../base/forms.ts';
+import { cursorPager, doneNotice, controlsFor, tick } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, queryText, type Fields } from '../base/requests.ts';
 import { requireValid, type Refused } from '../base/refusals.ts';
-import { when, empty, table, facts, cursorPager, linkButton, buttons, html } from '../base/html.ts';
+import { when, empty, table, facts, linkButton, buttons, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { moment, count, counted } from '../base/values.ts';
 import { priceOf } from '../base/words.ts';
@@ -44,7 +44,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
       title: 'Lists',
       body: html`!${doneNotice(request)}
       !${table('Lists', columns, page.rows, cursor === '' ? empty('No lists yet', none, 'list', add) : undefined)}
-      !${cursorPager(section, cursor, page.nextCursor)}`,
+      !${cursorPager(request, page.nextCursor)}`,
       actions: when(page.rows.length > 0, add),
     };
   });

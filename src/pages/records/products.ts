@@ -2,20 +2,9 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findProducts, listProducts, productWrites } from '../../queries/crm/products.ts';
 import { ProductCreate, ProductPatch, type Product, type ProductListItem } from '../../schemas/products.ts';
 import { forMembers, addPage } from '../base/layout.ts';
-import { controlsFor, differing } from '../base/forms.ts';
+import { controlsFor, cursorPager, differing } from '../base/forms.ts';
 import { fieldsOf, text, asSentBack, idOf, queryText } from '../base/requests.ts';
-import {
-  when,
-  badge,
-  empty,
-  table,
-  searchBox,
-  pathWith,
-  cursorPager,
-  linkButton,
-  dialogLink,
-  html,
-} from '../base/html.ts';
+import { when, badge, empty, table, searchBox, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { readNumber, count } from '../base/values.ts';
 import { money } from '../base/words.ts';
@@ -42,7 +31,7 @@ export async function products(app: FastifyInstance): Promise<void> {
         <search>
           <form class="filters" method="get" action="${section}">!${searchBox('products', search)}</form>
         </search>
-        !${table('Products', columns, rows, none)} !${cursorPager(section, cursor, nextCursor, { search })}`,
+        !${table('Products', columns, rows, none)} !${cursorPager(request, nextCursor)}`,
     };
   });
 

@@ -6,11 +6,11 @@ import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { forMembers, forAdmins, addPage, formRoutes, type Page, type FormPage } from '../base/layout.ts';
-import { formFaults, select, tick, hidden } from '../base/forms.ts';
+import { cursorPager, formFaults, select, tick, hidden } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, givenIn, text, idsIn, integer, isAdmin, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { formMessage, type Refused } from '../base/refusals.ts';
-import { when, empty, table, pathWith, cursorPager, linkButton, html, type Html, type Column } from '../base/html.ts';
+import { when, empty, table, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
 import { count, counted } from '../base/values.ts';
 import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
 import {
@@ -62,7 +62,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
         </p>
         !${filterForm(view)} !${heading(all, unlocked)}
         !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin(request))}
-        !${cursorPager(section, cursor, page.nextCursor, view)}`,
+        !${cursorPager(request, page.nextCursor)}`,
     };
   });
 
