@@ -1,20 +1,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { durations, noCaps, capPeriods, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
-import type { ApproveOver, SpendCaps, ApiKey } from '../schemas/accounts.ts';
+import { durations, noCaps, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
+import type { ApproveOver, capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, issuedBefore } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
-import {
-  versionField,
-  pageOf,
-  doneNotice,
-  faultText,
-  group,
-  choices,
-  select,
-  controlsFor,
-  tick,
-} from './base/forms.ts';
+import { versionField, pageOf, doneNotice, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import type { Fields } from './base/requests.ts';
 import { requireCurrent, requireValid, type Faults, type Refused } from './base/refusals.ts';
@@ -134,15 +124,28 @@ interface KeyLimits {
   approve_over: ApproveOver;
 }
 
-const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html =>
-  html`!${group(
+function capFields({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html {
+  const values = {
+    ...Object.fromEntries(pools.map((pool) => [`cap_${pool}`, String(caps[pool]?.amount ?? '')])),
+    ...Object.fromEntries(pools.map((pool) => [`cap_${pool}_per`, caps[pool]?.per ?? 'day'])),
+    over_records: String(over.records ?? ''),
+    over_credits: String(over.credits ?? ''),
+  };
+  const { input, choice } = controlsFor(values, faults);
+  const amount = (name: string, label: string, none: string) =>
+    input(name, label, { more: html`inputmode="numeric" autocomplete="off" placeholder="${none}"` });
+  const capOfPool = (pool: Pool) =>
+    html`<div class="columns">
+      !${amount(`cap_${pool}`, poolLabels[pool], 'no cap')}
+      !${choice(`cap_${pool}_per`, `${poolLabels[pool]}: in which time`, Object.entries(periodLabels))}
+    </div>`;
+  return html`!${group(
     'Spend caps',
     html`<p class="quiet">
         Credits that jobs of this key may cost. Empty: no cap of its own. 0: the key cannot spend. The customer's
         credits are a limit for all keys together.
       </p>
-      !${faultText('spend_caps', faults)}
-      <div class="columns">!${pools.map((pool) => capField(pool, caps[pool]))}</div>`,
+      !${faultText('spend_caps', faults)} !${pools.map(capOfPool)}`,
     'spend_caps',
   )}
   !${group(
@@ -152,38 +155,12 @@ const capFields = ({ spend_caps: caps, approve_over: over }: KeyLimits, faults: 
         waits.
       </p>
       !${faultText('approve_over', faults)}
-      <div class="columns">!${overField('Records', over.records)} !${overField('Credits', over.credits)}</div>`,
+      <div class="columns">
+        !${amount('over_records', 'Records', 'no approval')} !${amount('over_credits', 'Credits', 'no approval')}
+      </div>`,
     'approve_over',
   )}`;
-
-const amountField = (name: string, amount: number | null | undefined, none: string, label: string): Html =>
-  html`<input
-    type="text"
-    name="${name}"
-    value="${amount ?? ''}"
-    inputmode="numeric"
-    autocomplete="off"
-    placeholder="${none}"
-    aria-label="${label}"
-  />`;
-
-const overField = (label: 'Records' | 'Credits', over: number | null | undefined): Html => {
-  const spoken = `${label} of a call above which it needs an approval`;
-  return html`<label>${label} !${amountField(`over_${label.toLowerCase()}`, over, 'no approval', spoken)}</label>`;
-};
-
-const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
-  html`<label
-    >${poolLabels[pool]}
-    <span role="group">
-      !${amountField(`cap_${pool}`, cap?.amount, 'no cap', `${poolLabels[pool]}: most credits`)}
-      !${select(
-        html`name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time"`,
-        capPeriods.map((period) => [period, periodLabels[period]]),
-        cap?.per ?? 'day',
-      )}
-    </span>
-  </label>`;
+}
 
 const limitsIn = (fields: Fields): KeyLimits => ({
   spend_caps: Object.fromEntries(pools.map((pool) => [pool, capOf(fields, pool)])) as SpendCaps,
