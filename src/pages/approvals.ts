@@ -15,12 +15,7 @@ import { plain, prospectWords } from './base/words.ts';
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
-import type { FindRecords } from '../queries/records/finders.ts';
-import { findContacts } from '../queries/crm/contacts.ts';
-import { findCompanies } from '../queries/crm/companies.ts';
-import { findProducts } from '../queries/crm/products.ts';
-import { findOpportunities } from '../queries/crm/opportunities.ts';
-import { findActivities } from '../queries/crm/activities.ts';
+import { findRecords } from '../queries/history/history.ts';
 import { findChosenIfUp } from '../jobs/unlocks.ts';
 import type { EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
@@ -118,12 +113,12 @@ async function showOne(request: FastifyRequest): Promise<FormPage> {
   };
 }
 
-const finders: Readonly<Record<string, readonly [EventNoun, FindRecords<object>]>> = {
-  contacts: ['contact', findContacts],
-  company: ['company', findCompanies],
-  products: ['product', findProducts],
-  opportunities: ['opportunity', findOpportunities],
-  activities: ['activity', findActivities],
+const nouns: Readonly<Record<string, EventNoun>> = {
+  contacts: 'contact',
+  company: 'company',
+  products: 'product',
+  opportunities: 'opportunity',
+  activities: 'activity',
 };
 
 /**
@@ -168,13 +163,14 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   const [of = '', target] = [pathname.split('/')[3], /[0-9a-f-]{36}/.exec(pathname)?.[0]];
   const about = target && targets[of];
   if (about) return [[about[0], html`<a href="/app/${about[1]}/${target}">Open</a>`]];
-  const [noun, find] = finders[of] ?? (['contact', findContacts] as const);
+  const noun = nouns[of] ?? 'contact';
   const { match = 'id', items, merge_ids, contact_ids, ids, emails, filters } = sent;
   const valueIn = (item: unknown): unknown => (item as Record<string, unknown> | null)?.[match];
   const idIn = (given: unknown): string => canonicalId(typeof given === 'string' ? given : '') ?? '';
   const ofItems = match === 'id' ? items?.map(valueIn) : [];
   const wanted = [sent.id, ...(merge_ids ?? contact_ids ?? ofItems ?? [])].slice(0, namesShown + 1);
-  const rows = (await lookUp(request, find, wanted.map(idIn).filter(Boolean))) as { id: string }[];
+  const { db, caller } = request;
+  const rows = await findRecords(db, caller.customerId, noun, wanted.map(idIn).filter(Boolean));
   const names = new Map(rows.map((row) => [row.id, nameOfRecord(noun, row)]));
   const nameOfId = (given: unknown): string => names.get(idIn(given)) ?? 'deleted meanwhile';
   const nameOfItem = (item: unknown): string => {

@@ -16,11 +16,11 @@ import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
 import { namesContacts } from './mapping.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
-import { faultText, choices, controlsFor, tick } from './base/forms.ts';
+import { controlsFor } from './base/forms.ts';
 import { requireToken, search, text, queryOf, type Fields } from './base/requests.ts';
-import { notSent, requireValid, refusalOf, type Faults, type Refused } from './base/refusals.ts';
+import { notSent, requireValid, refusalOf, type Refused } from './base/refusals.ts';
 import { when, pathWith, dialogLink, buttons, html, type Html } from './base/html.ts';
-import { fieldWord } from './base/words.ts';
+import { fieldWord, plain } from './base/words.ts';
 
 export const section = '/app/imports';
 
@@ -190,7 +190,11 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
   const { input, choice } = controlsFor(fields, faults);
   const body = html`!${waiting}
     <div class="card narrow">
-      !${choicesOf('object', 'The file contains', importObjects, text(fields, 'object') || 'contacts', faults)}
+      !${choice(
+        'object',
+        'The file contains',
+        importObjects.map((one) => [one, plain(one)] as const),
+      )}
       !${choice(
         'mode',
         'What to do with its records',
@@ -206,7 +210,11 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
       <details !${isOpen ? 'open' : ''}>
         <summary>Name and format</summary>
         !${input('name', 'Name of the import', { hint: 'Optional. Else the name of the file.' })}
-        !${choicesOf('format', 'Format', importFormats, text(fields, 'format') || 'auto', faults)}
+        !${choice(
+          'format',
+          'Format',
+          importFormats.map((one) => [one, one === 'auto' ? 'As the file shows' : one.toUpperCase()] as const),
+        )}
       </details>
       !${input('file', 'File', {
         hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
@@ -224,15 +232,3 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
   };
   return formPage(request, page, refused);
 }
-
-const labelOf = (value: string): string => {
-  if (value === 'auto') return 'as the file shows';
-  return importFormats.some((format) => format === value) ? value.toUpperCase() : value;
-};
-
-const choicesOf = (name: string, legend: string, all: readonly string[], chosen: string, faults: Faults): Html =>
-  choices(
-    legend,
-    all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen)),
-    faultText(name, faults),
-  );

@@ -22,27 +22,26 @@ import { fieldWord } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 
-type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
+interface MappingState {
+  state: Pick<ImportState, 'sheet' | 'has_header'>;
+  /** Controls that choose a list for the contacts. */
+  lists: Html;
+  /** Number of the page of columns. */
+  page: number;
+  sent: Fields;
+}
 
-/**
- * Returns the preview of a file, with controls that map its columns.
- * @param lists controls that choose a list for the contacts
- * @param page number of the page of columns
- */
-export const mappingForm = (
-  found: Import,
-  preview: DetailedPreview,
-  { state, lists, page, sent }: { state: SourceState; lists: Html; page: number; sent: Fields },
-): Html =>
-  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, { page, sent }) : ''}
-    !${settings(found, preview, { state, lists, sent })}
+/** Returns the preview of a file, with controls that map its columns. */
+export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
+  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, shown) : ''}
+    !${settings(found, preview, shown)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
     <div class="buttons">
       <button name="do" value="check">Check first</button>
       <button name="do" value="start" class="secondary outline">Import now</button>
-      <button name="do" value="save:${page}" class="secondary outline">Save and preview again</button>
-      !${preview.headers ? [page - 1, page + 1].map((other) => turnTo(other, preview.columns.length)) : ''}
+      <button name="do" value="save:${shown.page}" class="secondary outline">Save and preview again</button>
+      !${preview.headers ? [shown.page - 1, shown.page + 1].map((other) => turnTo(other, preview.columns.length)) : ''}
     </div>
     <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>`;
 
@@ -94,7 +93,7 @@ const turnTo = (page: number, all: number): Html =>
         Save and show columns ${rangeOf(page, all)}
       </button>`;
 
-function columns(found: Import, preview: DetailedPreview, { page, sent }: { page: number; sent: Fields }): Html {
+function columns(found: Import, preview: DetailedPreview, { page, sent }: MappingState): Html {
   const [all, first] = [preview.columns.length, (page - 1) * maxShown];
   const shown = preview.columns.slice(first, first + maxShown);
   const note = html`<p class="quiet">
@@ -213,17 +212,14 @@ const commonEncodings = [
   'utf-16le',
 ];
 
-function settings(
-  found: Import,
-  { mapping, sheets, encoding, separator }: DetailedPreview,
-  { state: { sheet, has_header: hasHeader }, lists, sent }: { state: SourceState; lists: Html; sent: Fields },
-): Html {
+function settings(found: Import, preview: DetailedPreview, { state, lists, sent }: MappingState): Html {
+  const { mapping, sheets, encoding, separator } = preview;
   const values = {
     mode: shownMode(found, mapping, sent),
     invalid_values: found.invalid_values,
-    sheet: sheet ?? sheets?.[0],
+    sheet: state.sheet ?? sheets?.[0],
     encoding: encoding ?? '',
-    header: hasHeader ? 'names' : 'record',
+    header: state.has_header ? 'names' : 'record',
   };
   const { choice } = controlsFor(values, {});
   const same = (name: string): Choice => [name, name];
@@ -353,7 +349,7 @@ export const customField = (header: string): string =>
  */
 export function sourceChangesOf(
   found: Import,
-  { sheet, has_header: hasHeader }: Pick<ImportState, 'sheet' | 'has_header'>,
+  { sheet, has_header: hasHeader }: MappingState['state'],
   fields: Fields,
 ): ImportPatch {
   const [encoding, chosen, header] = [text(fields, 'encoding'), text(fields, 'sheet'), text(fields, 'header')];

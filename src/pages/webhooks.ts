@@ -118,12 +118,7 @@ const deliveryColumns: readonly Column<Delivery>[] = [
   ['Next try', ({ next_attempt_at }) => moment(next_attempt_at)],
 ];
 
-interface EndpointDraft {
-  url: string;
-  types: EventType[];
-  bulk: boolean;
-  description: string;
-}
+type EndpointDraft = Required<EndpointRequest>;
 
 export const typeLabels = Object.fromEntries(
   eventTypes.map((type) => [type, plain(type).replace('updated', 'changed')]),

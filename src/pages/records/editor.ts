@@ -31,8 +31,6 @@ interface Editable<Row> {
   update: UpdateRecord<never>;
   remove?: DeleteRecord;
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
-  /** False if the record's page cannot show a message after saving (`savedNotice`). */
-  showsNotice?: false;
   /** Returns the path to which a form leads back. Default: the record's page. */
   back?: (row: Row, request: FastifyRequest) => string;
   /** Returns the path of the page after a change. Default: the record's page. */
@@ -63,7 +61,6 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
-  const told = (what: string): string => (kind.showsNotice === false ? '' : `?done=${what}`);
   const prepare = async (sql: Transaction, request: FastifyRequest, body: object) =>
     ((await kind.prepare?.(sql, request, body)) ?? body) as never;
   const checkNew = compile(kind.schemas.create);
@@ -78,7 +75,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const id = await once(request, async (sql) =>
         kind.create(sql, request.caller.customerId, await prepare(sql, request, body), request.caller.userId),
       );
-      if (id !== undefined) return `${path}/${id}${told('created')}`;
+      if (id !== undefined) return `${path}/${id}?done=created`;
       return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
     },
   });
@@ -88,7 +85,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     act: async (request) => {
       const { caller } = request;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
-      const saved = kind.afterChange?.(found, request) ?? `${path}/${found.id}${told('changed')}`;
+      const saved = kind.afterChange?.(found, request) ?? `${path}/${found.id}?done=changed`;
       if (etag !== tagOf(found)) {
         if ((await sentEarlier(request)) === 'same') return saved;
         throw preconditionFailed();

@@ -20,18 +20,14 @@ import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfComp
 import type { RecordKind } from './record-kind.ts';
 import { countCompaniesUpTo, exportCompanies, findCompanies, listCompanies } from '../../queries/crm/companies.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
+import { nameOf } from '../changes.ts';
 import { stagesById } from './pipelines.ts';
 
 const path = '/app/contacts';
 
 const word = (name: string): string => fieldWord('contacts', name);
 
-export const nameOfContact = ({
-  first_name,
-  last_name,
-  work_email,
-}: Pick<ContactDetail, 'first_name' | 'last_name' | 'work_email'>): string =>
-  `${first_name} ${last_name}`.trim() || work_email || 'Without a name';
+export const nameOfContact = (contact: object): string => nameOf('contact', contact);
 
 const company = ({ company: { id, company_name } }: ContactDetail): Html =>
   id === null ? '' : html`<a href="/app/companies/${id}">${company_name}</a>`;

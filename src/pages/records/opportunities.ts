@@ -33,7 +33,7 @@ import { opportunityWords, plain, priorityWords, money } from '../base/words.ts'
 import { activityNotices, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';
 import { viewLinks } from '../saved-views.ts';
-import { editLinks } from './editor.ts';
+import { editLinks, savedNotice } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
 import { opportunityEdit, requireOpportunity } from './opportunity-form.ts';
 import { usersOf, userChoices } from './record-form.ts';
@@ -266,7 +266,7 @@ async function showOne(request: FastifyRequest): Promise<Page> {
     title: found.name,
     lead: lead.filter((part) => part !== '').join(' · '),
     actions: editLinks(here),
-    body: html`!${doneNotice(request, activityNotices)} !${elsewhereNotice(request, [pipeline])}
+    body: html`!${savedNotice(request, 'opportunity', activityNotices)} !${elsewhereNotice(request, [pipeline])}
     !${workplace(happened, 'About this opportunity', beside)}`,
   };
 }

@@ -48,7 +48,6 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     nameOf: ({ name }) => name,
     bodyOf: opportunityOf,
     controls: opportunityControls,
-    showsNotice: false,
     prepare: withNewProduct,
     ...opportunityWrites,
     question: ({ name, contacts_ids }) =>

@@ -13,6 +13,7 @@ import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
+import type { Company } from '../../schemas/companies.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import { search, text, type Fields } from '../base/requests.ts';
 import { pathWith, html, type Html, type PictureName } from '../base/html.ts';
@@ -40,11 +41,7 @@ export const formFieldsOf = (table: FieldTable): FormField[] =>
     form ? [{ name, label, control: 'text' as const, hint: '', ...form }] : [],
   );
 
-interface Verified {
-  verification_status: (typeof verificationStatuses)[number];
-  last_verified: string | null;
-  score: number;
-}
+type Verified = Pick<Company, 'verification_status' | 'last_verified' | 'score'>;
 
 export const verificationFacts = (
   object: DeclaredObject,
