@@ -18,17 +18,8 @@ import { activityNotices, subjectsOf, taskList } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
-import {
-  when,
-  quiet,
-  plainList,
-  workplace,
-  linkButton,
-  picture,
-  html,
-  type Html,
-  type PictureName,
-} from './base/html.ts';
+import { when, quiet, plainList, workplace, linkButton, picture, html } from './base/html.ts';
+import type { Html, PictureName } from './base/html.ts';
 import { dayOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';

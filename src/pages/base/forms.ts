@@ -1,16 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { canonicalId, etagOf } from '../../text/ids.ts';
-import {
-  tokenMark,
-  tokenField,
-  text,
-  linesIn,
-  asSentBack,
-  queryOf,
-  queryText,
-  pageNumberOf,
-  type Fields,
-} from './requests.ts';
+import { tokenMark, tokenField, text, linesIn, asSentBack, queryOf, queryText, pageNumberOf } from './requests.ts';
+import type { Fields } from './requests.ts';
 import type { Faults } from './refusals.ts';
 import { notice, pager, pathWith, dialogLink, html, type Html } from './html.ts';
 

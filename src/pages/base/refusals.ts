@@ -1,12 +1,6 @@
 import type { FastifyRequest } from 'fastify';
-import {
-  DomainError,
-  fromDatabase,
-  preconditionFailed,
-  SpendCapExceeded,
-  validationFailed,
-  type Fault,
-} from '../../errors.ts';
+import { DomainError, fromDatabase, preconditionFailed, SpendCapExceeded, validationFailed } from '../../errors.ts';
+import type { Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { etagOf } from '../../text/ids.ts';
 import { tokensOf, findUnstorableText } from '../../text/json.ts';

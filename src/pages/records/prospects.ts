@@ -13,14 +13,8 @@ import { formMessage, type Refused } from '../base/refusals.ts';
 import { when, empty, table, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
 import { count, counted } from '../base/values.ts';
 import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
-import {
-  prospectFiltersOf,
-  prospectViewOfRequest,
-  searched,
-  section,
-  prospectViewOf,
-  type ProspectView,
-} from './record-kind.ts';
+import { prospectFiltersOf, prospectViewOfRequest, searched, section, prospectViewOf } from './record-kind.ts';
+import type { ProspectView } from './record-kind.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import {
   estimateSelectedUnlock,
