@@ -27,11 +27,32 @@ export type Product = Static<typeof Product>;
 export const productTable = {
   id: { label: 'Id', filter: 'uuid', isInternal: true },
   external_id: { label: 'Your own id', filter: 'exact', isInternal: true },
-  name: { label: 'Name', filter: 'text' },
-  currency: { label: 'Currency', filter: 'text' },
-  price: { label: 'Price', filter: 'number' },
-  unit: { label: 'Unit', filter: 'text' },
-  active: { label: 'Active', filter: 'boolean', isUnsorted: true },
+  name: { label: 'Name', filter: 'text', form: { group: 'Product' } },
+  currency: {
+    label: 'Currency',
+    filter: 'text',
+    form: { group: 'Product', hint: 'Such as EUR. Empty: that of your subscription.' },
+  },
+  price: {
+    label: 'Price',
+    filter: 'number',
+    form: {
+      group: 'Product',
+      control: 'amount',
+      hint: 'Of one. Opportunities that have the product keep their price.',
+    },
+  },
+  unit: {
+    label: 'Unit',
+    filter: 'text',
+    form: { group: 'Product', hint: 'What is counted, such as piece or hour.' },
+  },
+  active: {
+    label: 'Active',
+    filter: 'boolean',
+    isUnsorted: true,
+    form: { group: 'Product', control: 'yes_no', hint: 'Whether opportunities can get it.' },
+  },
   created_at: { label: 'Created', filter: 'instant', isIndexed: true },
   updated_at: { label: 'Last changed', filter: 'instant', isIndexed: true },
 } as const satisfies FieldTable<keyof Product>;

@@ -358,7 +358,8 @@ export const noteEntry = {
     'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
 } as const satisfies FieldEntry;
 
-export type FormControl = 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
+export type FormControl =
+  'text' | 'email' | 'url' | 'number' | 'amount' | 'yes_no' | 'country' | 'user' | 'lines' | 'phones' | 'company';
 
 /**
  * Fields of a kind of records, in the order in which people read them. Some fields exist only in filters or only in

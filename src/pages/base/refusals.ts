@@ -100,7 +100,7 @@ export const formMessage: MessageFor = ({ keyword, params, message = 'is not val
 };
 
 const types = {
-  number: 'must be a number, such as 1249.50',
+  number: 'is not a clear number: write it as 1249 or 1249.50',
   integer: 'must be a whole number',
   string: 'must be a text',
 };

@@ -153,6 +153,8 @@ export const integer = (fields: Fields, name: string): number =>
 /** Returns the name of a custom field in forms. Encodes the key, because browsers change line breaks in names. */
 export const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
 
+export const keyOf = (name: string): string => decodeURIComponent(name.slice('custom.'.length));
+
 /**
  * Returns the id in a request's path.
  * @param noun kind of record, for the error message

@@ -31,7 +31,7 @@ import { fold } from '../../text/fold.ts';
 export interface FormField {
   name: string;
   label: string;
-  control: FormControl;
+  control: FormControl | 'area' | 'choice' | 'tick' | 'day' | 'link';
   group: string;
   hint: string;
 }
@@ -69,10 +69,6 @@ export interface FilterControl {
   field: string;
   /** True if the filter matches every value that contains the given text. */
   isPart?: true;
-}
-
-export interface FormContext {
-  users: readonly User[];
 }
 
 export interface RecordColumn<Row> {
