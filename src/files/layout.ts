@@ -204,7 +204,8 @@ export interface CsvLayout extends CsvHeader {
 
 export async function readLayout(...given: Parameters<typeof layoutOf>): Promise<CsvLayout> {
   const { layout, faults } = await layoutOf(...given);
-  if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
+  const help = given[0].guess ? '' : '. "mapping" gives a column its field, and "guess" finds it';
+  if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}${help}`);
   return layout;
 }
 

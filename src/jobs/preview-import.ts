@@ -120,7 +120,9 @@ async function addLayout(
   const settled = completeFromSample(preview, found, layout);
   preview.columns = columnsOf(beginning, layout, settled);
   preview.warnings.push(
-    ...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)),
+    ...leftOut(settled)
+      .map((i) => leftOutWarning(layout.headers[i]!))
+      .filter(({ path }) => preview.errors.every((error) => error.path !== path)),
     ...fileWarnings(settled).map((message) => ({ path: '', message })),
   );
   return settled;

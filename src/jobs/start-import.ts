@@ -208,7 +208,9 @@ export async function receiveFile(
 function requireNoFile({ status }: ImportState): void {
   if (status === 'UPLOADING') return;
   throw conflict(
-    status === 'CANCELLED' ? 'The import is CANCELLED: it takes no file' : `The import has its file: it is ${status}`,
+    status === 'CANCELLED'
+      ? 'The import is CANCELLED: it takes no file'
+      : `The import has its file, and is ${status}: send another file to a new import`,
   );
 }
 
@@ -435,7 +437,8 @@ async function startForReal(sql: Transaction, customerId: string, { id, is_kept 
 }
 
 export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
-  if (status !== 'UPLOADED') throw conflict(`The import is ${status}, not UPLOADED`);
+  if (status === 'UPLOADING') throw conflict('The import has no file yet: send it first');
+  if (status !== 'UPLOADED') throw conflict(`The import is ${status}: this is possible only until it starts`);
 }
 
 /**

@@ -357,7 +357,8 @@ describe('a waiting import', () => {
         customer.get(`/imports/${id}/preview`),
         customer.post(`/imports/${id}/start`),
       ]);
-    expect((await calls()).map(({ status }) => status)).toEqual([409, 409, 409]);
+    const tooEarly = { status: 409, body: { message: 'The import has no file yet: send it first' } };
+    expect(await calls()).toMatchObject([tooEarly, tooEarly, tooEarly]);
     expect((await customer.get(`/imports/${id}/errors`)).status).toBe(409);
     await sendFile(customer, id, contactsCsv());
     const changed = await customer.patch(`/imports/${id}`, { dry_run: true });
@@ -369,7 +370,8 @@ describe('a waiting import', () => {
     );
     const started = await customer.post(`/imports/${id}/start`);
     expect(started).toMatchObject({ status: 200, body: { id, status: 'PENDING' } });
-    expect((await calls()).map(({ status }) => status)).toEqual([409, 409, 409]);
+    const tooLate = { status: 409, body: { message: 'The import is PENDING: this is possible only until it starts' } };
+    expect(await calls()).toMatchObject([tooLate, tooLate, tooLate]);
   });
 
   test('shows how its file is read, and what is wrong with it', async () => {
@@ -381,6 +383,7 @@ describe('a waiting import', () => {
     expect(refused.mapping).toEqual({ First: null, last_name: 'last_name', Mail: 'work_email', Notes: null });
     expect(refused.mapping_from).toEqual({ First: null, last_name: 'name', Mail: 'given', Notes: 'given' });
     expect(refused.errors[0]).toEqual({ path: '/mapping/First', message: '"First" is not the name of a field' });
+    expect(refused.warnings).toEqual([]);
     await customer.patch(`/imports/${id}`, { mapping: { First: 'first_name', Mail: 'work_email', Notes: null } });
     const { body } = await customer.get(`/imports/${id}/preview`);
     expect(body.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
