@@ -181,7 +181,7 @@ const onlyCode: Record<string, RegExp[]> = {
   ],
   '/company': [/^a new record needs one of/],
   // An activity has a text and belongs to something; its type decides which times it has.
-  '/activities': [/^must not be empty if the body is$/, /^must not be null without a company/, /^only a task has/],
+  '/activities': [/^must not be empty if the body is$/, /^a contact, a company or/, /^only a task has/],
   // The format decides which sets of fields there are.
   '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
   // An id is the same in capital and small letters.

@@ -96,7 +96,7 @@ function patched(body: ActivityPatch, stored: ActivityColumns = blank): Activity
   if (columns.title.trim() === '' && columns.body.trim() === '')
     faults.push({ path: givenOf(body, ['title', 'body']), message: 'must not be empty if the body is' });
   if (columns.contact_id === null && columns.company_id === null && columns.opportunity_id === null)
-    faults.push({ path: givenOf(body, holders), message: 'must not be null without a company and an opportunity' });
+    faults.push({ path: givenOf(body, holders), message: 'a contact, a company or an opportunity is needed' });
   if (columns.type !== 'task')
     for (const name of ['due_at', 'done_at'] as const) {
       if (body[name]) faults.push({ path: `/${name}`, message: 'only a task has such a time' });
