@@ -122,6 +122,11 @@ class Faults(unittest.TestCase):
         self.assertEqual(len(error.errors), 5)
         self.assertEqual(str(error), f"5 values are not valid ({named}; and 2 more)")
 
+    def test_the_text_of_a_permission_error_names_the_scopes_of_which_the_key_lacks_one(self) -> None:
+        error = error_of(httpx.Response(403, headers={"x-required-scope": "a:read b:read"}, json={"message": "No"}))
+        self.assertEqual(error.required_scopes, ["a:read", "b:read"])
+        self.assertEqual(str(pickle.loads(pickle.dumps(error))), "No (needs a:read or b:read)")
+
     def test_every_declared_status_of_an_error_has_a_class(self) -> None:
         with open(contract, encoding="utf8") as file:
             paths = json.load(file)["paths"]

@@ -345,6 +345,15 @@ describe('under faults', () => {
     expect(calls).toEqual(expected);
   });
 
+  test('the message of a permission error names the scopes of which the key lacks one', async () => {
+    const [baseUrl, , , readKey] = await argumentsOf();
+    const api = new SalesData({ baseUrl, key: readKey });
+    const body = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] };
+    const { message, requiredScopes } = await failure(api.createContact({ body }));
+    expect(requiredScopes).toEqual(['contacts:create']);
+    expect(message).toBe('The user does not have permission to perform this action (needs contacts:create)');
+  });
+
   test('the message of an error names the first faults', async () => {
     const [baseUrl, , key] = await argumentsOf();
     const api = new SalesData({ baseUrl, key });

@@ -17,8 +17,10 @@ class SalesDataError(Exception):
 class ResponseError(SalesDataError):
     """The service answered with an error. Each status has a class of its own."""
 
-    def __init__(self, status: int, body: Any, request_id: str | None, retry_after: float | None) -> None:
-        super().__init__(status, body, request_id, retry_after)  # pickle calls the class with these
+    def __init__(
+        self, status: int, body: Any, request_id: str | None, retry_after: float | None, scopes: str | None = None
+    ) -> None:
+        super().__init__(status, body, request_id, retry_after, scopes)  # pickle calls the class with these
         said = body if isinstance(body, dict) else {}
         self.status = status
         self.body = body
@@ -30,9 +32,12 @@ class ResponseError(SalesDataError):
         self.request_id = request_id
         #: Seconds after which the call can be repeated.
         self.retry_after = retry_after
+        #: Of a PermissionDeniedError: the scope that the key lacks, or several, of which one is enough.
+        self.required_scopes = scopes.split() if scopes else []
 
     def __str__(self) -> str:
-        return self.message + _summary(self.errors)
+        needed = f" (needs {' or '.join(self.required_scopes)})" if self.required_scopes else ""
+        return self.message + _summary(self.errors) + needed
 
 
 def _faults(said: Any) -> list[dict[str, str]]:
@@ -81,7 +86,7 @@ class SpendCapExceededError(InsufficientCreditsError):
 
 
 class PermissionDeniedError(ResponseError):
-    """403: the key lacks the scope of the operation."""
+    """403: the key lacks the scope of the operation. `required_scopes` names it."""
 
 
 class NotFoundError(ResponseError):
@@ -189,4 +194,6 @@ def error_of(response: httpx.Response) -> ResponseError:
     status = response.status_code
     by_code = CLASSES_BY_CODE.get(str(body.get("code"))) if isinstance(body, dict) else None
     kind = by_code or CLASSES.get(status, ResponseError)
-    return kind(status, body, response.headers.get("x-request-id"), seconds)
+    return kind(
+        status, body, response.headers.get("x-request-id"), seconds, response.headers.get("x-required-scope")
+    )

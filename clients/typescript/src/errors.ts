@@ -18,6 +18,8 @@ export interface ErrorDetails {
   requestId: string | undefined;
   /** Seconds after which the call can be repeated. */
   retryAfter: number | undefined;
+  /** Of a PermissionError: the scope that the key lacks, or several, of which one is enough. */
+  requiredScopes: string[];
   /** The whole body of the response. */
   body: unknown;
 }
@@ -40,6 +42,7 @@ export class ResponseError extends SalesDataError {
   readonly errors: Fault[];
   readonly requestId: string | undefined;
   readonly retryAfter: number | undefined;
+  readonly requiredScopes: string[];
   readonly body: unknown;
 
   constructor(details: ErrorDetails) {
@@ -50,6 +53,7 @@ export class ResponseError extends SalesDataError {
       errors: this.errors,
       requestId: this.requestId,
       retryAfter: this.retryAfter,
+      requiredScopes: this.requiredScopes,
       body: this.body,
     } = details);
   }
@@ -68,7 +72,7 @@ export class AuthenticationError extends ResponseError {}
 export class InsufficientCreditsError extends ResponseError {}
 /** 402 `spend_cap_exceeded`: the spend cap of the key leaves too few credits. */
 export class SpendCapExceededError extends InsufficientCreditsError {}
-/** 403: the key lacks the scope of the operation. */
+/** 403: the key lacks the scope of the operation. `requiredScopes` names it. */
 export class PermissionError extends ResponseError {}
 /** 404: the record does not exist, or belongs to another customer. */
 export class NotFoundError extends ResponseError {}
@@ -150,16 +154,19 @@ export async function errorOf(response: Response): Promise<ResponseError> {
   >;
   const wait = response.headers.get('retry-after') ?? '';
   const errors = Array.isArray(said.errors) ? said.errors.filter(isFault) : [];
+  const requiredScopes = response.headers.get('x-required-scope')?.split(' ') ?? [];
   const code = typeof said.code === 'string' ? said.code : `http_${response.status}`;
   return new (classesByCode[code] ?? classes[response.status] ?? ResponseError)({
     status: response.status,
     code,
     message:
       (typeof said.message === 'string' ? said.message : `The service responded with ${response.status}`) +
-      summaryOf(errors),
+      summaryOf(errors) +
+      (requiredScopes.length > 0 ? ` (needs ${requiredScopes.join(' or ')})` : ''),
     errors,
     requestId: response.headers.get('x-request-id') ?? undefined,
     retryAfter: /^\d+$/.test(wait) ? Number(wait) : undefined,
+    requiredScopes,
     body,
   });
 }
