@@ -34,16 +34,14 @@ const kinds = [
   { path: '/company', bodyOf: companyBody, other: 'size' },
 ] as const;
 const sales = [
-  { path: '/products', bodyOf: productBody, other: 'unit' },
+  { path: '/products', bodyOf: productBody },
   {
     path: '/opportunities',
     bodyOf: (more?: object, by = customer) => ({ ...needed.get(by)!.deal, ...more }),
-    other: 'description',
   },
   {
     path: '/activities',
     bodyOf: (more?: object, by = customer) => ({ ...needed.get(by)!.note, ...more }),
-    other: 'body',
   },
 ] as const;
 
@@ -51,12 +49,12 @@ const callsOf = (path: string, bodyOf: (more?: object, by?: TestCustomer) => obj
   send: (operation: string, body: object, by = customer, headers?: Record<string, string>): Promise<Answer> =>
     by.post(`${path}/batch/${operation}`, body, headers),
   created: (more?: object, by = customer): Promise<string> => make(by, path, bodyOf(more, by)),
+  newest: async (): Promise<string[]> =>
+    (await customer.post(`${path}/list`, { paginate: { limit: 100 } })).body.map(({ id }: Json) => id),
 });
 
-describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf, other }) => {
-  const { send, created } = callsOf(path, bodyOf);
-  const newest = async (): Promise<string[]> =>
-    (await customer.post(`${path}/list`, { paginate: { limit: 100 } })).body.map(({ id }: Json) => id);
+describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf }) => {
+  const { send, created, newest } = callsOf(path, bodyOf);
 
   test('answer with one result for each item, in order, and with counts', async () => {
     const [first, second] = [unique('x'), unique('x')];
@@ -116,23 +114,6 @@ describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf, other }
     expect((await send('create', { items: [bodyOf(), bodyOf()], atomic: true })).body.success).toBe(true);
   });
 
-  test('with an Idempotency-Key run once, and are answered again byte for byte', async () => {
-    const key = { 'idempotency-key': unique('key') };
-    const items = Array.from({ length: 300 }, (_, i) =>
-      bodyOf({ external_id: unique('x'), [other]: i % 50 === 0 ? 7 : 'A' }),
-    );
-    const first = await send('create', { items }, customer, key);
-    const before = await newest();
-    const again = await send('create', { items }, customer, key);
-    expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
-    expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
-    expect(await newest()).toEqual(before);
-    expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
-    const [stored] = await app.owner`
-      select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
-    expect(stored!['size']).toBeLessThan(20_000);
-  });
-
   test('find no record of another customer, and change none', async () => {
     const external_id = unique('x');
     const id = await created({ external_id }, stranger);
@@ -153,48 +134,6 @@ describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf, other }
 
 describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
   const { send, created } = callsOf(path, bodyOf);
-
-  test('that read find a record by a value that it has, while the value goes from one record to another', async () => {
-    const external_id = unique('x');
-    const ids = [await created({ external_id }), await created()];
-    const move = ([from, to]: string[]) => {
-      const items = [
-        { id: from, external_id: null },
-        { id: to, external_id },
-      ];
-      return send('update', { items, atomic: true });
-    };
-    const found: unknown[] = [];
-    for (let i = 0; i < 200; i += 1) {
-      const [{ body }, moved] = await Promise.all([
-        send('read', { match: 'external_id', items: [{ external_id }] }),
-        move(ids),
-      ]);
-      expect(moved.status).toBe(200);
-      found.push(body.data.results[0].record?.external_id ?? body.data.results[0].status);
-      ids.reverse();
-    }
-    expect(new Set(found)).toEqual(new Set([external_id]));
-  });
-
-  test('of 1,000 items write each to its own record', async () => {
-    const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
-    const created = await send('create', {
-      items: names.map((external_id, i) => bodyOf({ external_id, [other]: `New ${i}` })),
-    });
-    expect(created.body.data.counts).toMatchObject({ created: 1_000, failed: 0 });
-    const ids = created.body.data.results.map(({ id }: Json) => id);
-    // Every third item changes nothing, so the changed ones are not in the groups in which they were created.
-    const wanted = names.map((_, i) => (i % 3 === 0 ? `New ${i}` : `Changed ${i}`));
-    const items = names.map((external_id, i) => ({ external_id, [other]: wanted[i] })).toReversed();
-    const changed = await send('update', { match: 'external_id', items });
-    expect(changed.body.data.counts).toMatchObject({ updated: 666, unchanged: 334, failed: 0 });
-    expect(changed.body.data.results.map(({ id }: Json) => id).toReversed()).toEqual(ids);
-    const read = await send('read', { items: ids.map((id: string) => ({ id })) });
-    expect(read.body.data.results.map(({ record }: Json) => [record.external_id, record[other]])).toEqual(
-      names.map((name, i) => [name, wanted[i]]),
-    );
-  });
 
   test('leave a record alone that an item would not change', async () => {
     const id = await created({ external_id: unique('x'), custom_fields: { a: 1.5, b: true } });
@@ -225,8 +164,66 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
 });
 
 describe('batches of contacts', () => {
-  const batch = (operation: string, body: object): Promise<Answer> =>
-    customer.post(`/contacts/batch/${operation}`, body);
+  const { send, created, newest } = callsOf('/contacts', contactBody);
+
+  test('with an Idempotency-Key run once, and are answered again byte for byte', async () => {
+    const key = { 'idempotency-key': unique('key') };
+    const items = Array.from({ length: 300 }, (_, i) =>
+      contactBody({ external_id: unique('x'), first_name: i % 50 === 0 ? 7 : 'A' }),
+    );
+    const first = await send('create', { items }, customer, key);
+    const before = await newest();
+    const again = await send('create', { items }, customer, key);
+    expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
+    expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
+    expect(await newest()).toEqual(before);
+    expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
+    const [stored] = await app.owner`
+      select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
+    expect(stored!['size']).toBeLessThan(20_000);
+  });
+
+  test('that read find a record by a value that it has, while the value goes from one record to another', async () => {
+    const external_id = unique('x');
+    const ids = [await created({ external_id }), await created()];
+    const move = ([from, to]: string[]) => {
+      const items = [
+        { id: from, external_id: null },
+        { id: to, external_id },
+      ];
+      return send('update', { items, atomic: true });
+    };
+    const found: unknown[] = [];
+    for (let i = 0; i < 200; i += 1) {
+      const [{ body }, moved] = await Promise.all([
+        send('read', { match: 'external_id', items: [{ external_id }] }),
+        move(ids),
+      ]);
+      expect(moved.status).toBe(200);
+      found.push(body.data.results[0].record?.external_id ?? body.data.results[0].status);
+      ids.reverse();
+    }
+    expect(new Set(found)).toEqual(new Set([external_id]));
+  });
+
+  test('of 1,000 items write each to its own record', async () => {
+    const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
+    const created = await send('create', {
+      items: names.map((external_id, i) => contactBody({ external_id, first_name: `New ${i}` })),
+    });
+    expect(created.body.data.counts).toMatchObject({ created: 1_000, failed: 0 });
+    const ids = created.body.data.results.map(({ id }: Json) => id);
+    // Every third item changes nothing, so the changed ones are not in the groups in which they were created.
+    const wanted = names.map((_, i) => (i % 3 === 0 ? `New ${i}` : `Changed ${i}`));
+    const items = names.map((external_id, i) => ({ external_id, first_name: wanted[i] })).toReversed();
+    const changed = await send('update', { match: 'external_id', items });
+    expect(changed.body.data.counts).toMatchObject({ updated: 666, unchanged: 334, failed: 0 });
+    expect(changed.body.data.results.map(({ id }: Json) => id).toReversed()).toEqual(ids);
+    const read = await send('read', { items: ids.map((id: string) => ({ id })) });
+    expect(read.body.data.results.map(({ record }: Json) => [record.external_id, record.first_name])).toEqual(
+      names.map((name, i) => [name, wanted[i]]),
+    );
+  });
 
   test.each([
     ['no items', {}, '/items'],
@@ -236,7 +233,7 @@ describe('batches of contacts', () => {
     ['match on create', { items: [{}], match: 'id' }, '/match'],
     ['another type', { items: { 0: {} } }, '/items'],
   ])('are refused as a whole with %s', async (_, body, pointer) => {
-    const answer = await batch('create', body);
+    const answer = await send('create', body);
     expect(answer.status).toBe(400);
     expect(answer.body.errors.map((fault: Json) => fault.path)).toEqual([pointer]);
   });
@@ -248,7 +245,7 @@ describe('batches of contacts', () => {
     ['read', { items: [{}], atomic: true }, '/atomic'],
     ['read', { items: [{}], match: 'id\0' }, '/match'],
   ])('are refused as a whole: %s with %o', async (operation, body, pointer) => {
-    const answer = await batch(operation, body);
+    const answer = await send(operation, body);
     expect(answer.status).toBe(400);
     expect(answer.body.errors.map((fault: Json) => fault.path)).toContain(pointer);
   });
@@ -263,7 +260,7 @@ describe('batches of contacts', () => {
       { ...contactBody(), ['\ud800']: 1 },
       Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
     ];
-    const answer = await batch('create', { items: [...hostile, contactBody()] });
+    const answer = await send('create', { items: [...hostile, contactBody()] });
     expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
     for (const { error } of answer.body.data.results.slice(0, -1)) {
       expect(error.code).toBe('validation_failed');
@@ -305,7 +302,7 @@ describe('batches of contacts', () => {
 
   test('list at most 1,000 faults, and never those of a valid item', async () => {
     const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
-    const answer = await batch('create', { items: [...Array.from({ length: 900 }, () => faulty), contactBody()] });
+    const answer = await send('create', { items: [...Array.from({ length: 900 }, () => faulty), contactBody()] });
     const { results, counts } = answer.body.data;
     expect(counts).toMatchObject({ created: 1, failed: 900 });
     const listed = results.flatMap(({ error }: Json) => error?.errors ?? []);
@@ -341,7 +338,7 @@ describe('batches of contacts', () => {
       contactBody({ assigned_to: stranger.adminId }),
       contactBody({ list_ids: [list] }),
     ];
-    const { results } = (await batch('create', { items })).body.data;
+    const { results } = (await send('create', { items })).body.data;
     expect(results.map(({ error }: Json) => [error.code, error.errors[0].path])).toEqual([
       ['not_found', '/company/id'],
       ['not_found', '/assigned_to'],
@@ -355,10 +352,10 @@ describe('batches of contacts', () => {
     for (let i = 0; i < 12; i += 1) ids.push(await make(customer, '/contacts', contactBody({ work_email })));
     const item = { work_email: work_email.toUpperCase() };
     for (const operation of ['update', 'upsert', 'delete', 'read']) {
-      const { results } = (await batch(operation, { match: 'work_email', items: [item] })).body.data;
+      const { results } = (await send(operation, { match: 'work_email', items: [item] })).body.data;
       expect(results[0].error).toMatchObject({ code: 'conflict', matching_ids: ids.slice(0, 10) });
     }
-    const atomic = await batch('delete', { match: 'work_email', items: [item], atomic: true });
+    const atomic = await send('delete', { match: 'work_email', items: [item], atomic: true });
     expect(atomic.body).toMatchObject({
       statusCode: 409,
       matching_ids: ids.slice(0, 10),
@@ -369,14 +366,14 @@ describe('batches of contacts', () => {
   test('set the lists of an item that changes nothing else', async () => {
     const list = (await customer.post('/list-contact', { name: 'L' })).body.id;
     const id = await make(customer, '/contacts', contactBody());
-    const update = async () => (await batch('update', { items: [{ id, list_ids: [list] }] })).body.data.results;
+    const update = async () => (await send('update', { items: [{ id, list_ids: [list] }] })).body.data.results;
     expect([await update(), await update()]).toMatchObject([[{ status: 'updated' }], [{ status: 'unchanged' }]]);
     expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([list]);
   });
 
   test('create a company once, and none for an item that fails', async () => {
     const [name, unwanted] = [unique('Company'), unique('Company')];
-    const { body } = await batch('create', {
+    const { body } = await send('create', {
       items: [
         contactBody({ company: { name: unwanted }, list_ids: [absent] }),
         contactBody({ company: { name, industry: 'Computing' } }),
