@@ -113,6 +113,16 @@ export const preconditionFailed = (): DomainError =>
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
 
+/**
+ * Thrown if another transaction changed records before this one could lock them. A transaction, batch or merge that
+ * throws it runs again, at most 5 times in all. Then the caller gets the error `unavailable`.
+ */
+export class RecordsChanged extends DomainError {
+  constructor() {
+    super('unavailable', 'Other requests changed these records', { retryAfter: 1 });
+  }
+}
+
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
 
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>

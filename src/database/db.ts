@@ -9,7 +9,7 @@ import { connect, plansOfCitus, plansOfPostgres } from './connection.ts';
 import type { Sql, Transaction, ConnectionOptions } from './connection.ts';
 import type { Config } from '../process/config.ts';
 import type { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
-import { DomainError } from '../errors.ts';
+import { RecordsChanged } from '../errors.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../access/credentials.ts';
 
 export interface Origin {
@@ -178,16 +178,6 @@ export class Transactions {
       if (isDiskFullError(error)) this.#isDiskFull = true;
       throw error;
     }
-  }
-}
-
-/**
- * Thrown if another transaction changed records before this one could lock them. A transaction, batch or merge that
- * throws it runs again, at most 5 times in all. Then the caller gets the error `unavailable`.
- */
-export class RecordsChanged extends DomainError {
-  constructor() {
-    super('unavailable', 'Other requests changed these records', { retryAfter: 1 });
   }
 }
 

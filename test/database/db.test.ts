@@ -3,15 +3,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import {
-  RecordsChanged,
-  sendWithCommit,
-  openDatabase,
-  type SharedDatabase,
-  type Transaction,
-} from '../../src/database/db.ts';
+import { sendWithCommit, openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
 import { parseConfig } from '../../src/process/config.ts';
-import { notFound } from '../../src/errors.ts';
+import { notFound, RecordsChanged } from '../../src/errors.ts';
 import { CallerHungUp } from '../../src/access/credentials.ts';
 import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy } from '../setup/faulty-proxy.ts';

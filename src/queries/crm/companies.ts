@@ -1,4 +1,5 @@
-import { RecordsChanged, type Transaction, type Locked, type LockedId } from '../../database/db.ts';
+import type { Transaction, Locked, LockedId } from '../../database/db.ts';
+import { RecordsChanged } from '../../errors.ts';
 import { isLive, liveCompanies, constant, type FragmentMaker } from '../../filters/sql.ts';
 import { searchColumnsOfCompany, arrayLiteral } from '../../filters/to-sql.ts';
 import { Company, companyFields, type CompanyPatch } from '../../schemas/companies.ts';

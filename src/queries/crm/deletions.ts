@@ -1,4 +1,5 @@
-import { RecordsChanged, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { RecordsChanged } from '../../errors.ts';
 import { clearValues } from '../records/journal.ts';
 import type { FindRecords } from '../records/finders.ts';
 import { type DeferredWrites, lockedInOrder, lockBulk } from '../records/deferred-writes.ts';

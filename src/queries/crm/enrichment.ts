@@ -1,4 +1,5 @@
-import { RecordsChanged, type Queryable, type Transaction, type Locked } from '../../database/db.ts';
+import type { Queryable, Transaction, Locked } from '../../database/db.ts';
+import { RecordsChanged } from '../../errors.ts';
 import { type Fragment, type FragmentMaker, constant } from '../../filters/sql.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey, fold } from '../../text/fold.ts';

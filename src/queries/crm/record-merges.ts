@@ -1,4 +1,5 @@
-import { RecordsChanged, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { RecordsChanged } from '../../errors.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
 import { companyFields, type Company } from '../../schemas/companies.ts';
 import type { Merge } from '../../schemas/clean-data.ts';

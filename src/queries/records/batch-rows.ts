@@ -1,11 +1,4 @@
-import {
-  RecordsChanged,
-  type Database,
-  type Locked,
-  type Queryable,
-  type Transaction,
-  type LockedId,
-} from '../../database/db.ts';
+import type { Database, Locked, Queryable, Transaction, LockedId } from '../../database/db.ts';
 import {
   activityBatches,
   companyBatches,
@@ -29,7 +22,7 @@ import type { Batch, Item, ReadOutcome } from './batches.ts';
 import type { FindRecords } from './finders.ts';
 import { findByMergedExternalId } from './merged-records.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
-import { DomainError } from '../../errors.ts';
+import { DomainError, RecordsChanged } from '../../errors.ts';
 import { isSame } from './journal.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 
@@ -294,6 +287,14 @@ function withoutNulls(row: Row, columns: readonly string[]): Row {
   return row;
 }
 
+/** Returns the text of an insert of records. It has no fragments, because these would cost a single create much. */
+const insertOf = ({ name, columns }: WrittenTable<never>): string => `
+  insert into ${name} (customer_id, ${columns.join(', ')})
+  select $1, ${columns.join(', ')}
+  from jsonb_populate_recordset(null::${name}, $2) with ordinality given
+  order by given.ordinality
+  returning id`;
+
 /**
  * Inserts records. Returns the new ids, in the order of `records`.
  * @param rowOf returns a new object with the columns of a record
@@ -305,20 +306,11 @@ export async function insertRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => R,
 ): Promise<LockedId[]> {
-  if (records.length === 0) return [];
-  const { name, columns } = table;
-  // A text without fragments, because fragments take longer to build than to execute in a single create.
-  const statement = `
-    insert into ${name} (customer_id, ${columns.join(', ')})
-    select $1, ${columns.join(', ')}
-    from jsonb_populate_recordset(null::${name}, $2) with ordinality given
-    order by given.ordinality
-    returning id`;
   const inserted = await writeInParts(
     records,
-    columns,
+    table.columns,
     (record) => rowOf(record) as Row,
-    (rows) => sql.unsafe<{ id: LockedId }[]>(statement, [customerId, sql.json(rows as never)], { prepare: true }),
+    (rows) => sql.unsafe<{ id: LockedId }[]>(insertOf(table), [customerId, sql.json(rows as never)], { prepare: true }),
   );
   // The database creates ascending ids within a transaction.
   return inserted.map(({ id }) => id).toSorted();
@@ -331,7 +323,6 @@ export async function updateRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
-  if (records.length === 0) return;
   const { unassigned = [], computedAssignments } = table;
   const names = table.columns.filter((name) => !unassigned.includes(name));
   const assignments = constant(sql, names.map((name) => `${name} = given.${name}`).join(', '));

@@ -1,5 +1,5 @@
-import { maxAttempts, RecordsChanged, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
-import { counted, DomainError, fromDatabase, unavailable, validationFailed } from '../../errors.ts';
+import { maxAttempts, type Locked, type LockedId, type Transaction } from '../../database/db.ts';
+import { counted, DomainError, fromDatabase, RecordsChanged, unavailable, validationFailed } from '../../errors.ts';
 import type { Fault } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
 import { profileKey } from '../../text/domains.ts';
