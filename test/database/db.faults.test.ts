@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import postgres from 'postgres';
+import type postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../../src/database/db.ts';
-import { killServer, openCluster, runningPort, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
+import { killServer, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
 import type { Cluster } from '../../src/database/embedded-cluster.ts';
-import { logins, prepareDatabase } from '../../src/database/embedded-postgres.ts';
 import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
+import { startOwnCluster } from '../setup/own-cluster.ts';
 
 const unavailable = { code: 'unavailable', retryAfter: 1 };
 const lanes = ['lookup', 'search', 'transaction'] as const;
@@ -133,29 +130,12 @@ test.each([
 );
 
 describe('a server that is stopped', () => {
-  let folder: string;
   let cluster: Cluster;
   let url: string;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'sales-data-api-'));
-    await chmod(folder, 0o755);
-    const passwords = { superuser: 'a', owner: 'b', service: 'c' };
-    const settings = { listen_addresses: '127.0.0.1', unix_socket_directories: '', fsync: 'off' };
-    const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync: false };
-    cluster = await openCluster(join(folder, 'postgres'), options);
-    await startServer(cluster);
-    const port = await runningPort(cluster);
-    url = `postgres://${logins.service}:${passwords.service}@127.0.0.1:${port}/restarted`;
-    const superuser = postgres(`postgres://${logins.superuser}:${passwords.superuser}@127.0.0.1:${port}/postgres`, {
-      max: 1,
-    });
-    await prepareDatabase(superuser, 'restarted', passwords);
-    await superuser.end();
-  });
-  afterAll(async () => {
-    await killServer(cluster);
-    await rm(folder, { recursive: true });
+    const own = await startOwnCluster('restarted');
+    [cluster, url] = [own.cluster, own.urls.service];
   });
 
   test.each([

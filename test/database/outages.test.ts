@@ -1,14 +1,12 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { killServer, openCluster, runningPort, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
+import { killServer, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
 import type { Cluster } from '../../src/database/embedded-cluster.ts';
-import { logins, prepareDatabase } from '../../src/database/embedded-postgres.ts';
+import { startOwnCluster } from '../setup/own-cluster.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { nodeEnvironment } from '../setup/cli.ts';
 
@@ -25,33 +23,20 @@ interface Running {
 }
 
 const running: Record<string, Running> = {};
-let folder: string;
 let cluster: Cluster;
 let superuser: postgres.Sql;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'outages-'));
-  await chmod(folder, 0o755);
-  const passwords = { superuser: 'a', owner: 'b', service: 'c' };
-  const settings = { listen_addresses: '127.0.0.1', unix_socket_directories: '', fsync: 'off' };
-  const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync: false };
-  cluster = await openCluster(join(folder, 'postgres'), options);
-  await startServer(cluster);
-  const port = await runningPort(cluster);
-  const url = (login: string, password: string, name: string) =>
-    `postgres://${login}:${password}@127.0.0.1:${port}/${name}`;
-  superuser = postgres(url(logins.superuser, passwords.superuser, 'postgres'), { max: 1, onnotice: () => {} });
-  await prepareDatabase(superuser, 'outages', passwords);
-  await migrate(url(logins.owner, passwords.owner, 'outages'));
-  for (const command of ['serve', 'work'])
-    running[command] = await start(command, url(logins.service, passwords.service, 'outages'));
+  const own = await startOwnCluster('outages');
+  cluster = own.cluster;
+  superuser = postgres(own.urls.superuser, { max: 1, onnotice: () => {} });
+  await migrate(own.urls.owner);
+  for (const command of ['serve', 'work']) running[command] = await start(command, own.urls.service);
 });
 
 afterAll(async () => {
   for (const { child } of Object.values(running)) child.kill('SIGKILL');
   await superuser.end({ timeout: 1 });
-  await killServer(cluster);
-  await rm(folder, { recursive: true, force: true });
 });
 
 async function start(command: string, url: string): Promise<Running> {
