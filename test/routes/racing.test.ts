@@ -162,7 +162,13 @@ async function makeFray(customer: TestCustomer) {
         (by: Client) =>
           pool.change(by, patch()),
     ),
-    ...bodies.flatMap(([pool, body]) => [(by: Client) => pool.add(by, body()), (by: Client) => pool.remove(by)]),
+    // More are made than deleted, so that most of what a write refers to is there.
+    ...[...bodies, ...bodies].map(
+      ([pool, body]) =>
+        (by: Client) =>
+          pool.add(by, body()),
+    ),
+    ...bodies.map(([pool]) => pool.remove.bind(pool)),
     (by) => contacts.batch(by, 'create', person),
     (by) => contacts.batch(by, 'upsert', () => ({ ...person(), ...external_id() }), 'external_id'),
     (by) => contacts.batch(by, 'update', () => ({ ...named(), ...traits() })),
