@@ -89,8 +89,8 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     const shards = `select nodename, count(*) from citus_shards where table_name = 'contacts'::regclass group by 1 order by 1`;
     expect(await onCoordinator(shards)).toBe('worker1|16\nworker2|16');
     // A busy machine may be late even after `/readyz`.
-    await expect.poll(() => listContacts(key)).toHaveLength(2);
-    const before = await listContacts(key);
+    let before: unknown;
+    await expect.poll(async () => (before = await listContacts(key))).toHaveLength(2);
 
     await writeFile(join(secrets, 'service-password'), 'another: password');
     await up('--force-recreate');
