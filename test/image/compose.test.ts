@@ -106,12 +106,12 @@ describe('docker compose up', () => {
     [key, customerId] = [demo.key as string, demo.customerId as string];
     const list = await call('POST', '/contacts/list', { paginate: { limit: 2 } });
     expect(await list.json()).toHaveLength(2);
-    const login = { email: demo.email, password: 'not the password' };
-    await fetch(`${url}/api/auth/login`, {
+    const login = {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(login),
-    });
+      body: JSON.stringify({ email: demo.email, password: 'not the password' }),
+    };
+    await expect.poll(async () => (await fetch(`${url}/api/auth/login`, login)).status).toBe(401);
     const events = (await cli('audit', 'list', '--customer', demo.customerId)) as { event: string; address: string }[];
     const gateway = await run('docker', [
       'network',
