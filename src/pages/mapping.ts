@@ -20,6 +20,7 @@ import { when, table, html, type Html, type Column } from './base/html.ts';
 import { count } from './base/values.ts';
 import { fieldWord } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
+import { phoneText, type PhoneNumber } from '../files/phones.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 
 interface MappingState {
@@ -302,10 +303,11 @@ export function shownValue(value: unknown): string {
   return entries.map(([key, one]) => (key === 'name' ? shownPart(one) : `${key}: ${shownPart(one)}`)).join(', ');
 }
 
-const shownPart = (value: unknown): string =>
-  typeof value === 'object' && value !== null
-    ? Object.values(value).map(shownPart).join(' ').trim()
-    : shownValue(value);
+function shownPart(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return shownValue(value);
+  if ('country_code' in value) return phoneText(value as PhoneNumber);
+  return Object.values(value).map(shownPart).join(' ').trim();
+}
 
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
   const values = text(fields, 'invalid_values');

@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { writeXlsx } from 'hucre/xlsx';
 import { describe, expect, test, vi } from 'vitest';
+import { shownValue } from '../../src/pages/mapping.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
@@ -63,6 +64,11 @@ async function untilCancelled(customer: TestCustomer): Promise<void> {
 
 const people =
   'E-Mail,First Name,last_name,phone_numbers,Shoe size\r\nada@example.com,Ada,Lovelace,,38\r\nno address,<b>,B,,40\r\n';
+
+// PostgreSQL stores the shorter name first.
+test('a phone number in a check is shown as people dial it', () => {
+  expect(shownValue([{ number: '30 1', country_code: '+49' }])).toBe('+49 30 1');
+});
 
 describe('an import with the pages', () => {
   test('goes from the file over its mapping and a check to the records and the errors file', async () => {
