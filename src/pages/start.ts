@@ -20,7 +20,7 @@ import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
 import { when, quiet, plainList, workplace, linkButton, picture, html } from './base/html.ts';
 import type { Html, PictureName } from './base/html.ts';
-import { dayOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
+import { dayOf, startOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
@@ -99,9 +99,14 @@ async function tasksOf(request: FastifyRequest): Promise<Html> {
     const query = { filters, order_by: { due_at: 'ASC' }, paginate: { limit: tasksShown } } as const;
     return (await listActivities(db, caller.customerId, query)).rows;
   };
-  const until = endOf(today());
-  const [due, undated, users] = await Promise.all([list({ lte: until }), list(null), usersOf(request)]);
-  const names = await subjectsOf(request, [...due, ...undated]);
+  const dayIn = (days: number) => dayOf(new Date(Date.now() + days * dayMs).toISOString());
+  const [due, soon, undated, users] = await Promise.all([
+    list({ lte: endOf(today()) }),
+    list({ between: [startOf(dayIn(1)), endOf(dayIn(7))] }),
+    list(null),
+    usersOf(request),
+  ]);
+  const names = await subjectsOf(request, [...due, ...soon, ...undated]);
   // They are all of the same person.
   const shown = { users: users.filter(({ id }) => id !== caller.userId), names, back: '/app' };
   const part = (title: string, tasks: typeof due, none: string) =>
@@ -109,6 +114,7 @@ async function tasksOf(request: FastifyRequest): Promise<Html> {
       !${tasks.length === 0 ? quiet(none) : taskList(tasks, shown)}
       !${when(tasks.length === tasksShown, quiet(`The first ${tasksShown} are shown.`))}`;
   return html`!${part('To do today', due, 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.')}
+  !${soon.length === 0 ? '' : part('In the next seven days', soon, '')}
   !${undated.length === 0 ? '' : part('Without a day', undated, '')}`;
 }
 

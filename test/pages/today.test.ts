@@ -18,18 +18,21 @@ test('Today shows a new customer first steps, and nothing else to do', async () 
   expect(await today()).toMatch(/To do today Nothing is due.* My opportunities that close this month None\./);
 });
 
-test('Today shows my tasks that are due or have no day, and a box completes them there', async () => {
+test('Today shows my tasks that are due, come within a week or have no day, and a box completes them there', async () => {
   const phone_numbers = [{ country_code: '+44', number: '20 7946 0000' }];
   const contact_id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace', phone_numbers }));
   const assigned_to = admin.user.userId;
   const task = (more: object) => make(customer, '/activities', { type: 'task', contact_id, assigned_to, ...more });
   const late = await task({ title: 'Late call', due_at: inDays(-3) });
   await task({ title: 'Undated letter' });
-  await task({ title: 'Later demo', due_at: inDays(3) });
+  await task({ title: 'Coming demo', due_at: inDays(3) });
+  await task({ title: 'Later demo', due_at: inDays(9) });
   await task({ title: 'Of somebody else', due_at: inDays(-3), assigned_to: customer.adminId });
   await task({ title: 'Done before', due_at: inDays(-3), done_at: inDays(-4) });
   const text = (await today()).split('Latest')[0]!;
-  expect(text).toMatch(/To do today Late call due .* Lovelace · \+44 20 7946 0000 .*Without a day Undated letter ·/);
+  expect(text).toMatch(
+    /To do today Late call due .* Lovelace · \+44 20 7946 0000 .*In the next seven days Coming demo due .*Without a day Undated letter ·/,
+  );
   for (const other of ['Later demo', 'Done before', 'Of somebody else']) expect(text).not.toContain(other);
   expect((await admin.get('/app')).body).toContain('href="tel:+442079460000"');
   const done = await admin.submit('/app', {}, `/app/activities/${late}/done`);
