@@ -10,10 +10,10 @@ import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeQuery, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
-import { memberDeletes, forMembers, addPage, question } from './base/layout.ts';
+import { memberDeletes, forMembers, addPage, ownPath, question } from './base/layout.ts';
 import { cursorPager, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
-import { when, empty, table, facts, linkButton, html, type Html, type Column } from './base/html.ts';
+import { when, empty, table, facts, linkButton, pathWith, html, type Html, type Column } from './base/html.ts';
 import { dayMs, moment, day, count, counted } from './base/values.ts';
 
 const section = '/app/deleted';
@@ -108,15 +108,13 @@ export async function changes(app: FastifyInstance): Promise<void> {
     title: ({ one }) => (one?.type === 'deleted' ? 'Restore' : 'Undo'),
     section,
     text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
-    back: ({ change, one }) => {
-      if (!one) return `/app/changes/${change.id}`;
-      return one.type === 'deleted' ? section : `${recordPaths[one.object]}/${one.record_id}`;
-    },
+    back: backOf,
     tone: '',
     act: async (request) => {
-      const { change, one } = await requireUndo(request);
+      const undone = await requireUndo(request);
+      const { change, one } = undone;
       const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), change.id, one?.record_id));
-      return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
+      return job ? pathWith(`/app/jobs/${job.id}`, { back: backOf(undone, request) }) : '/app/jobs?done=sent';
     },
   });
 }
@@ -137,8 +135,22 @@ async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
   return change;
 }
 
-/** Returns the change in the path of an undo. `one` is what it did to one record, if the undo is limited to it. */
-async function requireUndo(request: FastifyRequest): Promise<{ change: ChangeSummary; one?: Change | undefined }> {
+interface Undone {
+  change: ChangeSummary;
+  /** What the change did to one record, if the undo is limited to it. */
+  one?: Change | undefined;
+}
+
+/** Returns the path of the page from which the undo was opened. */
+function backOf({ change, one }: Undone, request: FastifyRequest): string {
+  const back = queryText(request, 'back');
+  if (back !== '') return ownPath(back);
+  if (!one) return `/app/changes/${change.id}`;
+  return one.type === 'deleted' ? section : `${recordPaths[one.object]}/${one.record_id}`;
+}
+
+/** Returns the change in the path of an undo. */
+async function requireUndo(request: FastifyRequest): Promise<Undone> {
   const change = await requireChange(request);
   const record = queryText(request, 'record');
   if (record === '') {

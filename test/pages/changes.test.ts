@@ -10,13 +10,13 @@ const { customer, admin } = adminOfEachTest(app);
 
 /** Works at the undo that a form has started. */
 async function work(location: unknown): Promise<void> {
-  expect(location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
+  expect(location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}\?back=/);
   await workAtUndos(app, customer);
   expect(textOf(await admin.get(String(location)))).toContain('completed');
 }
 
 const undoPath = (html: string): string =>
-  /href="(\/app\/changes\/[0-9a-f-]{36}\/undo(\?record=[0-9a-f-]{36})?)"/.exec(html.replaceAll('&#61;', '='))![1]!;
+  /href="(\/app\/changes\/[0-9a-f-]{36}\/undo(\?[^"]*)?)"/.exec(html.replaceAll('&#61;', '='))![1]!;
 
 /** Sends the form that a link leads to. */
 const undo = (path: string) => admin.submit(path, {}, path);
@@ -70,6 +70,16 @@ test('the job of an undo names its records and their fields in words', async () 
   expect(results).not.toMatch(/[0-9a-f]{8}-|_/);
 });
 
+test('the job of an undo leads back to the page whose message offered it, and to no other site', async () => {
+  const id = await make(customer, '/contacts', contactBody());
+  const saved = await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Countess' });
+  const path = undoPath((await admin.get(saved.location!)).body);
+  const started = await undo(decodeURIComponent(path));
+  expect((await admin.get(started.location!)).body).toContain(`href="/app/contacts/${id}" >Go back</a>`);
+  const elsewhere = (await admin.get(`${started.location!.split('?')[0]}?back=//evil.example`)).body;
+  expect(elsewhere).toContain('href="/app" >Go back</a>');
+});
+
 test('a change that created more than 100 records is taken back by admins only', async () => {
   const member = await visitorOf(app.fastify, customer.id, 'member');
   const create = async (number: number) => {
@@ -117,16 +127,17 @@ test('what was deleted stands under Deleted, and is restored from there or from 
   expect(textOf(after)).toContain('1 contact is deleted. Undo');
   const deleted = await admin.get('/app/deleted');
   expect(textOf(deleted)).toContain('Ada Lovelace contact');
-  const restore = `${undoPath(after.body)}?record=${id}`;
+  const path = undoPath(after.body).replace(/\?.*/, '');
+  const restore = `${path}?record=${id}`;
   expect(deleted.body).toContain(`href="${restore}"`);
   expect(textOf(await admin.get(restore))).toContain('Ada Lovelace stands again');
   const { headers } = await admin.submit(restore, {}, restore);
   await work(headers['location']);
   expect((await customer.get(`/contacts/${id}`)).status).toBe(200);
   const stranger = await visitorOf(app.fastify, (await app.customer()).id);
-  expect((await stranger.get(undoPath(after.body))).status).toBe(404);
+  expect((await stranger.get(path)).status).toBe(404);
   expect((await stranger.get(restore)).status).toBe(404);
-  expect((await admin.get(`${undoPath(after.body)}?record=none`)).status).toBe(404);
+  expect((await admin.get(`${path}?record=none`)).status).toBe(404);
   expect(textOf(await stranger.get('/app/deleted'))).toContain('Nothing deleted');
 });
 

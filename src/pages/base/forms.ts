@@ -55,7 +55,8 @@ export function doneNotice(request: FastifyRequest, given: Readonly<Record<strin
 /** Returns a link that undoes the last action, if the query parameter `change` names its changes (`withUndo`). */
 export function undoLink(request: FastifyRequest): Html {
   const change = canonicalId(queryText(request, 'change'));
-  return change === undefined ? '' : dialogLink('Undo', `/app/changes/${change}/undo`);
+  if (change === undefined) return '';
+  return dialogLink('Undo', pathWith(`/app/changes/${change}/undo`, { back: request.url.split('?')[0]! }));
 }
 
 interface FieldOptions {
