@@ -20,7 +20,6 @@ import { when, table, html, type Html, type Column } from './base/html.ts';
 import { count } from './base/values.ts';
 import { fieldWord } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
-import { phoneText, type PhoneNumber } from '../files/phones.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 
 interface MappingState {
@@ -305,8 +304,12 @@ export function shownValue(value: unknown): string {
 
 function shownPart(value: unknown): string {
   if (typeof value !== 'object' || value === null) return shownValue(value);
-  if ('country_code' in value) return phoneText(value as PhoneNumber);
-  return Object.values(value).map(shownPart).join(' ').trim();
+  // PostgreSQL stores the shorter name first, and people dial the country code first.
+  const { country_code, ...others } = value as { country_code?: unknown };
+  return Object.values({ country_code, ...others })
+    .map(shownPart)
+    .join(' ')
+    .trim();
 }
 
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {

@@ -68,6 +68,7 @@ const people =
 // PostgreSQL stores the shorter name first.
 test('a phone number in a check is shown as people dial it', () => {
   expect(shownValue([{ number: '30 1', country_code: '+49' }])).toBe('+49 30 1');
+  expect(shownValue([{ country_code: '+49' }, { number: '30 1' }])).toBe('+49, 30 1');
 });
 
 describe('an import with the pages', () => {
