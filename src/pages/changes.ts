@@ -10,7 +10,7 @@ import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeQuery, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
-import { memberDeletes, forMembers, addPage, ownPath, question } from './base/layout.ts';
+import { memberDeletes, forMembers, addPage, backPath, question } from './base/layout.ts';
 import { cursorPager, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
 import { when, empty, table, facts, linkButton, pathWith, html, type Html, type Column } from './base/html.ts';
@@ -143,10 +143,8 @@ interface Undone {
 
 /** Returns the path of the page from which the undo was opened. */
 function backOf({ change, one }: Undone, request: FastifyRequest): string {
-  const back = queryText(request, 'back');
-  if (back !== '') return ownPath(back);
-  if (!one) return `/app/changes/${change.id}`;
-  return one.type === 'deleted' ? section : `${recordPaths[one.object]}/${one.record_id}`;
+  const recordPath = one && (one.type === 'deleted' ? section : `${recordPaths[one.object]}/${one.record_id}`);
+  return backPath(request, recordPath ?? `/app/changes/${change.id}`);
 }
 
 /** Returns the change in the path of an undo. */

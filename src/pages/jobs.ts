@@ -5,7 +5,7 @@ import { finalStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas
 import type { FinalStatus, Job, JobItem, Credits, EntryKind, LedgerEntry, Pool } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
-import { forMembers, forAdmins, addPage, ownPath, question, type Page } from './base/layout.ts';
+import { forMembers, forAdmins, addPage, backPath, question, type Page } from './base/layout.ts';
 import { cursorPager, numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
 import { when, badge, empty, table, facts, linkButton, html } from './base/html.ts';
@@ -103,14 +103,14 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   ]);
   const undone = job.type === 'undo' ? await undoneOf(request, results.rows) : undefined;
   const list = canonicalId(queryText(request, 'list'));
-  const back = queryText(request, 'back');
+  const back = backPath(request, '');
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
   const cancel = linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog');
   const none = isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.';
   return {
     title: jobWords[job.type],
     isLive: isRunning,
-    actions: html`!${when(back !== '', linkButton('Go back', ownPath(back), 'secondary outline'))}
+    actions: html`!${when(back !== '', linkButton('Go back', back, 'secondary outline'))}
     !${isRunning ? when(isAdmin(request), cancel) : await undoOf(request, job.id, 'Undo what it wrote')}`,
     body: html`<div !${when(isRunning, 'data-live')}>
       <div class="card">

@@ -20,7 +20,7 @@ import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
 import { when, quiet, plainList, workplace, linkButton, picture, html } from './base/html.ts';
 import type { Html, PictureName } from './base/html.ts';
-import { dayOf, startOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
+import { dayIn, dayOf, startOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
@@ -99,7 +99,6 @@ async function tasksOf(request: FastifyRequest): Promise<Html> {
     const query = { filters, order_by: { due_at: 'ASC' }, paginate: { limit: tasksShown } } as const;
     return (await listActivities(db, caller.customerId, query)).rows;
   };
-  const dayIn = (days: number) => dayOf(new Date(Date.now() + days * dayMs).toISOString());
   const [due, soon, undated, users] = await Promise.all([
     list({ lte: endOf(today()) }),
     list({ between: [startOf(dayIn(1)), endOf(dayIn(7))] }),

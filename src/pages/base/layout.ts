@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { form, formFaults, hidden } from './forms.ts';
-import { withTokens } from './requests.ts';
+import { queryText, withTokens } from './requests.ts';
 import { notSent, refusalOf, type Refused } from './refusals.ts';
 import { linkButton, pathWith, html, type Html } from './html.ts';
 import { roleWords } from './words.ts';
@@ -370,6 +370,12 @@ export function ownPath(path: string): string {
   const isOwn =
     url.origin === base && /^\/app(\/|$)/.test(url.pathname) && !/^\/app\/(login|logout)$/.test(url.pathname);
   return isOwn ? pathOf(url) : '/app';
+}
+
+/** Returns the path in the query parameter `back`. Without the parameter, returns `usual`. */
+export function backPath(request: FastifyRequest, usual: string): string {
+  const back = queryText(request, 'back');
+  return back === '' ? usual : ownPath(back);
 }
 
 interface ShownSecret {

@@ -13,7 +13,9 @@ export const endOf = (day: Day): string => `${day}T23:59:59.999Z`;
 
 export const dayMs = 24 * 60 * 60 * 1000;
 
-export const today = (): Day => dayOf(new Date().toISOString());
+export const dayIn = (days: number): Day => dayOf(new Date(Date.now() + days * dayMs).toISOString());
+
+export const today = (): Day => dayIn(0);
 
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 

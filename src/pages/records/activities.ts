@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findActivities, listActivities, activityWrites } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, ownPath } from '../base/layout.ts';
+import { forMembers, addPage, addAction, withUndo, ownPath, backPath } from '../base/layout.ts';
 import { form, controlsFor, differing, tick, hidden } from '../base/forms.ts';
 import { write, fieldsOf, text, linesIn, asSentBack, queryOf, queryText, sentText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
@@ -75,10 +75,7 @@ function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): str
 }
 
 /** Returns the path of the page on which the activity's form was opened. Default: the page of its record. */
-function backOf(found: Activity, request: FastifyRequest): string {
-  const back = queryText(request, 'back');
-  return back === '' ? recordPathOf(found) : ownPath(back);
-}
+const backOf = (found: Activity, request: FastifyRequest): string => backPath(request, recordPathOf(found));
 
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
   requireRecord(request, 'activity', findActivities);

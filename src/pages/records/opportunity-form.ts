@@ -26,7 +26,7 @@ import {
 import type { Fields } from '../base/requests.ts';
 import { formMessage } from '../base/refusals.ts';
 import { when, quiet, table, html, type Html, type Column } from '../base/html.ts';
-import { dayOf, startOf, dayMs, readNumber, count, counted } from '../base/values.ts';
+import { dayIn, dayOf, startOf, readNumber, count, counted } from '../base/values.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
@@ -102,7 +102,7 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
     lookUp(request, findCompanies, idIn('company')),
     pipelinesFor(request),
   ]);
-  const inAMonth = dayOf(new Date(Date.now() + 30 * dayMs).toISOString());
+  const inAMonth = dayIn(30);
   return {
     name: '',
     company: company?.company_name ?? contact?.company.company_name ?? '',
