@@ -1,19 +1,18 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, notFound } from '../../errors.ts';
-import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
+import { DomainError } from '../../errors.ts';
+import { findDuplicates } from '../../queries/crm/duplicates.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
-import type { SafeMerge } from '../../queries/crm/merges.ts';
 import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data.ts';
-import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
+import type { DuplicateGroup, DuplicateKey, Merge } from '../../schemas/clean-data.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, question, type Answer } from '../base/layout.ts';
+import { forMembers, addPage, addAction, withUndo, type Answer } from '../base/layout.ts';
 import { form, numberedPager, formFaults, select, tick, hidden, undoLink } from '../base/forms.ts';
-import { search, write, fieldsOf, text, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
+import { write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, requireCurrent, refusalOf } from '../base/refusals.ts';
-import { when, notice, empty, table, linkButton, buttons, html, type Html, type Column } from '../base/html.ts';
-import { moment, count, counted } from '../base/values.ts';
+import { when, notice, empty, table, buttons, html, type Html, type Column } from '../base/html.ts';
+import { moment, count, counted, someNames } from '../base/values.ts';
 import { companyKind, contactKind } from './kinds.ts';
 import { readInOrder, type RecordKind, type ShownRecord } from './record-kind.ts';
 import { usersOf, formText } from './record-form.ts';
@@ -24,7 +23,7 @@ const section = '/app/duplicates';
 interface Search {
   words: string;
   kind: RecordKind;
-  merge: (sql: Transaction, customerId: string, merge: SafeMerge) => Promise<void>;
+  merge: (sql: Transaction, customerId: string, merge: Merge) => Promise<void>;
   /** Fields of which a merge keeps the value of one record. */
   fields: readonly string[];
 }
@@ -48,12 +47,6 @@ const keyOf = (fields: Fields): DuplicateKey => {
   return isKey(by) ? by : 'work_email';
 };
 
-function keyIn(request: FastifyRequest): DuplicateKey {
-  const { by } = request.params as { by: string };
-  if (!isKey(by)) throw notFound('search for duplicates');
-  return by;
-}
-
 const pageSize = 25;
 
 const maxCompared = 21;
@@ -64,18 +57,14 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const [by, found] = isKey(given)
       ? [given, await findUnlessCounting(request, given, page)]
       : await findFirst(request);
-    const body =
-      found === undefined
-        ? counting
-        : groupsOf(request, by, await shownOf(request, by, found), found.length === pageSize);
+    const groups = found ? await shownOf(request, searches[by], found.rows) : [];
+    const equal = groups.filter(({ isEqual }) => isEqual);
+    const button = html`<button class="secondary outline">Merge ${counted(equal.length, 'equal group')}</button>`;
     return {
       title: 'Duplicates',
       isLive: found === undefined,
-      body: html`!${doneText(request)} !${choice(by)} !${body}`,
-      actions: when(
-        found?.length,
-        linkButton('Merge equal ones', `${section}/${by}/equal`, 'secondary outline', 'data-dialog'),
-      ),
+      body: html`!${doneText(request)} !${choice(by)} !${found ? groupsOf(request, by, found.groups, groups) : counting}`,
+      actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
 
@@ -105,36 +94,16 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return withUndo(request, `${section}?by=${by}&done=1`);
   });
 
-  question(app, '/duplicates/:by/equal', forMembers, {
-    about: async (request) => {
-      const by = keyIn(request);
-      const found = await findEqual(request, by);
-      return found.length === 0 ? `${section}?by=${by}&done=0` : { by, found };
-    },
-    title: 'Merge equal ones',
-    text: ({ by, found }) => {
-      const { noun, title } = searches[by].kind;
-      const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
-      return html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
-      !${counted(gone, noun, title.toLowerCase())} have the same values in every field as an older one. They are merged
-      into it: it gets their lists and opportunities, and they are deleted. Groups in which anything differs stay.`;
-    },
-    back: ({ by }) => `${section}?by=${by}`,
-    refusal: 'Not now',
-    act: async (request) => {
-      const by = keyIn(request);
-      const end = performance.now() + maxMergeMs;
-      let merged = 0;
-      const found = await findEqual(request, by);
-      for (const ids of found) {
-        if (performance.now() > end) break;
-        merged += await mergeIfEqual(request, searches[by], ids);
-      }
-      const isMore =
-        found.length > merged || found.length === maxEqual || found.some(({ length }) => length === maxCompared);
-      const path = `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`;
-      return merged > 0 ? withUndo(request, path) : path;
-    },
+  addAction(app, '/duplicates/equal', forMembers, async (request) => {
+    const fields = fieldsOf(request);
+    const by = keyOf(fields);
+    let merged = 0;
+    for (const group of values(fields, 'group', pageSize)) {
+      const ids = group.split('.').flatMap((id) => canonicalId(id) ?? []);
+      merged += await mergeIfEqual(request, searches[by], ids.slice(0, maxCompared));
+    }
+    const path = `${section}?by=${by}&done=${merged}`;
+    return merged > 0 ? withUndo(request, path) : path;
   });
 }
 
@@ -144,15 +113,17 @@ const firstKeys = ['work_email', 'profnet_url', 'name', 'domain'] as const;
 /** Milliseconds after which no further key is tried. With a million records, each can take seconds. */
 const maxSearchMs = 1_000;
 
+type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups'>;
+
 /** Returns the first key that has duplicates, and their first page. */
-async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, DuplicateGroup[] | undefined]> {
+async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, Found | undefined]> {
   const end = performance.now() + maxSearchMs;
   for (const by of firstKeys) {
     const found = await findUnlessCounting(request, by, 1);
-    if (found?.length) return [by, found];
+    if (found?.groups) return [by, found];
     if (performance.now() > end) break;
   }
-  return [firstKeys[0], []];
+  return [firstKeys[0], { rows: [], groups: 0 }];
 }
 
 /** Returns a page of duplicates, or undefined while they are still being counted. */
@@ -160,9 +131,9 @@ async function findUnlessCounting(
   { db, caller }: FastifyRequest,
   by: DuplicateKey,
   page: number,
-): Promise<DuplicateGroup[] | undefined> {
+): Promise<Found | undefined> {
   try {
-    return (await findDuplicates(db, caller.customerId, { by, paginate: { page, limit: pageSize } })).rows;
+    return await findDuplicates(db, caller.customerId, { by, paginate: { page, limit: pageSize } });
   } catch (error) {
     if (error instanceof DomainError && error.code === 'unavailable') return undefined;
     throw error;
@@ -170,8 +141,8 @@ async function findUnlessCounting(
 }
 
 interface ShownGroup extends DuplicateGroup {
-  /** Names of the first records, or the value that all records share. */
-  name: string;
+  names: Html;
+  isEqual: boolean;
 }
 
 /** Number of records of a group whose names are shown. */
@@ -183,23 +154,22 @@ const named = 3;
  */
 async function shownOf(
   request: FastifyRequest,
-  by: DuplicateKey,
+  { kind }: Search,
   groups: readonly DuplicateGroup[],
 ): Promise<ShownGroup[]> {
-  if (by !== 'name_and_company' && by !== 'external_name')
-    return groups.map((group) => ({ ...group, name: group.value }));
-  const { kind } = searches[by];
+  const compared = groups.map((group) => ({ ...group, ids: group.ids.slice(0, maxCompared) }));
   const rows = await readInOrder(
     request,
     kind,
-    groups.flatMap(({ ids }) => ids.slice(0, named)),
+    compared.flatMap(({ ids }) => ids),
   );
-  const names = new Map(rows.map((row) => [row.id, kind.nameOf(row)]));
-  return groups.flatMap((group) => {
-    const living = group.ids.filter((id, i) => i >= named || names.has(id));
-    const name = living.flatMap((id) => names.get(id) ?? []).join(' · ');
-    return living.length < 2 ? [] : [{ ...group, name: name + (living.length > named ? ' …' : '') }];
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const shown = compared.map(async (group) => {
+    const living = group.ids.flatMap((id) => byId.get(id) ?? []);
+    const names = someNames(living.map(kind.nameOf), named, Math.max(living.length, group.count));
+    return living.length < 2 ? [] : [{ ...group, names, isEqual: await areEqual(kind, living) }];
   });
+  return (await Promise.all(shown)).flat();
 }
 
 const counting = html`<div data-live>
@@ -216,17 +186,28 @@ const choice = (by: DuplicateKey): Html =>
     <button class="secondary outline">Show</button>
   </form>`;
 
-function groupsOf(request: FastifyRequest, by: DuplicateKey, groups: readonly ShownGroup[], isMore: boolean): Html {
+const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html =>
+  form(`${section}/equal`, html`!${hidden({ by, group: groups.map(({ ids }) => ids.join('.')) })} !${button}`);
+
+function groupsOf(request: FastifyRequest, by: DuplicateKey, all: number, groups: readonly ShownGroup[]): Html {
+  const isCounted = by === 'name_and_company' || by === 'external_name';
+  const common: Column<ShownGroup> = ['In common', ({ value }) => html`${value}`];
+  const acts = (group: ShownGroup): Html => {
+    const merge = html`<button class="secondary outline" aria-label="Merge ${group.value}">Merge</button>`;
+    return html`<a href="${compareAddress(by, group.ids)}" aria-label="Compare ${group.value}">Compare</a>
+      !${when(group.isEqual, mergeForm(by, [group], merge))}`;
+  };
   const columns: readonly Column<ShownGroup>[] = [
-    [by === 'name_and_company' || by === 'external_name' ? 'Names' : 'In common', ({ name }) => html`${name}`],
-    ['Records', (group) => count(group.count), 'number'],
-    [
-      'Side by side',
-      ({ name, ids }) => html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${name}">Compare</a>`,
-    ],
+    ...(isCounted ? [] : [common]),
+    ['Records', ({ names }) => names],
+    ['How many', (group) => count(group.count), 'number'],
+    ['What to do', (group) => html`<div class="row small">!${acts(group)}</div>`],
   ];
   const none = empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
-  return html`!${table(searches[by].words, columns, groups, none)} !${numberedPager(request, isMore)}`;
+  const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
+  const heading = html`<p><strong>${counted(all, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
+  return html`!${when(all > 0, heading)} !${table(searches[by].words, columns, groups, none)}
+  !${numberedPager(request, all > pageNumberOf(request) * pageSize)}`;
 }
 
 const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
@@ -234,20 +215,12 @@ const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
   return `${section}/compare?by=${by}${compared.join('')}`;
 };
 
-const unmovable =
-  'what is equal has just changed, or has more contacts or opportunities than can move at once. Compare it, and keep the largest.';
-
 function doneText(request: FastifyRequest): Html {
   const done = queryText(request, 'done');
   if (!/^\d{1,6}$/.test(done)) return '';
-  const isMore = queryText(request, 'more') !== '';
   return done === '0'
-    ? notice(`Nothing was merged: ${isMore ? unmovable : 'in every group something differs.'}`, 'warning')
-    : notice(
-        `${counted(Number(done), 'group is', 'groups are')} merged.${isMore ? ' More may be equal: merge them too.' : ''}`,
-        'good',
-        undoLink(request),
-      );
+    ? notice('Nothing was merged: something has just changed, or too much would move. Compare the records.', 'warning')
+    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.`, 'good', undoLink(request));
 }
 
 async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
@@ -265,29 +238,27 @@ async function compare(request: FastifyRequest, fields: Fields, { faults, status
   return { title: words, status, body: form(`${section}/merge`, body, 'data-once') };
 }
 
-const maxEqual = 1_000;
-
-const maxMergeMs = 6_000;
-
-/** Returns groups of records that are equal in all fields. The oldest record of a group comes first. */
-async function findEqual(request: FastifyRequest, by: DuplicateKey): Promise<string[][]> {
-  const limits = { fields: searches[by].fields, limit: maxEqual, size: maxCompared };
-  return (await search(request, listEqualDuplicates, by, limits)).map(({ ids }) => ids);
-}
-
-/** Merges records if they still exist and are still equal. Returns the number of merges: 0 or 1. */
-async function mergeIfEqual(
-  request: FastifyRequest,
-  { merge, fields }: Search,
-  [id, ...merge_ids]: readonly string[],
-): Promise<number> {
+/** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */
+async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, ids: readonly string[]): Promise<number> {
+  const [kept, ...others] = await readInOrder(request, kind, ids);
+  if (!kept || !(await areEqual(kind, [kept, ...others]))) return 0;
   try {
-    await write(request, merge, { id: id!, merge_ids, equal: fields });
+    await write(request, merge, { id: kept.id, merge_ids: others.map(({ id }) => id) });
     return 1;
   } catch (error) {
     if (error instanceof DomainError && (error.code === 'conflict' || error.code === 'not_found')) return 0;
     throw error;
   }
+}
+
+/** Returns true if records have the same values in all fields, apart from empty ones and those that a merge unites. */
+async function areEqual({ fields }: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
+  if (rows.length < 2 || openKeys(rows).length > 0) return false;
+  for (const one of fields) {
+    if (united.has(one.name)) continue;
+    if (differ(await Promise.all(rows.map((row) => formText(one, row))))) return false;
+  }
+  return true;
 }
 
 /** Fields of which a merge keeps the values of all records. */

@@ -12,7 +12,6 @@ import type { Paginate } from '../../schemas/wire.ts';
 import { externalName } from '../../text/fold.ts';
 import { enqueueTurn } from '../records/turns.ts';
 import { unavailable } from '../../errors.ts';
-import { columnOf } from './merges.ts';
 
 /*
  * Duplicates by several values, or by a value that only the service can compute, are counted by workers. A customer who
@@ -64,6 +63,9 @@ const partLength = 100;
  */
 type DuplicatesPage = Paginate & { after?: Position | undefined };
 
+/** A group, with the number of all groups on this page and later ones. */
+type ListedGroup = DuplicateGroup & { groups: number };
+
 const keysOf = (value: string): string => `left(${value}, ${partLength}) collate "C", md5(${value}) collate "C"`;
 
 const groupOrder = (sql: Sql, value: string): Fragment => constant(sql, keysOf(value));
@@ -83,8 +85,8 @@ const listCountedDuplicates = (
   customerId: string,
   kind: CountedKey,
   paginate: DuplicatesPage = {},
-): Promise<DuplicateGroup[]> => sql<DuplicateGroup[]>`
-  select value, records as count, ids
+): Promise<ListedGroup[]> => sql<ListedGroup[]>`
+  select value, records as count, ids, count(*) over ()::integer as groups
   from duplicate_groups
   where customer_id = ${customerId}
     and kind = ${kind}
@@ -277,14 +279,15 @@ const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_co
 
 /**
  * Returns one page of the values that several of the customer's records share, the most frequent first.
- * @returns `asOf`: time at which workers counted them; undefined if they were counted now
+ * @returns `asOf`: time at which workers counted them; undefined if they were counted now. `groups`: number of all
+ * groups, if the page is given by its number
  * @throws DomainError `unavailable` until workers have counted them
  */
 export async function findDuplicates(
   db: Database,
   customerId: string,
   { by, paginate = {} }: { by: DuplicateKey; paginate?: PageOrCursor | undefined },
-): Promise<RecordPage<DuplicateGroup> & { asOf: string | undefined }> {
+): Promise<RecordPage<DuplicateGroup> & { asOf: string | undefined; groups: number }> {
   const asOf = isCounted(by) ? await db.transaction((sql) => askForCount(sql, customerId, by)) : undefined;
   if (isCounted(by) && asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
   const list = { list: ['duplicates', by], customerId, columns: placeColumns, positionOf: positionOfGroup };
@@ -295,7 +298,8 @@ export async function findDuplicates(
         : listDuplicates(sql, customerId, by, { ...paginate, after }),
     ),
   );
-  return { ...page, asOf };
+  const rows = page.rows.map(({ groups: _all, ...group }) => group);
+  return { ...page, rows, asOf, groups: page.rows[0]?.groups ?? 0 };
 }
 
 const placeColumns: Column[] = [
@@ -307,58 +311,6 @@ const placeColumns: Column[] = [
 function positionOfGroup({ value, count, ids }: DuplicateGroup): Position {
   const part = [...value].slice(0, partLength).join('');
   return { id: ids[0]!, values: [count, part, createHash('md5').update(value).digest('hex')] };
-}
-
-/**
- * Returns groups of duplicates that are equal in all fields. The oldest record of a group comes first.
- * @param fields the fields that a merge writes
- * @returns at most `limit` groups with at most `size` records each; none until workers have counted the duplicates
- */
-export function listEqualDuplicates(
-  sql: Sql,
-  customerId: string,
-  by: DuplicateKey,
-  { fields, limit, size }: { fields: readonly string[]; limit: number; size: number },
-): Promise<{ ids: string[] }[]> {
-  const { table, counts } = tables[by];
-  const columns = fields.map((name) => `r.${columnOf(name)}`).join(', ');
-  return sql<{ ids: string[] }[]>`
-    ${isCounted(by) ? countedIn(sql, customerId, by) : sharedIn(sql, customerId, by)}
-    select (array_agg(r.id order by r.id))[1:${size}::integer] as ids
-    from g
-    join ${constant(sql, table)} r
-      on r.customer_id = ${customerId}::uuid
-      and ${constant(sql, counts)}
-      and ${constant(sql, isCounted(by) ? 'r.id = g.id' : indexedValues[by].hasValue)}
-    group by ${constant(sql, columns)}
-    having count(*) > 1
-    order by ids
-    limit ${limit}`;
-}
-
-const countedIn = (sql: Sql, customerId: string, kind: CountedKey): Fragment => sql`
-  with g as materialized (
-    select unnest(ids) as id
-    from duplicate_groups
-    where customer_id = ${customerId}
-      and kind = ${kind}
-  )`;
-
-function sharedIn(sql: Sql, customerId: string, by: keyof typeof indexedValues): Fragment {
-  const { table, value, counts, identifies = 'true' } = indexedValues[by];
-  return sql`
-    with g as materialized (
-      select v.value
-      from (
-        select ${constant(sql, value)} as value
-        from ${constant(sql, table)} r
-        where r.customer_id = ${customerId}::uuid
-          and ${constant(sql, counts)}
-      ) v
-      where v.value <> ''
-      group by v.value
-      having count(*) > 1 and ${constant(sql, identifies)}
-    )`;
 }
 
 interface IndexedValue {
@@ -389,23 +341,17 @@ const indexedValues: Record<Exclude<DuplicateKey, CountedKey>, IndexedValue> = {
   domain: { table: 'companies', value: 'r.domain', counts: 'r.deleted_at is null', hasValue: 'r.domain = g.value' },
 };
 
-const tables: Record<DuplicateKey, Pick<IndexedValue, 'table' | 'counts'>> = {
-  ...indexedValues,
-  name_and_company: { table: 'contacts', counts: 'true' },
-  external_name: { table: 'companies', counts: indexedValues.name.counts },
-};
-
 function listDuplicates(
   sql: Sql,
   customerId: string,
   by: keyof typeof indexedValues,
   paginate: DuplicatesPage = {},
-): Promise<DuplicateGroup[]> {
+): Promise<ListedGroup[]> {
   const { table, value, counts, identifies = 'true', hasValue } = indexedValues[by];
   const records = sql`${constant(sql, table)} r where r.customer_id = ${customerId}::uuid and ${constant(sql, counts)}`;
-  return sql<DuplicateGroup[]>`
+  return sql<ListedGroup[]>`
     with g as materialized (
-      select v.value, count(*)::integer as count
+      select v.value, count(*)::integer as count, count(*) over ()::integer as groups
       from (select ${constant(sql, value)} as value from ${records}) v
       where v.value <> ''
       group by v.value
@@ -416,6 +362,7 @@ function listDuplicates(
     select
       g.value,
       g.count,
+      g.groups,
       array(
         select r.id
         from ${records}

@@ -134,8 +134,6 @@ export const verificationOf = <V extends Verified & { work_email: string }>(emai
 export const firstOf = <R extends Row, K extends keyof R>(records: readonly R[], name: K): R[K] | null =>
   records.find((record) => !isEmpty(record[name]))?.[name] ?? null;
 
-export type SafeMerge = Merge & { equal?: readonly string[] };
-
 /**
  * What a merge has moved from a merged record to the record that stays. The journal keeps it, so that the merge can be
  * undone.
@@ -174,14 +172,6 @@ export function inOrder<R extends { id: string }>(noun: string, merge: Merge, fo
 
 export const choicesOf = <R extends { id: string }>({ fields = {} }: Merge, records: readonly R[]): Choices<R> =>
   new Map(Object.entries(fields).map(([name, id]) => [name, records.find((record) => record.id === id)!]));
-
-export const columnOf = (field: string): string => (field === 'company' ? 'company_id' : field);
-
-export function requireEqual({ equal = [] }: SafeMerge, records: readonly object[]): void {
-  const columns = equal.map(columnOf);
-  const valuesOf = (record: object) => JSON.stringify(columns.map((name) => record[name as keyof object]));
-  if (new Set(records.map(valuesOf)).size > 1) throw conflict('These records are not equal any more');
-}
 
 export function requireFew(noun: string, counted: Record<string, number>): void {
   for (const [moved, count] of Object.entries(counted))
