@@ -1,4 +1,4 @@
-import type { FastifyRequest, FastifyReply } from 'fastify';
+import type { FastifyContextConfig, FastifyRequest, FastifyReply } from 'fastify';
 import { type FastifyPluginAsyncTypebox, Type } from '@fastify/type-provider-typebox';
 import type { Static, TSchema } from '@sinclair/typebox';
 import { DomainError, notFound } from '../errors.ts';
@@ -8,7 +8,7 @@ import { readDigest } from '../queries/records/finders.ts';
 import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../queries/records/finders.ts';
 import { findSuccessors } from '../queries/records/merged-records.ts';
 import { GoneBody } from '../schemas/clean-data.ts';
-import type { Scope } from '../schemas/scopes.ts';
+import { type Scope, routesOf } from '../schemas/scopes.ts';
 import { done, DoneWithId, ErrorBody, IdParams, PurgeQuery, Metadata } from '../schemas/wire.ts';
 import { etagOf, readIfMatch } from '../text/ids.ts';
 import type { ExportedRecords } from '../files/write-records.ts';
@@ -20,11 +20,12 @@ import { sendExport } from './responses.ts';
 
 interface Kind {
   path: string;
-  tags: string[];
   scope: Scope extends infer S ? (S extends `${infer Name}:delete` ? Name : never) : never;
-  operation: string;
-  title: string;
   noun: string;
+  /** Name of a record in the API document. Default: `noun`. */
+  title?: string;
+  /** Chapter of the API document. Default: `scope`. */
+  tag?: string;
 }
 
 interface About {
@@ -32,24 +33,34 @@ interface About {
   errors?: number[];
 }
 
+const actions = {
+  create: ['create', 'Create'],
+  get: ['read', 'Read'],
+  update: ['update', 'Update'],
+  delete: ['delete', 'Delete'],
+} as const;
+
 export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind) => {
-  const { path, tags, scope, operation, title, noun } = kind;
-  const about = (verb: string, summary: string, { description }: About) => ({
-    operationId: `${verb}${operation}`,
-    summary: `${summary} ${title}`,
-    description,
-    tags,
-  });
+  const { path, scope, noun, title = noun, tag = scope } = kind;
+  const operation = title.replaceAll(/(?:^| )([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  const named = `${/^[aeiou]/.test(title) ? 'an' : 'a'} ${title}`;
+  const about = <S extends object>(
+    verb: 'create' | 'get' | 'update' | 'delete',
+    { description }: About,
+    schemas: S,
+    config: FastifyContextConfig = {},
+  ) => {
+    const [action, summary] = actions[verb];
+    const access = { scope: `${scope}:${action}` } as const;
+    return routesOf(tag, { access })(`${verb}${operation}`, `${summary} ${named}`, description, schemas, config);
+  };
   const message = (verb: string) => `${noun.charAt(0).toUpperCase()}${noun.slice(1)} ${verb}`;
 
   return {
     create<B extends TSchema>(body: B, insert: CreateRecord<Static<B>>, texts: About): void {
       app.post(
         path,
-        {
-          config: { access: { scope: `${scope}:create` }, idempotent: true },
-          schema: { ...about('create', 'Create', texts), body, response: { 201: DoneWithId, ...declared(texts) } },
-        },
+        about('create', texts, { body, response: { 201: DoneWithId, ...declared(texts) } }, { idempotent: true }),
         async (request, reply) =>
           app.once(request, reply.code(201), async (sql) =>
             done(message('created'), await insert(sql, request.caller.customerId, request.body)),
@@ -71,18 +82,12 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
       const read = recordReader(app.db, find);
       app.get(
         `${path}/:id`,
-        {
-          config: {
-            access: { scope: `${scope}:read` },
-            etag: true,
-            ...(nullForUnknown && { nullForUnknown }),
-          },
-          schema: {
-            ...about('get', 'Read', texts),
-            params: IdParams,
-            response: { 200: record, ...(mayBeMerged && { 404: GoneBody }) },
-          },
-        },
+        about(
+          'get',
+          texts,
+          { params: IdParams, response: { 200: record, ...(mayBeMerged && { 404: GoneBody }) } },
+          { etag: true, ...(nullForUnknown && { nullForUnknown }) },
+        ),
         async (request, reply) => {
           const { caller, params, requester } = request;
           const found = await unlessAborted(read(caller.customerId, params.id), requester.signal);
@@ -96,15 +101,11 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     update<B extends TSchema>(body: B, update: UpdateRecord<Static<B>>, texts: About): void {
       app.patch(
         `${path}/:id`,
-        {
-          config: { access: { scope: `${scope}:update` } },
-          schema: {
-            ...about('update', 'Update', texts),
-            params: IdParams,
-            body,
-            response: { 200: DoneWithId, 412: ErrorBody, ...declared(texts) },
-          },
-        },
+        about('update', texts, {
+          params: IdParams,
+          body,
+          response: { 200: DoneWithId, 412: ErrorBody, ...declared(texts) },
+        }),
         async ({ db, caller, params: { id }, body: patch, headers }) => {
           await db.transaction((sql) => update(sql, caller.customerId, id, patch, ifMatchOf(headers)));
           return done(message('updated'), id);
@@ -115,15 +116,11 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     remove(remove: DeleteRecord, texts: About & { mayPurge?: true }): void {
       app.delete(
         `${path}/:id`,
-        {
-          config: { access: { scope: `${scope}:delete` } },
-          schema: {
-            ...about('delete', 'Delete', texts),
-            params: IdParams,
-            ...(texts.mayPurge && { querystring: PurgeQuery }),
-            response: { 200: DoneWithId, 412: ErrorBody },
-          },
-        },
+        about('delete', texts, {
+          params: IdParams,
+          ...(texts.mayPurge && { querystring: PurgeQuery }),
+          response: { 200: DoneWithId, 412: ErrorBody },
+        }),
         async ({ db, caller, params: { id }, query, headers }) => {
           const isPurged = texts.mayPurge === true && (query as PurgeQuery).purge === 'true';
           await db.transaction((sql) => remove(sql, caller.customerId, id, ifMatchOf(headers), isPurged));
@@ -166,7 +163,6 @@ export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>
 
 interface Exportable {
   path: string;
-  tags: string[];
   scope: 'contacts' | 'companies' | 'activities' | 'products' | 'opportunities';
   noun: 'contact' | 'company' | 'activity' | 'product' | 'opportunity';
   export: (db: Database, customerId: string, request: ListRequest) => ExportedRecords;
@@ -180,51 +176,37 @@ interface ListKind extends Exportable {
 }
 
 const aboutOf =
-  ({ scope: plural, tags }: Exportable) =>
-  (verb: string, description: string) => ({
-    operationId: `${verb.toLowerCase()}${plural[0]!.toUpperCase()}${plural.slice(1)}`,
-    summary: `${verb} ${plural}`,
-    description,
-    tags,
-  });
+  ({ scope: plural }: Exportable) =>
+  <S extends object>(verb: string, description: string, schemas: S, config: FastifyContextConfig = {}) => {
+    const name = `${verb.toLowerCase()}${plural[0]!.toUpperCase()}${plural.slice(1)}`;
+    const access = { scope: `${plural}:read` } as const;
+    return routesOf(plural, { access })(name, `${verb} ${plural}`, description, schemas, config);
+  };
 
 export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: ListKind): void {
   const { path, noun, scope: plural, schemas } = kind;
-  const access = { scope: `${plural}:read` } as const;
   const about = aboutOf(kind);
 
   app.post(
     `${path}/list`,
-    {
-      config: { access },
-      schema: {
-        ...about(
-          'List',
-          `Returns one page of the ${plural} that match \`filters\`, newest first unless \`order_by\` says otherwise. ` +
-            `Without \`filters\` every ${noun} matches. A full page has the header \`x-next-cursor\`; send its value as ` +
-            '`paginate.cursor` for the next page.',
-        ),
-        body: schemas.list,
-        response: { 200: Type.Array(schemas.shown) },
-      },
-    },
+    about(
+      'List',
+      `Returns one page of the ${plural} that match \`filters\`, newest first unless \`order_by\` says otherwise. ` +
+        `Without \`filters\` every ${noun} matches. A full page has the header \`x-next-cursor\`; send its value as ` +
+        '`paginate.cursor` for the next page.',
+      { body: schemas.list, response: { 200: Type.Array(schemas.shown) } },
+    ),
     async ({ db, caller, body }, reply) => rowsOf(reply, await kind.list(db, caller.customerId, body as ListRequest)),
   );
 
   app.post(
     `${path}/metadata`,
-    {
-      config: { access },
-      schema: {
-        ...about(
-          'Count',
-          `Returns how many ${plural} match, and how many pages they fill. Takes the same body as the list, so the ` +
-            'same filters count exactly what the pages hold. A cursor is 400.',
-        ),
-        body: schemas.count,
-        response: { 200: Metadata },
-      },
-    },
+    about(
+      'Count',
+      `Returns how many ${plural} match, and how many pages they fill. Takes the same body as the list, so the ` +
+        'same filters count exactly what the pages hold. A cursor is 400.',
+      { body: schemas.count, response: { 200: Metadata } },
+    ),
     async ({ db, caller, body }) => kind.count(db, caller.customerId, body as ListRequest),
   );
 
@@ -233,19 +215,14 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
   if (plural === 'activities') return;
   app.post(
     `${path}/digest`,
-    {
-      config: { access, limit: 'bulk' },
-      schema: {
-        ...about(
-          'Compare',
-          `Returns numbers and hashes of all ${plural}, in buckets, as they are at a cursor of the feed of changes. Whoever ` +
-            'keeps a copy compares them with those of the copy at the same cursor, and reads the records of a bucket that ' +
-            'differs with `bucket`.',
-        ),
-        body: DigestQuery,
-        response: { 200: Digest },
-      },
-    },
+    about(
+      'Compare',
+      `Returns numbers and hashes of all ${plural}, in buckets, as they are at a cursor of the feed of changes. Whoever ` +
+        'keeps a copy compares them with those of the copy at the same cursor, and reads the records of a bucket that ' +
+        'differs with `bucket`.',
+      { body: DigestQuery, response: { 200: Digest } },
+      { limit: 'bulk' },
+    ),
     async ({ db, caller: { customerId }, body }) => {
       const { buckets = 64, bucket } = body;
       const { place, buckets: found } = await readDigest(db, customerId, plural, { buckets, bucket });
@@ -257,20 +234,15 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
 export function addExport(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Exportable, schema: TSchema): void {
   app.post(
     `${kind.path}/export`,
-    {
-      config: { access: { scope: `${kind.scope}:read` }, limit: 'bulk', concurrent: 'exports', isLong: true },
-      schema: {
-        ...aboutOf(kind)(
-          'Export',
-          `Returns every ${kind.noun} that the list would page through, in the same order, as one file. The file is sent ` +
-            'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
-            'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
-            'time; one more is 429.',
-        ),
-        body: schema,
-        response: { 200: ExportedFile },
-      },
-    },
+    aboutOf(kind)(
+      'Export',
+      `Returns every ${kind.noun} that the list would page through, in the same order, as one file. The file is sent ` +
+        'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
+        'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
+        'time; one more is 429.',
+      { body: schema, response: { 200: ExportedFile } },
+      { limit: 'bulk', concurrent: 'exports', isLong: true },
+    ),
     async (request, reply) => {
       const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
       // Read before the records: what changes while they are read follows this cursor.

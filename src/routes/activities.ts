@@ -10,23 +10,12 @@ import { Activity, ActivityCount, ActivityCreate, ActivityPatch, ActivityQuery }
 import { ActivityExport } from '../schemas/files.ts';
 import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 
-const tags = ['activities'];
-
 const activities: FastifyPluginAsyncTypebox = async (app) => {
-  const one = recordRoutes(app, {
-    path: '/activities',
-    tags,
-    scope: 'activities',
-    operation: 'Activity',
-    title: 'an activity',
-    noun: 'activity',
-  });
+  const kind = { path: '/activities', scope: 'activities', noun: 'activity' } as const;
+  const one = recordRoutes(app, kind);
 
   addRecordLists(app, {
-    path: '/activities',
-    tags,
-    scope: 'activities',
-    noun: 'activity',
+    ...kind,
     schemas: { list: ActivityQuery, count: ActivityCount, export: ActivityExport, shown: Activity },
     list: listActivities,
     count: countActivities,

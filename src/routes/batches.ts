@@ -22,7 +22,7 @@ import {
   productBatches,
   type BatchKind,
 } from '../schemas/batches.ts';
-import type { Access } from '../schemas/scopes.ts';
+import { type Access, routesOf } from '../schemas/scopes.ts';
 import { ErrorBody } from '../schemas/wire.ts';
 
 interface Resource {
@@ -135,15 +135,16 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
         `${path}/batch/${operation}`,
         {
           bodyLimit: maxBatchBytes,
-          config: { access, limit: 'bulk', idempotent: true, mayNeedApproval: true, isBatch: true },
-          schema: {
-            operationId: `${operation}${kind.title}Batch`,
+          ...routesOf(plural)(
+            `${operation}${kind.title}Batch`,
             summary,
-            description: `${description} ${batchText}`,
-            tags: [plural],
-            body: batchBody(kind, operation),
-            response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
-          },
+            `${description} ${batchText}`,
+            {
+              body: batchBody(kind, operation),
+              response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
+            },
+            { access, limit: 'bulk', idempotent: true, mayNeedApproval: true, isBatch: true },
+          ),
         },
         async (request, reply) => {
           const batch = await batchOf(request, kind, operation);
@@ -168,15 +169,13 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
       `${path}/batch/read`,
       {
         bodyLimit: maxBatchBytes,
-        config: { access: reading.access, limit: 'bulk', isBatch: true },
-        schema: {
-          operationId: `read${kind.title}Batch`,
-          summary: reading.summary,
-          description: reading.description,
-          tags: [plural],
-          body: batchBody(kind, 'read'),
-          response: { 200: answer },
-        },
+        ...routesOf(plural)(
+          `read${kind.title}Batch`,
+          reading.summary,
+          reading.description,
+          { body: batchBody(kind, 'read'), response: { 200: answer } },
+          { access: reading.access, limit: 'bulk', isBatch: true },
+        ),
       },
       async (request, reply) => {
         const batch = await batchOf(request, kind, 'read');

@@ -4,7 +4,7 @@ import { forbidden, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { countUndo, prepareUndo, startUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges } from '../queries/history/history.ts';
-import { undoScopes } from '../schemas/scopes.ts';
+import { undoScopes, routesOf } from '../schemas/scopes.ts';
 import {
   Change,
   ChangeQuery,
@@ -19,26 +19,19 @@ import { JobStarted } from '../schemas/jobs.ts';
 import { ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const scopeOf = (noun: EventNoun) => eventReaders[`${noun}.created`][0];
-const access = { anyScope: eventNouns.map(scopeOf) };
-const tags = ['history'];
+const about = routesOf('history', { access: { anyScope: eventNouns.map(scopeOf) } });
 
 const changes: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/changes/list',
-    {
-      config: { access },
-      schema: {
-        operationId: 'listChanges',
-        summary: 'Read the history of records',
-        description:
-          'Returns who has changed what, newest first, with the values before and after. A key sees the changes of the ' +
-          'records that it may read. A page may be shorter than asked, even empty: there is more as long as the header ' +
-          '`x-next-cursor` is there. Changes are kept 90 days.',
-        tags,
-        body: ChangeQuery,
-        response: { 200: Type.Array(Change) },
-      },
-    },
+    about(
+      'listChanges',
+      'Read the history of records',
+      'Returns who has changed what, newest first, with the values before and after. A key sees the changes of the ' +
+        'records that it may read. A page may be shorter than asked, even empty: there is more as long as the header ' +
+        '`x-next-cursor` is there. Changes are kept 90 days.',
+      { body: ChangeQuery, response: { 200: Type.Array(Change) } },
+    ),
     async ({ db, caller, body: { filters, paginate = {} } }, reply) => {
       const nouns = readable(caller);
       if (filters?.object && !nouns.includes(filters.object)) throw forbidden([scopeOf(filters.object)]);
@@ -55,19 +48,13 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/changes/:id',
-    {
-      config: { access },
-      schema: {
-        operationId: 'getChange',
-        summary: 'Read what one change has done',
-        description:
-          'Returns how many records one call, job or import has created, updated and deleted, as far as the key may read ' +
-          'them. `change_id` is that of an event, or the id of a job or import.',
-        tags,
-        params: IdParams,
-        response: { 200: ChangeSummary },
-      },
-    },
+    about(
+      'getChange',
+      'Read what one change has done',
+      'Returns how many records one call, job or import has created, updated and deleted, as far as the key may read ' +
+        'them. `change_id` is that of an event, or the id of a job or import.',
+      { params: IdParams, response: { 200: ChangeSummary } },
+    ),
     async ({ db, caller, params }) => {
       const change = await findChange(db, caller.customerId, readable(caller), params.id);
       if (!change) throw notFound('change');
@@ -83,24 +70,22 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
   for (const [url, operationId, summary, more] of undoRoutes)
     app.post(
       url,
-      {
-        config: { access: { anyScope: undoScopes }, limit: 'bulk', idempotent: true, mayNeedApproval: true },
-        schema: {
-          operationId,
-          summary,
-          description:
-            'Starts a job that takes back what one call, job or import has done with records: what it created is deleted, ' +
-            'what it deleted stands again, and of what it updated each field gets its value from before, unless it was ' +
-            'written since.' +
-            more +
-            ' The job has a result for each record. It is a change itself and can be undone, but for that of a merge. With ' +
-            '`dry_run` the response says what it would do.',
-          tags,
+      about(
+        operationId,
+        summary,
+        'Starts a job that takes back what one call, job or import has done with records: what it created is deleted, ' +
+          'what it deleted stands again, and of what it updated each field gets its value from before, unless it was ' +
+          'written since.' +
+          more +
+          ' The job has a result for each record. It is a change itself and can be undone, but for that of a merge. With ' +
+          '`dry_run` the response says what it would do.',
+        {
           params: IdParams,
           body: UndoRequest,
           response: { 200: Type.Union([JobStarted, UndoEstimate]), 409: ErrorBody },
         },
-      },
+        { access: { anyScope: undoScopes }, limit: 'bulk', idempotent: true, mayNeedApproval: true },
+      ),
       async (request, reply) => {
         const { caller, params, body, db } = request;
         const by = undoerOf(caller);

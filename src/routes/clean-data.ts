@@ -15,7 +15,7 @@ import { rowsOf } from '../plugins/record-routes.ts';
 import type { PageOrCursor } from '../queries/records/finders.ts';
 import type { Transaction } from '../database/db.ts';
 import { mergeCompanies, mergeContacts } from '../queries/crm/record-merges.ts';
-import type { Access } from '../schemas/scopes.ts';
+import { type Access, routesOf } from '../schemas/scopes.ts';
 import { ErrorBody } from '../schemas/wire.ts';
 
 const text =
@@ -42,17 +42,13 @@ const cleanData: FastifyPluginAsyncTypebox = async (app) => {
   for (const { path, title, plural, body, inBackground } of kinds)
     app.post(
       `${path}/duplicates`,
-      {
-        config: { access: { scope: `${plural}:read` }, limit: 'bulk', isCounted: true },
-        schema: {
-          operationId: `list${title}Duplicates`,
-          summary: `Find duplicate ${plural}`,
-          description: text + counted(inBackground),
-          tags: [plural],
-          body,
-          response: { 200: Type.Array(DuplicateGroup) },
-        },
-      },
+      routesOf(plural)(
+        `list${title}Duplicates`,
+        `Find duplicate ${plural}`,
+        text + counted(inBackground),
+        { body, response: { 200: Type.Array(DuplicateGroup) } },
+        { access: { scope: `${plural}:read` }, limit: 'bulk', isCounted: true },
+      ),
       async (request, reply) => answer(request, reply, request.body),
     );
 };
@@ -109,22 +105,17 @@ function addMerges(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
   for (const { path, noun, tag, access, body, merge, united, moved } of resources)
     app.post(
       path,
-      {
-        config: { access, limit: 'bulk', idempotent: true, mayNeedApproval: true },
-        schema: {
-          operationId: `merge${body.title!.replace('Merge', '')}`,
-          summary: `Merge ${tag}`,
-          description:
-            `Makes one ${noun} of several. The ${noun} \`id\` stays with all its values that are not empty; an empty one is ` +
-            `filled from \`merge_ids\`, in this order. \`fields\` chooses another record for single fields. ${united}${moved}The ` +
-            'merged records are deleted. For 400 days their `external_id` finds the record that stays, in batches and ' +
-            `imports. If more than ${maxMovedRecords.toLocaleString('en')} records would move, the response is 409: keep the ` +
-            `larger ${noun} instead. All of it happens, or nothing.`,
-          tags: [tag],
-          body,
-          response: { 200: Merged, 404: ErrorBody },
-        },
-      },
+      routesOf(tag)(
+        `merge${body.title!.replace('Merge', '')}`,
+        `Merge ${tag}`,
+        `Makes one ${noun} of several. The ${noun} \`id\` stays with all its values that are not empty; an empty one is ` +
+          `filled from \`merge_ids\`, in this order. \`fields\` chooses another record for single fields. ${united}${moved}The ` +
+          'merged records are deleted. For 400 days their `external_id` finds the record that stays, in batches and ' +
+          `imports. If more than ${maxMovedRecords.toLocaleString('en')} records would move, the response is 409: keep the ` +
+          `larger ${noun} instead. All of it happens, or nothing.`,
+        { body, response: { 200: Merged, 404: ErrorBody } },
+        { access, limit: 'bulk', idempotent: true, mayNeedApproval: true },
+      ),
       async (request, reply) =>
         app.once(
           request,

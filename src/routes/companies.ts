@@ -6,23 +6,12 @@ import { CompanyExport } from '../schemas/files.ts';
 import { Nullable } from '../schemas/wire.ts';
 import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 
-const tags = ['companies'];
-
 const companies: FastifyPluginAsyncTypebox = async (app) => {
-  const one = recordRoutes(app, {
-    path: '/company',
-    tags,
-    scope: 'companies',
-    operation: 'Company',
-    title: 'a company',
-    noun: 'company',
-  });
+  const kind = { path: '/company', scope: 'companies', noun: 'company' } as const;
+  const one = recordRoutes(app, kind);
 
   addRecordLists(app, {
-    path: '/company',
-    tags,
-    scope: 'companies',
-    noun: 'company',
+    ...kind,
     schemas: { list: CompanyQuery, count: CompanyCount, export: CompanyExport, shown: Company },
     list: listCompanies,
     count: countCompanies,

@@ -12,23 +12,12 @@ import {
 import { ContactExport } from '../schemas/files.ts';
 import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 
-const tags = ['contacts'];
-
 const contacts: FastifyPluginAsyncTypebox = async (app) => {
-  const one = recordRoutes(app, {
-    path: '/contacts',
-    tags,
-    scope: 'contacts',
-    operation: 'Contact',
-    title: 'a contact',
-    noun: 'contact',
-  });
+  const kind = { path: '/contacts', scope: 'contacts', noun: 'contact' } as const;
+  const one = recordRoutes(app, kind);
 
   addRecordLists(app, {
-    path: '/contacts',
-    tags,
-    scope: 'contacts',
-    noun: 'contact',
+    ...kind,
     schemas: { list: ContactQuery, count: ContactCount, export: ContactExport, shown: Contact },
     list: listContacts,
     count: countContacts,

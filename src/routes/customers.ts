@@ -5,77 +5,56 @@ import { findCustomerSummary } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import { Credits, LedgerEntry, LedgerQuery } from '../schemas/jobs.ts';
 import { CustomerSummary, User } from '../schemas/accounts.ts';
+import { routesOf } from '../schemas/scopes.ts';
 
-const config = { access: { scope: 'customer:read' } } as const;
-const tags = ['customer'];
+const about = routesOf('customer', { access: { scope: 'customer:read' } });
 
 const customer: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/customer/summary',
-    {
-      config,
-      schema: {
-        operationId: 'getCustomerSummary',
-        summary: 'Read the account summary',
-        description:
-          'Returns the customer that the API key belongs to, with its subscription. A good first call: it needs no ' +
-          'input.',
-        tags,
-        response: { 200: CustomerSummary },
-      },
-    },
+    about(
+      'getCustomerSummary',
+      'Read the account summary',
+      'Returns the customer that the API key belongs to, with its subscription. A good first call: it needs no ' +
+        'input.',
+      { response: { 200: CustomerSummary } },
+    ),
     (request) => request.db.lookup((sql) => findCustomerSummary(sql, request.caller.customerId)),
   );
 
   app.get(
     '/customer/users',
-    {
-      config,
-      schema: {
-        operationId: 'listUsers',
-        summary: 'List users',
-        description:
-          'Returns all users of the customer, newest first. `assigned_to` of contacts and `user_id_assigned` of ' +
-          'opportunities take their ids.',
-        tags,
-        response: { 200: Type.Array(User) },
-      },
-    },
+    about(
+      'listUsers',
+      'List users',
+      'Returns all users of the customer, newest first. `assigned_to` of contacts and `user_id_assigned` of ' +
+        'opportunities take their ids.',
+      { response: { 200: Type.Array(User) } },
+    ),
     (request) => request.db.lookup((sql) => listUsers(sql, request.caller.customerId)),
   );
 
   app.get(
     '/customer/credits',
-    {
-      config,
-      schema: {
-        operationId: 'getCredits',
-        summary: 'Read the credits',
-        description:
-          'Returns the credits of both pools: those that can be spent, and those that are reserved for unfinished ' +
-          'jobs.',
-        tags,
-        response: { 200: Credits },
-      },
-    },
+    about(
+      'getCredits',
+      'Read the credits',
+      'Returns the credits of both pools: those that can be spent, and those that are reserved for unfinished ' +
+        'jobs.',
+      { response: { 200: Credits } },
+    ),
     (request) => request.db.lookup((sql) => findCredits(sql, request.caller.customerId)),
   );
 
   app.post(
     '/customer/credits/ledger',
-    {
-      config,
-      schema: {
-        operationId: 'listCreditEntries',
-        summary: 'List the entries of the credit ledger',
-        description:
-          'Returns one page of the credit ledger, newest first. It has an entry for every change of the credits, so ' +
-          'the balance can be recomputed. A full page has the header `x-next-cursor`.',
-        tags,
-        body: LedgerQuery,
-        response: { 200: Type.Array(LedgerEntry) },
-      },
-    },
+    about(
+      'listCreditEntries',
+      'List the entries of the credit ledger',
+      'Returns one page of the credit ledger, newest first. It has an entry for every change of the credits, so ' +
+        'the balance can be recomputed. A full page has the header `x-next-cursor`.',
+      { body: LedgerQuery, response: { 200: Type.Array(LedgerEntry) } },
+    ),
     async ({ db, caller, body }, reply) => rowsOf(reply, await listEntries(db, caller.customerId, body.paginate)),
   );
 };

@@ -9,7 +9,7 @@ import type { FeedCursors, FeedEvent, FeedPage, ReadPosition } from '../queries/
 import { findVisibleImports, visibleImports } from '../queries/jobs/imports.ts';
 import { findJobViews } from '../queries/jobs/jobs.ts';
 import { findRecords } from '../queries/history/history.ts';
-import { scopes, type Scope } from '../schemas/scopes.ts';
+import { scopes, type Scope, routesOf } from '../schemas/scopes.ts';
 import { ErrorBody } from '../schemas/wire.ts';
 import { eventNouns, eventReaders, readableEvents, Event, EventQuery } from '../schemas/events.ts';
 import type { EventNoun, EventType } from '../schemas/events.ts';
@@ -21,22 +21,17 @@ const anyScope = scopes.filter((scope) => readers.has(scope));
 const events: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/events/list',
-    {
-      config: { access: { anyScope }, isLong: true, hasMoreHeader: true },
-      schema: {
-        operationId: 'listEvents',
-        summary: 'Read changes',
-        description:
-          'Returns changes of records, ended jobs and imports, and other events, in an order in which none is missed: a ' +
-          'reader that sends the value of `x-next-cursor` back each time gets each event once. The header is always ' +
-          'there, also of an empty page. `x-more` tells whether more can be read at once. With `wait` the response comes ' +
-          'within a second of the next event. A key sees the types whose records it may read. Events are kept 90 days: 410 ' +
-          'means that the event of the cursor is no longer there, so export all records anew.',
-        tags: ['events'],
-        body: EventQuery,
-        response: { 200: Type.Array(Event), 410: ErrorBody },
-      },
-    },
+    routesOf('events')(
+      'listEvents',
+      'Read changes',
+      'Returns changes of records, ended jobs and imports, and other events, in an order in which none is missed: a ' +
+        'reader that sends the value of `x-next-cursor` back each time gets each event once. The header is always ' +
+        'there, also of an empty page. `x-more` tells whether more can be read at once. With `wait` the response comes ' +
+        'within a second of the next event. A key sees the types whose records it may read. Events are kept 90 days: 410 ' +
+        'means that the event of the cursor is no longer there, so export all records anew.',
+      { body: EventQuery, response: { 200: Type.Array(Event), 410: ErrorBody } },
+      { access: { anyScope }, isLong: true, hasMoreHeader: true },
+    ),
     async (request, reply) => {
       const { db, body, caller } = request;
       const own = caller.kind === 'key' ? caller.scopes : [];

@@ -3,11 +3,11 @@ import { actorOf } from '../plugins/auth.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields } from '../queries/records/custom-fields.ts';
 import { Declaration, KeyParams, maxDeclared, type DeclaredObject, Done, ErrorBody } from '../schemas/wire.ts';
-import type { Access } from '../schemas/scopes.ts';
+import { type Access, routesOf } from '../schemas/scopes.ts';
 import { builtInFields, customField, declarable, Field, FieldDone, objects } from '../schemas/fields.ts';
 import type { ObjectName } from '../schemas/fields.ts';
 
-const tags = ['fields'];
+const about = routesOf('fields');
 
 interface Options {
   by: 'session' | 'key';
@@ -34,19 +34,15 @@ function addLists(app: App): void {
     const declared = object === 'contacts' || object === 'company' ? declarable[object] : undefined;
     app.get(
       `/fields/${object}`,
-      {
-        config: { access: { scope } },
-        schema: {
-          operationId: `list${titleOf(object)}Fields`,
-          summary: `List the fields of ${object}`,
-          description:
-            'Returns what each field is, for programs that map or show fields: built-in ones in their order, then ' +
-            'custom ones, as `custom_fields.<key>`: those that are declared, and others that the newest 50,000 records ' +
-            'have (at most 500).',
-          tags,
-          response: { 200: Type.Array(Field) },
-        },
-      },
+      about(
+        `list${titleOf(object)}Fields`,
+        `List the fields of ${object}`,
+        'Returns what each field is, for programs that map or show fields: built-in ones in their order, then ' +
+          'custom ones, as `custom_fields.<key>`: those that are declared, and others that the newest 50,000 records ' +
+          'have (at most 500).',
+        { response: { 200: Type.Array(Field) } },
+        { access: { scope } },
+      ),
       async ({ db, caller }) => {
         if (!declared) return builtIn;
         const custom = await db.search((sql) => listCustomFields(sql, caller.customerId, declared));
@@ -67,21 +63,15 @@ function addDeclarations(
 ): void {
   app.put(
     path,
-    {
-      config: { access },
-      schema: {
-        operationId: idOf('declare'),
-        summary: `Declare a custom field of ${object}`,
-        description:
-          'Says what the values of a custom field are. From now on, another value is 400 when it is written; `null` is ' +
-          'always allowed, and stored values stay. Replaces an earlier declaration of the field. At most ' +
-          `${maxDeclared} fields of ${object} can be declared; one more is 409.`,
-        tags,
-        params: KeyParams,
-        body: Declaration,
-        response: { 200: FieldDone, 409: ErrorBody },
-      },
-    },
+    about(
+      idOf('declare'),
+      `Declare a custom field of ${object}`,
+      'Says what the values of a custom field are. From now on, another value is 400 when it is written; `null` is ' +
+        'always allowed, and stored values stay. Replaces an earlier declaration of the field. At most ' +
+        `${maxDeclared} fields of ${object} can be declared; one more is 409.`,
+      { params: KeyParams, body: Declaration, response: { 200: FieldDone, 409: ErrorBody } },
+      { access },
+    ),
     async (request) => {
       const { db, caller, params, body } = request;
       const name = { object, key: params.key };
@@ -92,17 +82,13 @@ function addDeclarations(
 
   app.delete(
     path,
-    {
-      config: { access },
-      schema: {
-        operationId: idOf('undeclare'),
-        summary: `Remove the declaration of a custom field of ${object}`,
-        description: 'From now on, the field takes any value again. Its values stay. Without a declaration it is 404.',
-        tags,
-        params: KeyParams,
-        response: { 200: Done },
-      },
-    },
+    about(
+      idOf('undeclare'),
+      `Remove the declaration of a custom field of ${object}`,
+      'From now on, the field takes any value again. Its values stay. Without a declaration it is 404.',
+      { params: KeyParams, response: { 200: Done } },
+      { access },
+    ),
     async (request) => {
       const { db, caller, params } = request;
       const name = { object, key: params.key };

@@ -1,5 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { Enum } from '../schemas/wire.ts';
+import { routesOf } from '../schemas/scopes.ts';
 
 const Readiness = Type.Object(
   {
@@ -45,40 +46,33 @@ const Readiness = Type.Object(
   { title: 'Readiness' },
 );
 
-const config = { access: { public: true }, isProbe: true } as const;
+const about = routesOf('health', { access: { public: true }, isProbe: true });
 
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',
-    {
-      config,
-      schema: {
-        operationId: 'getHealth',
-        summary: 'Is the process alive?',
-        description: 'Returns 200 while the process can answer. It does not look at the database.',
-        tags: ['health'],
+    about(
+      'getHealth',
+      'Is the process alive?',
+      'Returns 200 while the process can answer. It does not look at the database.',
+      {
         response: {
           200: Type.Object({ status: Type.Literal('ok', { description: 'Always `ok`.' }) }, { title: 'Health' }),
         },
       },
-    },
+    ),
     async () => ({ status: 'ok' as const }),
   );
 
   app.get(
     '/readyz',
-    {
-      config,
-      schema: {
-        operationId: 'getReadiness',
-        summary: 'Is the service ready for requests?',
-        description:
-          'Returns 200 if the service can serve requests, otherwise 503, with the state of everything that it ' +
-          'needs. `degraded` parts do not make it unready.',
-        tags: ['health'],
-        response: { 200: Readiness, 503: Readiness },
-      },
-    },
+    about(
+      'getReadiness',
+      'Is the service ready for requests?',
+      'Returns 200 if the service can serve requests, otherwise 503, with the state of everything that it ' +
+        'needs. `degraded` parts do not make it unready.',
+      { response: { 200: Readiness, 503: Readiness } },
+    ),
     async (_request, reply) => {
       const { isReady, checks } = await app.readiness();
       if (app.isStopping) return reply.code(503).send({ status: 'stopping', checks });

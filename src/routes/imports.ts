@@ -2,7 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { Database, Transaction } from '../database/db.ts';
 import type { Caller } from '../access/credentials.ts';
 import { forbidden } from '../errors.ts';
-import { firstLacking } from '../schemas/scopes.ts';
+import { firstLacking, routesOf } from '../schemas/scopes.ts';
 import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport } from '../jobs/preview-import.ts';
 import {
@@ -37,27 +37,21 @@ import {
 } from '../schemas/imports.ts';
 import { done, ErrorBody, IdParams } from '../schemas/wire.ts';
 
-const tags = ['imports'];
-const access = { anyScope: anyImportScope };
+const about = routesOf('imports', { access: { anyScope: anyImportScope } });
 
 const imports: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/imports',
-    {
-      config: { access, limit: 'bulk', idempotent: true },
-      schema: {
-        operationId: 'createImport',
-        summary: 'Begin an import',
-        description:
-          'Begins an import of contacts, companies, products or opportunities from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
-          'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
-          'otherwise the response is 403. For a key with `approve_over.records`, a file with more lines, and each workbook, ' +
-          'does not start by itself: `POST /imports/{id}/start` then asks for the approval. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
-        tags,
-        body: ImportCreate,
-        response: { 201: ImportBegun, 404: ErrorBody },
-      },
-    },
+    about(
+      'createImport',
+      'Begin an import',
+      'Begins an import of contacts, companies, products or opportunities from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
+        'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
+        'otherwise the response is 403. For a key with `approve_over.records`, a file with more lines, and each workbook, ' +
+        'does not start by itself: `POST /imports/{id}/start` then asks for the approval. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
+      { body: ImportCreate, response: { 201: ImportBegun, 404: ErrorBody } },
+      { limit: 'bulk', idempotent: true },
+    ),
     async (request, reply) => {
       const { caller, body } = request;
       requireScopes(caller, body);
@@ -70,18 +64,12 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/imports/list',
-    {
-      config: { access },
-      schema: {
-        operationId: 'listImports',
-        summary: 'List imports',
-        description:
-          'Returns one page of the imports, newest first. Imports that this key could not have started are left out.',
-        tags,
-        body: ImportQuery,
-        response: { 200: Type.Array(Import) },
-      },
-    },
+    about(
+      'listImports',
+      'List imports',
+      'Returns one page of the imports, newest first. Imports that this key could not have started are left out.',
+      { body: ImportQuery, response: { 200: Type.Array(Import) } },
+    ),
     async ({ db, caller, body }, reply) => {
       const { customerId } = caller;
       const page = await pageById(['imports'], customerId, body.paginate, (paginate) =>
@@ -93,38 +81,25 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/imports/:id',
-    {
-      config: { access },
-      schema: {
-        operationId: 'getImport',
-        summary: 'Read an import',
-        description:
-          'Returns the settings and the progress of an import. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
-          'Failed records do not fail the import. A dry run that has ended shows what it would change. An import that this key could not have started is 404.',
-        tags,
-        params: IdParams,
-        response: { 200: Import },
-      },
-    },
+    about(
+      'getImport',
+      'Read an import',
+      'Returns the settings and the progress of an import. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
+        'Failed records do not fail the import. A dry run that has ended shows what it would change. An import that this key could not have started is 404.',
+      { params: IdParams, response: { 200: Import } },
+    ),
     ({ db, caller, params }) => db.lookup((sql) => requireImport(sql, caller.customerId, params.id, visibleTo(caller))),
   );
 
   app.patch(
     '/imports/:id',
-    {
-      config: { access },
-      schema: {
-        operationId: 'updateImport',
-        summary: 'Change an import before it starts',
-        description:
-          'Changes the settings that are sent; others stay. The import must be UPLOADED: its file is there, and it was ' +
-          'not started. In any other status the response is 409.',
-        tags,
-        params: IdParams,
-        body: ImportPatch,
-        response: { 200: Import, 409: ErrorBody },
-      },
-    },
+    about(
+      'updateImport',
+      'Change an import before it starts',
+      'Changes the settings that are sent; others stay. The import must be UPLOADED: its file is there, and it was ' +
+        'not started. In any other status the response is 409.',
+      { params: IdParams, body: ImportPatch, response: { 200: Import, 409: ErrorBody } },
+    ),
     ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
       return changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body));
@@ -133,41 +108,29 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/imports/:id/preview',
-    {
-      config: { access },
-      schema: {
-        operationId: 'previewImport',
-        summary: 'Show how the file of an import is read',
-        description:
-          'Returns the headers of the file, the fields that they become, the first 5 records and their faults. The import ' +
-          'must be UPLOADED: its file is there, and it was not started. In any other status the response is 409.',
-        tags,
-        params: IdParams,
-        response: { 200: ImportPreview, 409: ErrorBody },
-      },
-    },
+    about(
+      'previewImport',
+      'Show how the file of an import is read',
+      'Returns the headers of the file, the fields that they become, the first 5 records and their faults. The import ' +
+        'must be UPLOADED: its file is there, and it was not started. In any other status the response is 409.',
+      { params: IdParams, response: { 200: ImportPreview, 409: ErrorBody } },
+    ),
     ({ db, caller, requester, params: { id } }) =>
       previewImport(db, requester, { id, visible: visibleTo(caller), isTried: true, mayNote: mayNote(caller) }),
   );
 
   app.post(
     '/imports/:id/start',
-    {
-      config: { access, limit: 'bulk', idempotent: true, mayNeedApproval: true },
-      schema: {
-        operationId: 'startImport',
-        summary: 'Start an import',
-        description:
-          'Starts an import that was begun with `start` false: it must be UPLOADED. With `dry_run` false it also starts a ' +
-          'COMPLETED dry run again, for real: with the file that was checked, which is kept for 24 hours (of a customer the ' +
-          'latest three), under the same id and with new numbers. In any other case the response is 409. For a key with ' +
-          '`approve_over.records`, an import that was not checked by a dry run has as many records as its file has lines, a workbook 200,000.',
-        tags,
-        params: IdParams,
-        body: ImportStart,
-        response: { 200: Import, 409: ErrorBody },
-      },
-    },
+    about(
+      'startImport',
+      'Start an import',
+      'Starts an import that was begun with `start` false: it must be UPLOADED. With `dry_run` false it also starts a ' +
+        'COMPLETED dry run again, for real: with the file that was checked, which is kept for 24 hours (of a customer the ' +
+        'latest three), under the same id and with new numbers. In any other case the response is 409. For a key with ' +
+        '`approve_over.records`, an import that was not checked by a dry run has as many records as its file has lines, a workbook 200,000.',
+      { params: IdParams, body: ImportStart, response: { 200: Import, 409: ErrorBody } },
+      { limit: 'bulk', idempotent: true, mayNeedApproval: true },
+    ),
     async (request, reply) => {
       const { caller, params, body } = request;
       const one = { id: params.id, visible: visibleTo(caller) };
@@ -186,38 +149,28 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/imports/:id/cancel',
-    {
-      config: { access },
-      schema: {
-        operationId: 'cancelImport',
-        summary: 'Cancel an import; what is written stays',
-        description: 'Stops an import. Records that were written stay. An import that has ended is 409.',
-        tags,
-        params: IdParams,
-        response: { 200: Import, 409: ErrorBody },
-      },
-    },
+    about(
+      'cancelImport',
+      'Cancel an import; what is written stays',
+      'Stops an import. Records that were written stay. An import that has ended is 409.',
+      { params: IdParams, response: { 200: Import, 409: ErrorBody } },
+    ),
     ({ db, caller, params: { id } }) =>
       changed(db, caller, id, (sql, one) => cancelImport(sql, caller.customerId, one)),
   );
 
   app.get(
     '/imports/:id/errors',
-    {
-      config: { access, isLong: true },
-      schema: {
-        operationId: 'getImportErrors',
-        summary: 'Download the failed records of an import',
-        description:
-          'Returns the records that failed, or were written without a value that cannot be read, as CSV: the columns of the file ' +
-          '(of NDJSON the line as `_record`), then `_line`, where the record starts in the file, `_error` and `_warning`. ' +
-          'Corrected, it can be imported as it is. Without such records it has only the header line. The response is 409 until ' +
-          'the file has arrived. The records are kept for 30 days.',
-        tags,
-        params: IdParams,
-        response: { 200: ErrorsFile, 409: ErrorBody },
-      },
-    },
+    about(
+      'getImportErrors',
+      'Download the failed records of an import',
+      'Returns the records that failed, or were written without a value that cannot be read, as CSV: the columns of the file ' +
+        '(of NDJSON the line as `_record`), then `_line`, where the record starts in the file, `_error` and `_warning`. ' +
+        'Corrected, it can be imported as it is. Without such records it has only the header line. The response is 409 until ' +
+        'the file has arrived. The records are kept for 30 days.',
+      { params: IdParams, response: { 200: ErrorsFile, 409: ErrorBody } },
+      { isLong: true },
+    ),
     async (request, reply) => {
       const { db, caller, requester, params } = request;
       const file = await openErrorsFile(db, requester, { id: params.id, visible: visibleTo(caller) });
@@ -227,22 +180,15 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/imports/:id/failures',
-    {
-      config: { access },
-      schema: {
-        operationId: 'listImportFailures',
-        summary: 'Read the failed records of an import, and those with warnings',
-        description:
-          'Returns one page of the records that failed (`error`) or were written without a value that cannot be read ' +
-          '(`warning`; the first 100,000), in the order of the file. A `warning` of line 1 names columns that are left out. If there are more, ' +
-          'the header `x-next-cursor` is there; send its value as `cursor`. A page of large records can be shorter than ' +
-          '`limit`. The response is 409 until the file has arrived. Failed records are kept for 30 days.',
-        tags,
-        params: IdParams,
-        querystring: FailureQuery,
-        response: { 200: Type.Array(ImportFailure), 409: ErrorBody },
-      },
-    },
+    about(
+      'listImportFailures',
+      'Read the failed records of an import, and those with warnings',
+      'Returns one page of the records that failed (`error`) or were written without a value that cannot be read ' +
+        '(`warning`; the first 100,000), in the order of the file. A `warning` of line 1 names columns that are left out. If there are more, ' +
+        'the header `x-next-cursor` is there; send its value as `cursor`. A page of large records can be shorter than ' +
+        '`limit`. The response is 409 until the file has arrived. Failed records are kept for 30 days.',
+      { params: IdParams, querystring: FailureQuery, response: { 200: Type.Array(ImportFailure), 409: ErrorBody } },
+    ),
     async ({ db, caller, requester, params: { id }, query: { limit, cursor } }, reply) => {
       const given = { id, visible: visibleTo(caller) };
       const page = await readFailures(db, requester, given, { limit: Number(limit ?? 25), cursor });
@@ -259,21 +205,16 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
   takeFiles(app);
   app.put(
     '/imports/:id/file',
-    {
-      config: { access, limit: 'bulk', isLong: true, takesFile: true },
-      schema: {
-        operationId: 'uploadImportFile',
-        summary: 'Send the file of an import',
-        description:
-          'Takes the file as the body, of any content type: at most 256 MiB and 1,000,000 records. `Content-Encoding: gzip` ' +
-          'is accepted; the limit counts the unpacked file. The import then starts by itself, unless it was begun with ' +
-          '`start` false. An upload that breaks off leaves nothing and can be sent again. Once a file is complete, ' +
-          'another one is 409.',
-        tags,
-        params: IdParams,
-        response: { 200: Import, 409: ErrorBody, 413: ErrorBody, 415: ErrorBody },
-      },
-    },
+    about(
+      'uploadImportFile',
+      'Send the file of an import',
+      'Takes the file as the body, of any content type: at most 256 MiB and 1,000,000 records. `Content-Encoding: gzip` ' +
+        'is accepted; the limit counts the unpacked file. The import then starts by itself, unless it was begun with ' +
+        '`start` false. An upload that breaks off leaves nothing and can be sent again. Once a file is complete, ' +
+        'another one is 409.',
+      { params: IdParams, response: { 200: Import, 409: ErrorBody, 413: ErrorBody, 415: ErrorBody } },
+      { limit: 'bulk', isLong: true, takesFile: true },
+    ),
     async (request) => {
       const { customerId } = request.caller;
       const given = {

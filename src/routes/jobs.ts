@@ -34,31 +34,29 @@ import {
 } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
+import { routesOf } from '../schemas/scopes.ts';
 
-const tags = ['jobs'];
 const starting = { limit: 'jobs', idempotent: true, mayNeedApproval: true } as const;
 const unlocking = { access: { scope: 'payment_prospect:create' }, ...starting } as const;
 const verifying = { access: { scope: 'verify_email:create' }, ...starting } as const;
-const reading = { access: { anyScope: eventReaders['job.ended'] } } as const;
+const about = routesOf('jobs', { access: { anyScope: eventReaders['job.ended'] } });
 
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/service-handler/unlock-contacts',
-    {
-      config: unlocking,
-      schema: {
-        operationId: 'unlockProspects',
-        summary: 'Unlock the prospects that match a filter',
-        description:
-          'Starts a job that unlocks the first `total_records` matching prospects that are not unlocked yet, in the ' +
-          'order of `order_by`. It reserves the credits that this can cost at most; too few are 402, and nothing ' +
-          'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` or `list_ids` the ' +
-          'unlocked prospects become contacts.',
-        tags,
+    about(
+      'unlockProspects',
+      'Unlock the prospects that match a filter',
+      'Starts a job that unlocks the first `total_records` matching prospects that are not unlocked yet, in the ' +
+        'order of `order_by`. It reserves the credits that this can cost at most; too few are 402, and nothing ' +
+        'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` or `list_ids` the ' +
+        'unlocked prospects become contacts.',
+      {
         body: UnlockContacts,
         response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody, 404: ErrorBody },
       },
-    },
+      unlocking,
+    ),
     async (request, reply) => {
       const { body, caller } = request;
       const search = searchOf(caller.customerId, body);
@@ -79,20 +77,18 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/service-handler/unlock-selected-contacts',
-    {
-      config: unlocking,
-      schema: {
-        operationId: 'unlockSelectedProspects',
-        summary: 'Unlock prospects by id',
-        description:
-          'Starts a job that unlocks the named prospects. It reserves the credits that this can cost at most; too ' +
-          'few are 402, and nothing starts. Prospects that are unlocked already cost nothing; unknown ids are ' +
-          'failed items. With `dry_run` the response is an estimate, and nothing happens.',
-        tags,
+    about(
+      'unlockSelectedProspects',
+      'Unlock prospects by id',
+      'Starts a job that unlocks the named prospects. It reserves the credits that this can cost at most; too ' +
+        'few are 402, and nothing starts. Prospects that are unlocked already cost nothing; unknown ids are ' +
+        'failed items. With `dry_run` the response is an estimate, and nothing happens.',
+      {
         body: UnlockSelectedContacts,
         response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody, 404: ErrorBody },
       },
-    },
+      unlocking,
+    ),
     async (request, reply) => {
       const { body, caller, catalog } = request;
       const [act, find] = body.dry_run ? [estimateSelectedUnlock, findChosen] : [startSelectedUnlock, findChosenIfUp];
@@ -115,21 +111,19 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/service-handler/verify-email',
-    {
-      config: verifying,
-      schema: {
-        operationId: 'verifyEmails',
-        summary: 'Verify e-mail addresses',
-        description:
-          'Starts a job that verifies e-mail addresses. It reserves one verification credit for each distinct ' +
-          'address; too few are 402, and nothing starts. An address whose verification ends `unknown` costs ' +
-          'nothing. So does one that was verified for this customer in the last 24 hours: its result is reused, ' +
-          'unless `fresh` is true. With `dry_run` the response is an estimate, and nothing happens.',
-        tags,
+    about(
+      'verifyEmails',
+      'Verify e-mail addresses',
+      'Starts a job that verifies e-mail addresses. It reserves one verification credit for each distinct ' +
+        'address; too few are 402, and nothing starts. An address whose verification ends `unknown` costs ' +
+        'nothing. So does one that was verified for this customer in the last 24 hours: its result is reused, ' +
+        'unless `fresh` is true. With `dry_run` the response is an estimate, and nothing happens.',
+      {
         body: VerifyEmail,
         response: { 200: Type.Union([JobStarted, VerificationEstimate]), 402: ShortageBody, 404: ErrorBody },
       },
-    },
+      verifying,
+    ),
     async (request, reply) => {
       const { body, caller } = request;
       const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
@@ -141,17 +135,14 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/service-handler/enrich-contacts',
-    {
-      config: { access: { allScopes: ['payment_prospect:create', 'contacts:update'] }, ...starting },
-      schema: {
-        operationId: 'enrichContacts',
-        summary: 'Enrich contacts from the catalog',
-        description:
-          'Starts a job that finds each contact in the catalog (by its e-mail addresses, else as `/prospect/match`), unlocks ' +
-          'the person and fills the empty fields of the contact. A person who is unlocked already costs nothing; where a new ' +
-          'person would fill nothing, nobody is unlocked. It reserves at most `max_credits`; too few are 402, and nothing ' +
-          'starts. With `dry_run` the response is an estimate, and nothing happens.',
-        tags,
+    about(
+      'enrichContacts',
+      'Enrich contacts from the catalog',
+      'Starts a job that finds each contact in the catalog (by its e-mail addresses, else as `/prospect/match`), unlocks ' +
+        'the person and fills the empty fields of the contact. A person who is unlocked already costs nothing; where a new ' +
+        'person would fill nothing, nobody is unlocked. It reserves at most `max_credits`; too few are 402, and nothing ' +
+        'starts. With `dry_run` the response is an estimate, and nothing happens.',
+      {
         body: EnrichContacts,
         response: {
           200: Type.Union([JobStarted, EnrichEstimate]),
@@ -159,7 +150,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
           404: ErrorBody,
         },
       },
-    },
+      { access: { allScopes: ['payment_prospect:create', 'contacts:update'] }, ...starting },
+    ),
     async (request, reply) => {
       const { body, caller, db } = request;
       const act = body.dry_run ? estimateEnrichment : startEnrichment;
@@ -175,36 +167,23 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/service-handler/:id',
-    {
-      config: reading,
-      schema: {
-        operationId: 'getJob',
-        summary: 'Read a job',
-        description:
-          'Returns the progress and the cost of a job. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
-          'A job that this key could not have started is 404.',
-        tags,
-        params: IdParams,
-        response: { 200: Job },
-      },
-    },
+    about(
+      'getJob',
+      'Read a job',
+      'Returns the progress and the cost of a job. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
+        'A job that this key could not have started is 404.',
+      { params: IdParams, response: { 200: Job } },
+    ),
     ({ db, caller, params }) =>
       db.lookup((sql) => requireJobView(sql, caller.customerId, params.id, visibleTo(caller))),
   );
 
   app.post(
     '/service-handler/list',
-    {
-      config: reading,
-      schema: {
-        operationId: 'listJobs',
-        summary: 'List jobs',
-        description: 'Returns one page of the jobs that this key could have started, newest first.',
-        tags,
-        body: JobQuery,
-        response: { 200: Type.Array(Job) },
-      },
-    },
+    about('listJobs', 'List jobs', 'Returns one page of the jobs that this key could have started, newest first.', {
+      body: JobQuery,
+      response: { 200: Type.Array(Job) },
+    }),
     async ({ db, caller, body: { filters = {}, paginate } }, reply) => {
       const { customerId } = caller;
       const page = await pageById(['jobs', filters], customerId, paginate, (asked) =>
@@ -216,39 +195,26 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/service-handler/:id/results',
-    {
-      config: reading,
-      schema: {
-        operationId: 'listJobResults',
-        summary: 'List the results of a job',
-        description:
-          'Returns one page of the results of a job, one for each item that is done. They are there while the job ' +
-          'runs, and for 30 days after it ended. A full page has the header `x-next-cursor`.',
-        tags,
-        params: IdParams,
-        body: JobItemQuery,
-        response: { 200: Type.Array(JobItem) },
-      },
-    },
+    about(
+      'listJobResults',
+      'List the results of a job',
+      'Returns one page of the results of a job, one for each item that is done. They are there while the job ' +
+        'runs, and for 30 days after it ended. A full page has the header `x-next-cursor`.',
+      { params: IdParams, body: JobItemQuery, response: { 200: Type.Array(JobItem) } },
+    ),
     async ({ db, caller, params, body }, reply) =>
       rowsOf(reply, await listItems(db, caller.customerId, params.id, body.paginate, visibleTo(caller))),
   );
 
   app.post(
     '/service-handler/:id/cancel',
-    {
-      config: reading,
-      schema: {
-        operationId: 'cancelJob',
-        summary: 'Cancel a job',
-        description:
-          'Ends a job. Results that are there stay and were charged; credits that were not spent come back. A job ' +
-          'that has ended is 409.',
-        tags,
-        params: IdParams,
-        response: { 200: Job, 409: ErrorBody },
-      },
-    },
+    about(
+      'cancelJob',
+      'Cancel a job',
+      'Ends a job. Results that are there stay and were charged; credits that were not spent come back. A job ' +
+        'that has ended is 409.',
+      { params: IdParams, response: { 200: Job, 409: ErrorBody } },
+    ),
     ({ db, caller, params }) =>
       db.transaction(async (sql) => {
         await cancelJob(sql, caller.customerId, params.id, visibleTo(caller));

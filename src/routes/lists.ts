@@ -22,55 +22,44 @@ import {
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { sizeUnlessDryRun } from '../plugins/approvals.ts';
 import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
+import { routesOf } from '../schemas/scopes.ts';
 
-const tags = ['lists'];
+const about = routesOf('lists', { access: { scope: 'list_contacts:read' } });
 
 const lists: FastifyPluginAsyncTypebox = async (app) => {
   const one = recordRoutes(app, {
     path: '/list-contact',
-    tags,
     scope: 'list_contacts',
-    operation: 'ContactList',
-    title: 'a contact list',
     noun: 'list',
+    title: 'contact list',
+    tag: 'lists',
   });
 
   app.post(
     '/list-contact/list',
-    {
-      config: { access: { scope: 'list_contacts:read' } },
-      schema: {
-        operationId: 'listContactLists',
-        summary: 'List contact lists',
-        description:
-          'Returns one page of the lists, newest first, each with its rules and the number of its members. The ' +
-          'numbers are exact, but for lists with rules of a customer with more than 20,000 contacts: their numbers can ' +
-          'be a minute old, and a little older while many of them are counted again; `counted_at` says when each was counted. ' +
-          'Here `page` and `limit` stand at the root of the body, not inside `paginate`. To read the members of a ' +
-          'list, list contacts with the filter `list_id`.',
-        tags,
-        body: ListQuery,
-        response: { 200: Type.Array(ListedList) },
-      },
-    },
+    about(
+      'listContactLists',
+      'List contact lists',
+      'Returns one page of the lists, newest first, each with its rules and the number of its members. The ' +
+        'numbers are exact, but for lists with rules of a customer with more than 20,000 contacts: their numbers can ' +
+        'be a minute old, and a little older while many of them are counted again; `counted_at` says when each was counted. ' +
+        'Here `page` and `limit` stand at the root of the body, not inside `paginate`. To read the members of a ' +
+        'list, list contacts with the filter `list_id`.',
+      { body: ListQuery, response: { 200: Type.Array(ListedList) } },
+    ),
     async ({ db, caller, body }, reply) => rowsOf(reply, await listLists(db, caller.customerId, body)),
   );
 
   app.post(
     '/list-contact',
-    {
-      config: { access: { scope: 'list_contacts:create' }, idempotent: true },
-      schema: {
-        operationId: 'createContactList',
-        summary: 'Create a contact list',
-        description:
-          'Creates a list. Contacts that match its rules become members at once, and later ones as soon as they ' +
-          'match. Without rules, members are added by hand. Too many lists with rules are 409.',
-        tags,
-        body: ListCreate,
-        response: { 201: ListCreated },
-      },
-    },
+    about(
+      'createContactList',
+      'Create a contact list',
+      'Creates a list. Contacts that match its rules become members at once, and later ones as soon as they ' +
+        'match. Without rules, members are added by hand. Too many lists with rules are 409.',
+      { body: ListCreate, response: { 201: ListCreated } },
+      { access: { scope: 'list_contacts:create' }, idempotent: true },
+    ),
     async (request, reply) =>
       app.once(request, reply.code(201), (sql) =>
         createList(sql, request.caller.customerId, request.caller.userId, request.body),
@@ -79,19 +68,13 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/list-contact/:id',
-    {
-      config: { access: { scope: 'list_contacts:read' }, etag: true },
-      schema: {
-        operationId: 'getContactList',
-        summary: 'Read a contact list',
-        description:
-          'Returns one list with its rules and the exact number of its members. The header `etag` holds its ' +
-          'version.',
-        tags,
-        params: IdParams,
-        response: { 200: List },
-      },
-    },
+    about(
+      'getContactList',
+      'Read a contact list',
+      'Returns one list with its rules and the exact number of its members. The header `etag` holds its version.',
+      { params: IdParams, response: { 200: List } },
+      { etag: true },
+    ),
     async ({ db, caller, params }, reply) => {
       const list = await findList(db, caller.customerId, params.id);
       if (!list) throw notFound('list');
@@ -115,20 +98,15 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/list-contact/duplicate',
-    {
-      // The contract requires only the read scope here.
-      config: { access: { scope: 'list_contacts:read' }, idempotent: true },
-      schema: {
-        operationId: 'duplicateContactList',
-        summary: 'Copy a contact list',
-        description:
-          'Creates a list with the rules and the hand-made members of another one. The response has the id of the ' +
-          'copy.',
-        tags,
-        body: ListDuplicate,
-        response: { 200: DoneWithId, 404: ErrorBody },
-      },
-    },
+    // The contract requires only the read scope here.
+    about(
+      'duplicateContactList',
+      'Copy a contact list',
+      'Creates a list with the rules and the hand-made members of another one. The response has the id of the ' +
+        'copy.',
+      { body: ListDuplicate, response: { 200: DoneWithId, 404: ErrorBody } },
+      { idempotent: true },
+    ),
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
         const { customerId, userId } = request.caller;
@@ -138,24 +116,22 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/list-contact/verify-contacts/:id',
-    {
-      // The contract requires only the read scope here.
-      config: { access: { scope: 'list_contacts:read' }, limit: 'jobs', idempotent: true, mayNeedApproval: true },
-      schema: {
-        operationId: 'verifyContactList',
-        summary: "Verify the e-mail addresses of a list's contacts",
-        description:
-          'Starts a job that verifies the `work_email` of every member and writes the result to the contacts. It ' +
-          'reserves one verification credit for each address; too few are 402, and nothing starts. Addresses that ' +
-          'were verified for this customer in the last 24 hours are free: their result is reused, unless `fresh` is ' +
-          'true. With `dry_run` the response is an estimate, and nothing happens. A list with more ' +
-          'than 100,000 members is 409. Follow the job with `GET /api/ext/service-handler/{id}`.',
-        tags,
+    // The contract requires only the read scope here.
+    about(
+      'verifyContactList',
+      "Verify the e-mail addresses of a list's contacts",
+      'Starts a job that verifies the `work_email` of every member and writes the result to the contacts. It ' +
+        'reserves one verification credit for each address; too few are 402, and nothing starts. Addresses that ' +
+        'were verified for this customer in the last 24 hours are free: their result is reused, unless `fresh` is ' +
+        'true. With `dry_run` the response is an estimate, and nothing happens. A list with more ' +
+        'than 100,000 members is 409. Follow the job with `GET /api/ext/service-handler/{id}`.',
+      {
         params: IdParams,
         body: VerifyList,
         response: { 200: Type.Union([ListVerification, VerificationEstimate]), 402: ShortageBody },
       },
-    },
+      { limit: 'jobs', idempotent: true, mayNeedApproval: true },
+    ),
     async (request, reply) => {
       const { caller, params, body } = request;
       const given = { ...body, listId: params.id };
@@ -175,19 +151,14 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/list-contact-details/add-contacts',
-    {
-      config: { access: { scope: 'list_contact_details:update' } },
-      schema: {
-        operationId: 'addContactsToList',
-        summary: 'Add contacts to a list',
-        description:
-          'Adds existing contacts to a list by hand. Contacts that were members before, also by its rules, count as `already_members`, ' +
-          'which is not an error. An unknown contact is 404, and nothing is added.',
-        tags,
-        body: MembersByHand,
-        response: { 200: MembersAdded, 404: ErrorBody },
-      },
-    },
+    about(
+      'addContactsToList',
+      'Add contacts to a list',
+      'Adds existing contacts to a list by hand. Contacts that were members before, also by its rules, count as `already_members`, ' +
+        'which is not an error. An unknown contact is 404, and nothing is added.',
+      { body: MembersByHand, response: { 200: MembersAdded, 404: ErrorBody } },
+      { access: { scope: 'list_contact_details:update' } },
+    ),
     async ({ db, caller, body }) => {
       const data = await db.transaction((sql) => addMembers(sql, caller.customerId, body));
       return { success: true as const, message: 'Contacts added', data };
@@ -196,19 +167,14 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/list-contact-details/remove-contacts',
-    {
-      config: { access: { scope: 'list_contact_details:update' } },
-      schema: {
-        operationId: 'removeContactsFromList',
-        summary: 'Remove contacts from a list',
-        description:
-          'Takes contacts out of a list to which they were added by hand. A contact that matches the rules of the ' +
-          'list stays a member. An unknown contact is 404, and nothing is removed.',
-        tags,
-        body: MembersByHand,
-        response: { 200: MembersRemoved, 404: ErrorBody },
-      },
-    },
+    about(
+      'removeContactsFromList',
+      'Remove contacts from a list',
+      'Takes contacts out of a list to which they were added by hand. A contact that matches the rules of the ' +
+        'list stays a member. An unknown contact is 404, and nothing is removed.',
+      { body: MembersByHand, response: { 200: MembersRemoved, 404: ErrorBody } },
+      { access: { scope: 'list_contact_details:update' } },
+    ),
     async ({ db, caller, body }) => {
       const data = await db.transaction((sql) => removeMembers(sql, caller.customerId, body));
       return { success: true as const, message: 'Contacts removed', data };

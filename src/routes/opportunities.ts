@@ -23,33 +23,23 @@ import {
 } from '../schemas/opportunities.ts';
 import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { OpportunityExport } from '../schemas/files.ts';
-
-const tags = ['opportunities'];
+import { routesOf } from '../schemas/scopes.ts';
 
 const opportunities: FastifyPluginAsyncTypebox = async (app) => {
-  const kind = { path: '/opportunities', tags, scope: 'opportunities', noun: 'opportunity' } as const;
-  const one = recordRoutes(app, {
-    ...kind,
-    operation: 'Opportunity',
-    title: 'an opportunity',
-  });
+  const kind = { path: '/opportunities', scope: 'opportunities', noun: 'opportunity' } as const;
+  const one = recordRoutes(app, kind);
 
   // Listing answers with 201, as the contract requires.
   app.post(
     '/opportunities/list',
-    {
-      config: { access: { scope: 'opportunities:read' } },
-      schema: {
-        operationId: 'listOpportunities',
-        summary: 'List opportunities',
-        description:
-          'Returns one page of the opportunities that match `filters`, newest first unless `order_by` says otherwise, with ' +
-          'their products. The status of success is 201.',
-        tags,
-        body: OpportunityQuery,
-        response: { 201: Type.Array(Opportunity) },
-      },
-    },
+    routesOf('opportunities')(
+      'listOpportunities',
+      'List opportunities',
+      'Returns one page of the opportunities that match `filters`, newest first unless `order_by` says otherwise, with ' +
+        'their products. The status of success is 201.',
+      { body: OpportunityQuery, response: { 201: Type.Array(Opportunity) } },
+      { access: { scope: 'opportunities:read' } },
+    ),
     async ({ db, caller, body }, reply) =>
       rowsOf(reply.code(201), await listOpportunities(db, caller.customerId, body)),
   );
@@ -86,38 +76,29 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
   addPipelines(app);
 };
 
-const readsPipelines = { access: { scope: 'pipelines:read' } } as const;
+const about = routesOf('pipelines', { access: { scope: 'pipelines:read' } });
 function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
   app.get(
     '/pipelines',
-    {
-      config: readsPipelines,
-      schema: {
-        operationId: 'listPipelines',
-        summary: 'List pipelines',
-        description:
-          'Returns all pipelines of the customer, without their stages. Pipelines cannot be changed by API keys.',
-        tags: ['pipelines'],
-        response: { 200: Type.Array(PipelineListItem) },
-      },
-    },
+    about(
+      'listPipelines',
+      'List pipelines',
+      'Returns all pipelines of the customer, without their stages. Pipelines cannot be changed by API keys.',
+      { response: { 200: Type.Array(PipelineListItem) } },
+    ),
     async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
   );
 
   const read = recordReader(app.db, findPipelines);
   app.get(
     '/pipelines/:id',
-    {
-      config: { ...readsPipelines, etag: true },
-      schema: {
-        operationId: 'getPipeline',
-        summary: 'Read a pipeline',
-        description: 'Returns one pipeline with its stages, sorted by `order`. The header `etag` holds its version.',
-        tags: ['pipelines'],
-        params: IdParams,
-        response: { 200: Pipeline },
-      },
-    },
+    about(
+      'getPipeline',
+      'Read a pipeline',
+      'Returns one pipeline with its stages, sorted by `order`. The header `etag` holds its version.',
+      { params: IdParams, response: { 200: Pipeline } },
+      { etag: true },
+    ),
     async (request, reply) => {
       const { caller, params, requester } = request;
       const pipeline = await unlessAborted(read(caller.customerId, params.id), requester.signal);
@@ -129,19 +110,14 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
   // Listing answers with 201, as the contract requires.
   app.post(
     '/stages/list',
-    {
-      config: { access: { scope: 'stages:read' } },
-      schema: {
-        operationId: 'listStages',
-        summary: 'List the stages of a pipeline',
-        description:
-          'Returns one page of the stages of a pipeline, sorted by `order`, each with the number of its ' +
-          'opportunities. Opportunities need the id of a stage. The status of success is 201.',
-        tags: ['pipelines'],
-        body: StageQuery,
-        response: { 201: Type.Array(StageListItem), 404: ErrorBody },
-      },
-    },
+    about(
+      'listStages',
+      'List the stages of a pipeline',
+      'Returns one page of the stages of a pipeline, sorted by `order`, each with the number of its ' +
+        'opportunities. Opportunities need the id of a stage. The status of success is 201.',
+      { body: StageQuery, response: { 201: Type.Array(StageListItem), 404: ErrorBody } },
+      { access: { scope: 'stages:read' } },
+    ),
     async ({ db, caller, body }, reply) => {
       return rowsOf(reply.code(201), await listStages(db, caller.customerId, body));
     },

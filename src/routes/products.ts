@@ -3,33 +3,23 @@ import { exportProducts, findProducts, listProducts, productWrites } from '../qu
 import { Product, ProductCreate, ProductListItem, ProductPatch, ProductQuery } from '../schemas/products.ts';
 import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { ProductExport } from '../schemas/files.ts';
-
-const tags = ['products'];
+import { routesOf } from '../schemas/scopes.ts';
 
 const products: FastifyPluginAsyncTypebox = async (app) => {
-  const kind = { path: '/products', tags, scope: 'products', noun: 'product' } as const;
-  const one = recordRoutes(app, {
-    ...kind,
-    operation: 'Product',
-    title: 'a product',
-  });
+  const kind = { path: '/products', scope: 'products', noun: 'product' } as const;
+  const one = recordRoutes(app, kind);
 
   // Listing answers with 201, as the contract requires.
   app.post(
     '/products/list',
-    {
-      config: { access: { scope: 'products:read' } },
-      schema: {
-        operationId: 'listProducts',
-        summary: 'List products',
-        description:
-          'Returns one page of the products that match `filters`, newest first unless `order_by` says otherwise, each with ' +
-          'the number of opportunities and pipelines that use it. The status of success is 201.',
-        tags,
-        body: ProductQuery,
-        response: { 201: Type.Array(ProductListItem) },
-      },
-    },
+    routesOf('products')(
+      'listProducts',
+      'List products',
+      'Returns one page of the products that match `filters`, newest first unless `order_by` says otherwise, each with ' +
+        'the number of opportunities and pipelines that use it. The status of success is 201.',
+      { body: ProductQuery, response: { 201: Type.Array(ProductListItem) } },
+      { access: { scope: 'products:read' } },
+    ),
     async ({ db, caller, body }, reply) => rowsOf(reply.code(201), await listProducts(db, caller.customerId, body)),
   );
 

@@ -15,69 +15,53 @@ import {
   Suggestion,
   SuggestionQuery,
 } from '../schemas/prospects.ts';
+import { routesOf } from '../schemas/scopes.ts';
 
-const tags = ['prospects'];
-const access = { scope: 'prospect:read' } as const;
-const reading = { access, limit: 'prospects' } as const;
+const about = routesOf('prospects', { access: { scope: 'prospect:read' } });
+const limited = { limit: 'prospects' } as const;
 
 /** Adds the routes of prospects. The contract requires the status 201 for successful searches by filters. */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/filters',
-    {
-      config: { access },
-      schema: {
-        operationId: 'suggestProspectFilters',
-        summary: 'Suggest filter values',
-        description:
-          'Returns up to 10 values that prospects have in a field, for an input with suggestions: those of which a ' +
-          'word begins with `search`, the most frequent first. The status of success is 201. If the search cluster ' +
-          'is unavailable, the response is 503.',
-        tags,
-        body: SuggestionQuery,
-        response: { 201: Type.Array(Suggestion) },
-      },
-    },
+    about(
+      'suggestProspectFilters',
+      'Suggest filter values',
+      'Returns up to 10 values that prospects have in a field, for an input with suggestions: those of which a ' +
+        'word begins with `search`, the most frequent first. The status of success is 201. If the search cluster ' +
+        'is unavailable, the response is 503.',
+      { body: SuggestionQuery, response: { 201: Type.Array(Suggestion) } },
+    ),
     async ({ catalog, body }, reply) => reply.code(201).send(await catalog.suggest(body)),
   );
 
   app.post(
     '/prospect/metadata',
-    {
-      config: reading,
-      schema: {
-        operationId: 'countProspects',
-        summary: 'Count prospects',
-        description:
-          'Returns how many prospects match, and the filters as the service understood them. `total_pages` counts ' +
-          'the pages that can be reached by number: page × limit must not exceed 10,000. The status of success is ' +
-          '201.',
-        tags,
-        body: ProspectCount,
-        response: { 201: ProspectMetadata },
-      },
-    },
+    about(
+      'countProspects',
+      'Count prospects',
+      'Returns how many prospects match, and the filters as the service understood them. `total_pages` counts ' +
+        'the pages that can be reached by number: page × limit must not exceed 10,000. The status of success is ' +
+        '201.',
+      { body: ProspectCount, response: { 201: ProspectMetadata } },
+      limited,
+    ),
     async (request, reply) =>
       reply.code(201).send(await countProspects(servicesOf(request), request.caller.customerId, request.body)),
   );
 
   app.post(
     '/prospect/list',
-    {
-      config: reading,
-      schema: {
-        operationId: 'listProspects',
-        summary: 'List prospects',
-        description:
-          'Returns one page of the prospects that match `filters`, by default those that you have not unlocked yet, ' +
-          'highest score first. E-mail addresses and phone numbers are masked until a prospect is unlocked. Reading ' +
-          'costs no credits. By page number the first 10,000 prospects can be reached; the cursor goes on without ' +
-          'end. The status of success is 201.',
-        tags,
-        body: ProspectQuery,
-        response: { 201: Type.Array(Prospect) },
-      },
-    },
+    about(
+      'listProspects',
+      'List prospects',
+      'Returns one page of the prospects that match `filters`, by default those that you have not unlocked yet, ' +
+        'highest score first. E-mail addresses and phone numbers are masked until a prospect is unlocked. Reading ' +
+        'costs no credits. By page number the first 10,000 prospects can be reached; the cursor goes on without ' +
+        'end. The status of success is 201.',
+      { body: ProspectQuery, response: { 201: Type.Array(Prospect) } },
+      limited,
+    ),
     async (request, reply) => {
       const rows = rowsOf(reply, await listProspects(servicesOf(request), request.caller.customerId, request.body));
       return reply.code(201).send(rows);
@@ -86,40 +70,29 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/prospect/match',
-    {
-      config: reading,
-      schema: {
-        operationId: 'matchProspects',
-        summary: 'Find people in the catalog',
-        description:
-          'Finds up to 100 people in the whole catalog, by exact comparison: the URL of the profile (whatever its scheme, ' +
-          '`www.`, query and closing `/`), else first name, last name and company name, all without regard to case and ' +
-          'accents. The first of these that finds somebody decides. Contact data is masked as in lists. It costs no ' +
-          'credits.',
-        tags,
-        body: ProspectMatch,
-        response: { 200: ProspectMatches },
-      },
-    },
+    about(
+      'matchProspects',
+      'Find people in the catalog',
+      'Finds up to 100 people in the whole catalog, by exact comparison: the URL of the profile (whatever its scheme, ' +
+        '`www.`, query and closing `/`), else first name, last name and company name, all without regard to case and ' +
+        'accents. The first of these that finds somebody decides. Contact data is masked as in lists. It costs no ' +
+        'credits.',
+      { body: ProspectMatch, response: { 200: ProspectMatches } },
+      limited,
+    ),
     async (request) => matchProspects(servicesOf(request), request.caller.customerId, request.body),
   );
 
   app.post(
     '/prospect/removals',
-    {
-      config: { access },
-      schema: {
-        operationId: 'listProspectRemovals',
-        summary: 'List removed prospects',
-        description:
-          'Returns the prospects that you had unlocked and that were erased from the catalog, because the person asked ' +
-          'for it: latest first. Your contacts that came from them have `removal_requested_at`; what you do with ' +
-          'them is your decision. A full page has the header `x-next-cursor`.',
-        tags,
-        body: RemovalQuery,
-        response: { 200: Type.Array(Removal) },
-      },
-    },
+    about(
+      'listProspectRemovals',
+      'List removed prospects',
+      'Returns the prospects that you had unlocked and that were erased from the catalog, because the person asked ' +
+        'for it: latest first. Your contacts that came from them have `removal_requested_at`; what you do with ' +
+        'them is your decision. A full page has the header `x-next-cursor`.',
+      { body: RemovalQuery, response: { 200: Type.Array(Removal) } },
+    ),
     async ({ db, caller, body }, reply) => rowsOf(reply, await listRemovals(db, caller.customerId, body)),
   );
 };

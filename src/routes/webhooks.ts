@@ -14,7 +14,7 @@ import { actorOf } from '../plugins/auth.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { listDeliveries, deleteEndpoint, requireEndpoint } from '../queries/accounts/webhook-endpoints.ts';
-import type { Access } from '../schemas/scopes.ts';
+import { type Access, routesOf } from '../schemas/scopes.ts';
 import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
 import {
   ChangedEndpoint,
@@ -30,15 +30,13 @@ import {
 } from '../schemas/webhooks.ts';
 import { whollyReadableEvents } from '../schemas/events.ts';
 
-const tags = ['webhooks'];
-
 interface Options {
   by: 'session' | 'key';
 }
 
 const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
   const access: Access = by === 'key' ? { scope: 'webhooks:manage' } : { session: 'admin' };
-  const config = { access };
+  const about = routesOf('webhooks', { access });
   const idOf = (name: string): string => (by === 'key' ? `${name}ByKey` : name);
   // A key does not see an endpoint with types that it may not read.
   if (by === 'key')
@@ -49,19 +47,13 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
 
   app.post(
     '',
-    {
-      config,
-      schema: {
-        operationId: idOf('createWebhook'),
-        summary: 'Create a webhook endpoint',
-        description:
-          'Creates an endpoint: from now on, events of these types are sent to its URL. Only this response shows the ' +
-          `secret that signs them: store it now. A customer can have ${maxEndpoints} endpoints; one more is 409.`,
-        tags,
-        body: EndpointRequest,
-        response: { 201: IssuedEndpoint, 409: ErrorBody },
-      },
-    },
+    about(
+      idOf('createWebhook'),
+      'Create a webhook endpoint',
+      'Creates an endpoint: from now on, events of these types are sent to its URL. Only this response shows the ' +
+        `secret that signs them: store it now. A customer can have ${maxEndpoints} endpoints; one more is 409.`,
+      { body: EndpointRequest, response: { 201: IssuedEndpoint, 409: ErrorBody } },
+    ),
     async (request, reply) => {
       const create = await endpointCreation(managementOf(request), request.body);
       const endpoint = await request.db.transaction(create);
@@ -71,35 +63,24 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
 
   app.get(
     '',
-    {
-      config,
-      schema: {
-        operationId: idOf('listWebhooks'),
-        summary: 'List webhook endpoints',
-        description: 'Returns the endpoints of the customer, newest first, with their state. Secrets are never shown.',
-        tags,
-        response: { 200: Type.Array(Endpoint) },
-      },
-    },
+    about(
+      idOf('listWebhooks'),
+      'List webhook endpoints',
+      'Returns the endpoints of the customer, newest first, with their state. Secrets are never shown.',
+      { response: { 200: Type.Array(Endpoint) } },
+    ),
     (request) => showEndpoints(managementOf(request)),
   );
 
   app.patch(
     '/:id',
-    {
-      config,
-      schema: {
-        operationId: idOf('updateWebhook'),
-        summary: 'Change a webhook endpoint',
-        description:
-          'Changes an endpoint; what is not sent stays. With `active: false` nothing is sent any more. What happens ' +
-          'while an endpoint is inactive is not sent when it is active again; a replay sends it.',
-        tags,
-        params: IdParams,
-        body: EndpointChange,
-        response: { 200: ChangedEndpoint },
-      },
-    },
+    about(
+      idOf('updateWebhook'),
+      'Change a webhook endpoint',
+      'Changes an endpoint; what is not sent stays. With `active: false` nothing is sent any more. What happens ' +
+        'while an endpoint is inactive is not sent when it is active again; a replay sends it.',
+      { params: IdParams, body: EndpointChange, response: { 200: ChangedEndpoint } },
+    ),
     async (request) => {
       const data = await updateEndpoint(managementOf(request), request.params.id, request.body);
       return { success: true as const, message: 'Webhook endpoint updated', data };
@@ -108,17 +89,12 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
 
   app.delete(
     '/:id',
-    {
-      config,
-      schema: {
-        operationId: idOf('deleteWebhook'),
-        summary: 'Delete a webhook endpoint',
-        description: 'Deletes an endpoint. What waits for it is not sent any more.',
-        tags,
-        params: IdParams,
-        response: { 200: DoneWithId },
-      },
-    },
+    about(
+      idOf('deleteWebhook'),
+      'Delete a webhook endpoint',
+      'Deletes an endpoint. What waits for it is not sent any more.',
+      { params: IdParams, response: { 200: DoneWithId } },
+    ),
     async (request) => {
       const { db, caller, params } = request;
       await db.transaction((sql) => deleteEndpoint(sql, caller.customerId, params.id, actorOf(request)));
@@ -128,19 +104,13 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
 
   app.post(
     '/:id/rotate',
-    {
-      config,
-      schema: {
-        operationId: idOf('rotateWebhookSecret'),
-        summary: 'Rotate the secret of a webhook endpoint',
-        description:
-          'Gives an endpoint a new secret, which only this response shows. For 24 hours each delivery carries two ' +
-          'signatures, by the new and by the previous secret.',
-        tags,
-        params: IdParams,
-        response: { 200: IssuedEndpoint },
-      },
-    },
+    about(
+      idOf('rotateWebhookSecret'),
+      'Rotate the secret of a webhook endpoint',
+      'Gives an endpoint a new secret, which only this response shows. For 24 hours each delivery carries two ' +
+        'signatures, by the new and by the previous secret.',
+      { params: IdParams, response: { 200: IssuedEndpoint } },
+    ),
     async (request, reply) => {
       const endpoint = await request.db.transaction(secretRotation(managementOf(request), request.params.id));
       return reply.header('cache-control', 'no-store').send(issued('Webhook secret rotated', endpoint));
@@ -149,38 +119,25 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
 
   app.post(
     '/:id/test',
-    {
-      config,
-      schema: {
-        operationId: idOf('testWebhook'),
-        summary: 'Send a test to a webhook endpoint',
-        description:
-          'Sends an event of the type `webhook.test` now, to an inactive endpoint too, and waits 8 seconds for the ' +
-          'answer. The test is not listed among the deliveries.',
-        tags,
-        params: IdParams,
-        response: { 200: TestResult },
-      },
-    },
+    about(
+      idOf('testWebhook'),
+      'Send a test to a webhook endpoint',
+      'Sends an event of the type `webhook.test` now, to an inactive endpoint too, and waits 8 seconds for the ' +
+        'answer. The test is not listed among the deliveries.',
+      { params: IdParams, response: { 200: TestResult } },
+    ),
     (request) => testEndpoint(managementOf(request), app.webhookSender, request.params.id, request.requester.signal),
   );
 
   app.post(
     '/:id/replay',
-    {
-      config,
-      schema: {
-        operationId: idOf('replayWebhook'),
-        summary: 'Send events to a webhook endpoint again',
-        description:
-          'Sends again what was recorded since a time, but nothing from before the endpoint was created. It is under ' +
-          'way until each event was tried once; a second replay meanwhile is 409. New events follow after it.',
-        tags,
-        params: IdParams,
-        body: ReplayRequest,
-        response: { 200: Done, 409: ErrorBody },
-      },
-    },
+    about(
+      idOf('replayWebhook'),
+      'Send events to a webhook endpoint again',
+      'Sends again what was recorded since a time, but nothing from before the endpoint was created. It is under ' +
+        'way until each event was tried once; a second replay meanwhile is 409. New events follow after it.',
+      { params: IdParams, body: ReplayRequest, response: { 200: Done, 409: ErrorBody } },
+    ),
     async (request) => {
       await replayEndpoint(managementOf(request), request.params.id, request.body.from);
       return { success: true as const, message: 'Replay started' };
@@ -189,18 +146,12 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
 
   app.post(
     '/:id/deliveries',
-    {
-      config,
-      schema: {
-        operationId: idOf('listWebhookDeliveries'),
-        summary: 'List the deliveries to a webhook endpoint',
-        description: 'Returns the tries to deliver events to an endpoint in the last 30 days, newest first.',
-        tags,
-        params: IdParams,
-        body: DeliveriesQuery,
-        response: { 200: Type.Array(Delivery) },
-      },
-    },
+    about(
+      idOf('listWebhookDeliveries'),
+      'List the deliveries to a webhook endpoint',
+      'Returns the tries to deliver events to an endpoint in the last 30 days, newest first.',
+      { params: IdParams, body: DeliveriesQuery, response: { 200: Type.Array(Delivery) } },
+    ),
     async ({ db, caller: { customerId }, params: { id }, body }, reply) => {
       await db.lookup((sql) => requireEndpoint(sql, customerId, id));
       const { filters = {} } = body;

@@ -1,3 +1,5 @@
+import type { FastifyContextConfig } from 'fastify';
+
 export const scopes = [
   'customer:read',
   'contacts:read',
@@ -95,3 +97,19 @@ declare module 'fastify' {
     access?: Access;
   }
 }
+
+/**
+ * Returns a function that makes the options of a route: how the API document describes it, the schemas of what it takes
+ * and answers, and its configuration.
+ * @param tag chapter of the API document
+ * @param common configuration of all these routes, unless a route has another one
+ */
+export const routesOf =
+  (tag: string, common: FastifyContextConfig = {}) =>
+  <Schemas extends object>(
+    operationId: string,
+    summary: string,
+    description: string,
+    schemas: Schemas,
+    config: FastifyContextConfig = {},
+  ) => ({ config: { ...common, ...config }, schema: { operationId, summary, description, tags: [tag], ...schemas } });
