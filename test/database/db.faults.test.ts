@@ -30,6 +30,24 @@ async function timed(work: Promise<unknown>): Promise<{ ms: number; answer: unkn
   return { ms: performance.now() - start, answer };
 }
 
+/** Expects that many calls at once, on all connections, fail within this time (ms). */
+async function expectFailures(db: Database, withinMs: number): Promise<void> {
+  const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
+  for (const { ms, answer } of await Promise.all(callers)) {
+    expect(answer).toMatchObject(unavailable);
+    expect(ms).toBeLessThan(withinMs);
+  }
+}
+
+/** Expects that calls succeed, soon after the server has recovered. */
+async function expectRecovery(db: Database): Promise<void> {
+  for (const lane of lanes) {
+    const { ms, answer } = await timed(ping(db, lane));
+    expect(answer).toEqual(pong);
+    expect(ms).toBeLessThan(soon);
+  }
+}
+
 let database: TestDatabase;
 
 beforeAll(async () => {
@@ -58,19 +76,11 @@ describe('a server that stops responding', () => {
     const idle = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '100' }), database.url);
     const session = await sessionOf(idle);
     proxy.freeze();
-    const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
-    for (const { ms, answer } of await Promise.all(callers)) {
-      expect(answer).toMatchObject(unavailable);
-      expect(ms).toBeLessThan(silence + 3_000);
-    }
+    await expectFailures(db, silence + 3_000);
     expect(await sessionOf(idle)).toBe(session); // an idle connection may be silent
     await idle.close();
     proxy.thaw();
-    for (const lane of lanes) {
-      const { ms, answer } = await timed(ping(db, lane));
-      expect(answer).toEqual(pong);
-      expect(ms).toBeLessThan(soon);
-    }
+    await expectRecovery(db);
   });
 
   test('fails a transaction in flight in bounded time', async () => {
@@ -86,24 +96,16 @@ describe('a server that stops responding', () => {
 
   test('fails every call that waits for a new connection', async () => {
     proxy.freeze();
-    const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
-    for (const { ms, answer } of await Promise.all(callers)) {
-      expect(answer).toMatchObject(unavailable);
-      expect(ms).toBeLessThan(5_000 + 3_000);
-    }
+    await expectFailures(db, 5_000 + 3_000);
     proxy.thaw();
-    for (const lane of lanes) expect(await ping(db, lane)).toEqual(pong);
+    await expectRecovery(db);
   });
 
   test('but closes each new connection fails calls at once', async () => {
     proxy.hangUp(true);
-    const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
-    for (const { ms, answer } of await Promise.all(callers)) {
-      expect(answer).toMatchObject(unavailable);
-      expect(ms).toBeLessThan(3_000);
-    }
+    await expectFailures(db, 3_000);
     proxy.hangUp(false);
-    for (const lane of lanes) expect(await ping(db, lane)).toEqual(pong);
+    await expectRecovery(db);
   });
 });
 
@@ -147,17 +149,9 @@ describe('a server that is stopped', () => {
     const underWay = db.search((sql) => sql`select pg_sleep(20)`).catch((error: unknown) => error);
     await stop(cluster);
     expect(await underWay).toMatchObject(unavailable);
-    const callers = lanes.flatMap((lane) => Array.from({ length: 40 }, () => timed(ping(db, lane))));
-    for (const { ms, answer } of await Promise.all(callers)) {
-      expect(answer).toMatchObject(unavailable);
-      expect(ms).toBeLessThan(3_000);
-    }
+    await expectFailures(db, 3_000);
     await startServer(cluster);
-    for (const lane of lanes) {
-      const { ms, answer } = await timed(ping(db, lane));
-      expect(answer).toEqual(pong);
-      expect(ms).toBeLessThan(soon);
-    }
+    await expectRecovery(db);
     await db.close();
   });
 });

@@ -8,7 +8,7 @@ export const testAll: readonly string[] = [
   'test/catalog/{lost-shards,elasticsearch/*}.test.ts',
   'test/commands/{catalog-kills,catalog-streams,privacy-handbook,privacy.elasticsearch}.test.ts',
   'test/contract/{clients,fuzz,hostile-bodies}.test.ts',
-  'test/database/{db,db.faults,driver,pools,migrate,outages}.test.ts',
+  'test/database/{db,db.faults,driver,migrate,outages}.test.ts',
   'test/database/{session-settings,citus/*}.test.ts',
   'test/embedded-postgres/server.test.ts',
   'test/files/{huge-files,hostile-files,linear-readers}.test.ts',
