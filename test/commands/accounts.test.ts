@@ -1,33 +1,15 @@
-import postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { runCommand, type Run } from '../setup/cli.ts';
-import { createDatabase, isOnCitus } from '../setup/database.ts';
+import { operatorWith, runCommand, unknownId, words } from '../setup/cli.ts';
 import { unique } from '../setup/factories.ts';
 import { login, makeLogin, makeSession } from '../setup/sessions.ts';
 
 const { fastify: app, url, owner, customer } = await startApp();
 
-const unknownId = '01990000-0000-7000-8000-000000000000';
+const { run, json } = operatorWith({ DATABASE_URL: url });
 
-const run = (line: string[], input?: string): Promise<Run> => runCommand(line, { DATABASE_URL: url }, input);
-
-/** Runs a command line with `--json` and returns its result. */
-async function json(line: string[], input?: string) {
-  const { code, stdout, stderr } = await run([...line, '--json'], input);
-  expect([code, stderr]).toEqual([0, '']);
-  return JSON.parse(stdout);
-}
-
-const userLine = (customerId: string, email: string): string[] => {
-  const options = { customer: customerId, email, name: 'Grace Hopper', role: 'admin' };
-  return [
-    'user',
-    'create',
-    ...Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]),
-    '--password-stdin',
-  ];
-};
+const userLine = (customerId: string, email: string): string[] =>
+  words`user create --customer ${customerId} --email ${email} --name ${'Grace Hopper'} --role admin --password-stdin`;
 
 const eventsOf = async (customerId: string) => {
   const rows = await owner<{ event: string; actor: string }[]>`
@@ -49,7 +31,7 @@ const salesStages = [
 ];
 
 test('customer create adds a customer with an active free subscription and the Sales pipeline', async () => {
-  const made = await json(['customer', 'create', '--name', ' Harbour & Pine ', '--country', 'gb', '--city', 'Bristol']);
+  const made = await json(words`customer create --name ${' Harbour & Pine '} --country gb --city Bristol`);
   expect(made).toMatchObject({ business_name: 'Harbour & Pine', status: 'OK', country: 'GB', city: 'Bristol' });
   const [subscription] = await owner`
       select s.status, s.periodicity, s.currency, s.price, t.title, t.is_free
@@ -64,7 +46,7 @@ test('customer create adds a customer with an active free subscription and the S
     is_free: true,
   };
   expect({ ...subscription }).toEqual(free);
-  const pipelines = await json(['pipeline', 'list', '--customer', made.id]);
+  const pipelines = await json(words`pipeline list --customer ${made.id}`);
   expect(pipelines).toMatchObject([{ name: 'Sales', active: true, visibility: 'PUBLIC', currency: 'USD' }]);
   expect(stagesOf(pipelines[0])).toEqual(salesStages);
   expect(await eventsOf(made.id)).toEqual(['customer.created by command line']);
@@ -72,7 +54,7 @@ test('customer create adds a customer with an active free subscription and the S
 
 test('customer list shows all, newest first', async () => {
   const [first, second] = [await customer(), await customer()];
-  const ids: string[] = (await json(['customer', 'list'])).map(({ id }: { id: string }) => id);
+  const ids: string[] = (await json(words`customer list`)).map(({ id }: { id: string }) => id);
   expect(ids.filter((id) => id === first.id || id === second.id)).toEqual([second.id, first.id]);
 });
 
@@ -80,7 +62,7 @@ test('customer suspend and resume have an immediate effect on the running servic
   const { id, get } = await customer();
   const statuses: number[] = [];
   for (const verb of ['suspend', 'suspend', 'resume']) {
-    const { status } = await json(['customer', verb, '--customer', id]);
+    const { status } = await json(words`customer ${verb} --customer ${id}`);
     expect(status).toBe(verb === 'suspend' ? 'SUSPENDED' : 'OK');
     statuses.push((await get('/customer/summary')).status);
   }
@@ -99,7 +81,7 @@ test('user create adds a user who can log in with the password from standard inp
   expect(user).toEqual({ id: user.id, name: 'Grace Hopper', email, role: 'admin', active: true });
   const answer = await login(app, email.toLowerCase(), 'pass wörd of mine');
   expect(answer.body.user).toMatchObject({ id: user.id, customer_id: id });
-  const listed = await json(['user', 'list', '--customer', id]);
+  const listed = await json(words`user list --customer ${id}`);
   expect(listed).toMatchObject([user, { id: adminId }]);
 });
 
@@ -112,19 +94,11 @@ test('user create rejects the e-mail address of another user, also in other uppe
   expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
 });
 
-test('user create rejects a short password as wrong usage and adds no user', async () => {
-  const { id } = await customer();
-  const { code, stdout, stderr } = await run(userLine(id, 'short@example.com'), 'short\n');
-  expect([code, stdout]).toEqual([2, '']);
-  expect(stderr).toBe('error: the password must have 12 to 128 characters\n');
-  expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
-});
-
 test('user deactivate ends the sessions of a user, and has no effect the second time', async () => {
   const { id } = await customer();
   const { userId, email, call } = await makeSession(app, id);
-  expect(await json(['user', 'deactivate', '--user', userId])).toMatchObject({ id: userId, email, active: false });
-  await json(['user', 'deactivate', '--user', userId]);
+  expect(await json(words`user deactivate --user ${userId}`)).toMatchObject({ id: userId, email, active: false });
+  await json(words`user deactivate --user ${userId}`);
   expect([(await call('GET', '/api/api-key')).status, (await login(app, email)).status]).toEqual([401, 401]);
   expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
   expect((await eventsOf(id)).filter((event) => event === 'user.deactivated by command line')).toHaveLength(1);
@@ -133,7 +107,7 @@ test('user deactivate ends the sessions of a user, and has no effect the second 
 test('user reset-password ends the sessions and sets the password', async () => {
   const { id } = await customer();
   const { userId, email, call } = await makeSession(app, id);
-  await json(['user', 'reset-password', '--user', userId, '--password-stdin'], 'quite another password');
+  await json(words`user reset-password --user ${userId} --password-stdin`, 'quite another password');
   expect((await call('GET', '/api/api-key')).status).toBe(401);
   expect((await login(app, email)).status).toBe(401);
   expect((await login(app, email, 'quite another password')).status).toBe(200);
@@ -142,19 +116,8 @@ test('user reset-password ends the sessions and sets the password', async () => 
 
 test('pipeline create adds a pipeline with the given stages in their order', async () => {
   const { id } = await customer();
-  const line = [
-    'pipeline',
-    'create',
-    '--customer',
-    id,
-    '--name',
-    'Renewals',
-    '--currency',
-    'eur',
-    '--visibility',
-    'PRIVATE',
-  ];
-  const made = await json([...line, '--stage', 'Due: soon:40', '--stage', 'Done:100:WON']);
+  const line = words`pipeline create --customer ${id} --name Renewals --currency eur --visibility PRIVATE`;
+  const made = await json(words`${line} --stage ${'Due: soon:40'} --stage Done:100:WON`);
   expect(made).toMatchObject({
     name: 'Renewals',
     description: '',
@@ -166,18 +129,18 @@ test('pipeline create adds a pipeline with the given stages in their order', asy
     [1, 'Due: soon', 40, 'OPEN'],
     [2, 'Done', 100, 'WON'],
   ]);
-  expect((await json(['pipeline', 'list', '--customer', id]))[0]).toEqual(made);
+  expect((await json(words`pipeline list --customer ${id}`))[0]).toEqual(made);
 });
 
 test('pipeline create adds the stages of Sales if none is given', async () => {
   const { id } = await customer();
-  expect(stagesOf(await json(['pipeline', 'create', '--customer', id, '--name', 'Second']))).toEqual(salesStages);
+  expect(stagesOf(await json(words`pipeline create --customer ${id} --name Second`))).toEqual(salesStages);
 });
 
 test('audit list shows actor, event and subject, newest first, up to a limit', async () => {
   const { id } = await customer();
   const { userId, email } = await makeSession(app, id);
-  const latest = await json(['audit', 'list', '--customer', id, '--limit', '2']);
+  const latest = await json(words`audit list --customer ${id} --limit 2`);
   expect(latest).toMatchObject([
     { event: 'user.logged_in', actor: email, address: '127.0.0.1', user_id: userId, api_key_id: null, details: {} },
     { event: 'user.created', actor: 'command line', address: null, user_id: userId, details: { role: 'admin' } },
@@ -186,19 +149,12 @@ test('audit list shows actor, event and subject, newest first, up to a limit', a
 
 test('a verb prints an aligned table without control characters', async () => {
   const name = `${unique('Bell')}\u001B[2J\u202E\u2066\u200F`;
-  const { stdout, code } = await run(['customer', 'create', '--name', name]);
+  const { stdout, code } = await run(words`customer create --name ${name}`);
   expect(code).toBe(0);
   const [heading, row] = stdout.trimEnd().split('\n');
   expect(heading).toMatch(/^ID {36}NAME +STATUS {2}CREATED$/);
   expect(row!.indexOf('OK')).toBe(heading!.indexOf('STATUS'));
   expect(stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
-});
-
-test('an empty list prints none', async () => {
-  const { id } = await customer();
-  await owner`delete from stages where customer_id = ${id}`;
-  await owner`delete from pipelines where customer_id = ${id}`;
-  expect((await run(['pipeline', 'list', '--customer', id])).stdout).toBe('none\n');
 });
 
 describe('a failing command exits 1 with the reason on stderr and nothing on stdout:', () => {
@@ -216,33 +172,19 @@ describe('a failing command exits 1 with the reason on stderr and nothing on std
   ];
 
   test.each(cases)('%s', async (_, line, environment, reason) => {
-    const { code, stdout, stderr } = await runCommand([...line, '--json'], { DATABASE_URL: url, ...environment });
+    const { code, stdout, stderr } = await runCommand(words`${line} --json`, { DATABASE_URL: url, ...environment });
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(reason);
     expect(stderr).not.toMatch(/\n {4}at /);
-  });
-
-  // Citus does not allow to drop the schema.
-  test.skipIf(isOnCitus())('a database without tables (needs one server)', async () => {
-    const empty = await createDatabase();
-    const sql = postgres(empty.ownerUrl, { onnotice: () => {} });
-    await sql`drop schema public cascade`;
-    await sql.end();
-    const { code, stderr } = await runCommand(['customer', 'list'], { DATABASE_URL: empty.url });
-    await empty.drop();
-    expect(code).toBe(1);
-    expect(stderr).toBe(
-      'error: The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.\n',
-    );
   });
 });
 
 describe('key', () => {
   const makeAdmin = async () => {
-    const made = await json(['customer', 'create', '--name', unique('Keys')]);
+    const made = await json(words`customer create --name ${unique('Keys')}`);
     await json(userLine(made.id, `${unique('first')}@example.com`), 'a long enough password');
     await json(userLine(made.id, `${unique('second')}@example.com`), 'a long enough password');
-    const users = await json(['user', 'list', '--customer', made.id]);
+    const users = await json(words`user list --customer ${made.id}`);
     return { customerId: made.id as string, first: users.at(-1).id as string };
   };
   const ping = (key: string) =>
@@ -250,7 +192,7 @@ describe('key', () => {
 
   test('create adds a working key of the first admin and shows its value; revoke ends it', async () => {
     const { customerId, first } = await makeAdmin();
-    const line = ['key', 'create', '--customer', customerId, '--name', ' Nightly ', '--expiration', '7'];
+    const line = words`key create --customer ${customerId} --name ${' Nightly '} --expiration 7`;
     const { id, key, ...made } = await json(line);
     expect(made).toMatchObject({
       name: 'Nightly',
@@ -258,10 +200,10 @@ describe('key', () => {
       permissions: expect.arrayContaining(['prospect:read']),
     });
     expect((await ping(key)).statusCode).toBe(200);
-    const listed = await json(['key', 'list', '--customer', customerId]);
+    const listed = await json(words`key list --customer ${customerId}`);
     expect(listed).toMatchObject([{ id, created_by: first, start: made.start, status: 'active' }]);
     expect(JSON.stringify(listed)).not.toContain(key);
-    expect(await json(['key', 'revoke', '--key', id])).toMatchObject({ id, status: 'revoked' });
+    expect(await json(words`key revoke --key ${id}`)).toMatchObject({ id, status: 'revoked' });
     expect((await ping(key)).statusCode).toBe(401);
     expect(await eventsOf(customerId)).toEqual(
       expect.arrayContaining(['api_key.generated by command line', 'api_key.revoked by command line']),
@@ -270,13 +212,13 @@ describe('key', () => {
 
   test('create gives a key spend caps, and list shows what it has spent', async () => {
     const { customerId } = await makeAdmin();
-    const line = ['key', 'create', '--customer', customerId, '--name', 'n'];
+    const line = words`key create --customer ${customerId} --name n`;
     const caps = { subscription: { amount: 0, per: 'total' }, verification: { amount: 500, per: 'day' } };
-    const made = await json([...line, '--cap', 'verification=500/day', '--cap', 'subscription=0/total']);
+    const made = await json(words`${line} --cap verification=500/day --cap subscription=0/total`);
     expect(made).toMatchObject({ spend_caps: caps });
-    const listed = await json(['key', 'list', '--customer', customerId]);
+    const listed = await json(words`key list --customer ${customerId}`);
     expect(listed).toMatchObject([{ spend_caps: caps, spent: { subscription: 0, verification: 0 } }]);
-    const { stdout } = await run(['key', 'list', '--customer', customerId]);
+    const { stdout } = await run(words`key list --customer ${customerId}`);
     expect(stdout).toContain('subscription 0 of 0/total, verification 0 of 500/day');
     for (const cap of [
       'verification=500',
@@ -285,42 +227,24 @@ describe('key', () => {
       'prospects=5/day',
       'verification=1000000001/day',
     ])
-      expect(await run([...line, '--cap', cap]), cap).toMatchObject({ code: 2, stdout: '' });
+      expect(await run(words`${line} --cap ${cap}`), cap).toMatchObject({ code: 2, stdout: '' });
   });
 
   test('create gives a key only the given permissions', async () => {
     const { customerId } = await makeAdmin();
-    const line = [
-      'key',
-      'create',
-      '--customer',
-      customerId,
-      '--name',
-      'n',
-      '--permissions',
-      'contacts:read, contacts:read',
-    ];
+    const line = words`key create --customer ${customerId} --name n --permissions ${'contacts:read, contacts:read'}`;
     const { key, permissions } = await json(line);
     expect(permissions).toEqual(['contacts:read']);
     expect((await ping(key)).statusCode).toBe(403);
   });
 
   test('create rejects an unknown scope or duration with exit 2, and a customer without an admin with exit 1', async () => {
-    const made = await json(['customer', 'create', '--name', unique('Nobody')]);
-    const line = ['key', 'create', '--customer', made.id, '--name', 'n'];
-    expect(await run([...line, '--permissions', 'contacts:fly'])).toMatchObject({ code: 2, stdout: '' });
-    expect(await run([...line, '--expiration', '8'])).toMatchObject({ code: 2, stdout: '' });
+    const made = await json(words`customer create --name ${unique('Nobody')}`);
+    const line = words`key create --customer ${made.id} --name n`;
+    expect(await run(words`${line} --permissions contacts:fly`)).toMatchObject({ code: 2, stdout: '' });
+    expect(await run(words`${line} --expiration 8`)).toMatchObject({ code: 2, stdout: '' });
     const failed = await run(line);
     expect(failed).toMatchObject({ code: 1, stderr: expect.stringContaining('user create') });
-    expect(await run(['key', 'revoke', '--key', unknownId])).toMatchObject({ code: 1, stdout: '' });
-  });
-});
-
-test('credits show prints both pools of a customer', async () => {
-  const made = await json(['customer', 'create', '--name', unique('Credits')]);
-  await json(['credits', 'grant', '--customer', made.id, '--pool', 'verification', '--amount', '5']);
-  expect(await json(['credits', 'show', '--customer', made.id])).toEqual({
-    customer_id: made.id,
-    credits: { subscription: { balance: 0, reserved: 0 }, verification: { balance: 5, reserved: 0 } },
+    expect(await run(words`key revoke --key ${unknownId}`)).toMatchObject({ code: 1, stdout: '' });
   });
 });

@@ -1,17 +1,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/commands/generate-people.ts';
+import { temporaryFolder } from '../setup/at-end.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { nodeEnvironment, runCommand } from '../setup/cli.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 
-const folder = await mkdtemp(join(tmpdir(), 'catalog-kills-'));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = await temporaryFolder();
 
 test('a killed import into the catalog on Postgres resumes, and no person is lost or duplicated', async () => {
   const app = await startApp();

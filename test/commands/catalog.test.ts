@@ -1,14 +1,13 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/commands/generate-people.ts';
+import { temporaryFolder } from '../setup/at-end.ts';
 import { startApp } from '../setup/app.ts';
 import { runCommand } from '../setup/cli.ts';
 
-const folder = await mkdtemp(join(tmpdir(), 'catalog-'));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = await temporaryFolder();
 
 const ndjson = (count: number, seed: number) =>
   [...generatePeople(count, seed)].map((one) => `${JSON.stringify(one)}\n`);

@@ -7,23 +7,14 @@ import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
-import { nodeEnvironment, runCommand, type Run } from '../setup/cli.ts';
+import { nodeEnvironment, operatorWith, unknownId, words } from '../setup/cli.ts';
 import { workAtUndos } from '../jobs/working.ts';
 import { contactBody, make, productBody } from '../setup/factories.ts';
 
 const app = await startApp(loopback);
 const root = join(import.meta.dirname, '..', '..');
 const environment = { ...loopback, DATABASE_URL: app.url, WEBHOOK_SECRET_KEY: app.config.WEBHOOK_SECRET_KEY! };
-const unknownId = '01990000-0000-7000-8000-000000000000';
-
-const run = (...words: string[]): Promise<Run> => runCommand(words, environment);
-
-/** Runs a command line with `--json` and returns its result. */
-async function json(...words: string[]) {
-  const { code, stdout, stderr } = await run(...words, '--json');
-  expect([code, stderr]).toEqual([0, '']);
-  return JSON.parse(stdout);
-}
+const { run, json } = operatorWith(environment);
 
 function spawnTail(words: readonly string[], stdout: 'pipe' | FileHandle, stderr: 'pipe' | 'inherit' = 'pipe') {
   const child = spawn(process.execPath, ['src/cli.ts', 'events', 'tail', ...words], {
@@ -79,13 +70,13 @@ test('events tail prints each change once, as a line or as JSON, and continues a
   expect(await wanted.next()).toMatch(
     new RegExp(`contact.updated +api +${contact}  changed: job_title  external_id=crm-1  by=key$`),
   );
-  for (const words of [
-    ['--customer', other.id, '--cursor', cursor],
-    ['--customer', id, '--cursor', `${cursor}x`],
-    ['--customer', id, '--types', 'contact.renamed'],
-    ['--customer', unknownId],
+  for (const options of [
+    words`--customer ${other.id} --cursor ${cursor}`,
+    words`--customer ${id} --cursor ${`${cursor}x`}`,
+    words`--customer ${id} --types contact.renamed`,
+    words`--customer ${unknownId}`,
   ]) {
-    const refused = await run('events', 'tail', ...words);
+    const refused = await run(words`events tail ${options}`);
     expect([refused.code === 0, refused.stdout]).toEqual([false, '']);
     expect(refused.stderr).not.toBe('');
   }
@@ -95,13 +86,13 @@ test('events tail ends at the first line that is not written, and when its reade
   const customer = await app.customer();
   const { headers } = await customer.post('/events/list', {});
   await make(customer, '/products', productBody());
-  const words = ['--customer', customer.id, '--cursor', headers['x-next-cursor'] as string, '--json'];
+  const options = words`--customer ${customer.id} --cursor ${headers['x-next-cursor'] as string} --json`;
   await using file = await open('/dev/full', 'w');
-  const full = spawnTail(words, file);
+  const full = spawnTail(options, file);
   const said = text(full.stderr!);
   expect(await once(full, 'exit')).toEqual([1, null]);
   expect(await said).toMatch(/^error: The output cannot be written: ENOSPC.*\n$/);
-  const left = spawnTail(words, 'pipe');
+  const left = spawnTail(options, 'pipe');
   left.stdout!.destroy();
   expect(await once(left, 'exit')).toEqual([0, null]);
 }, 60_000);
@@ -109,43 +100,34 @@ test('events tail ends at the first line that is not written, and when its reade
 test('webhook create, list, test, disable, enable, rotate and delete', async () => {
   const { id: customer } = await app.customer();
   const receiver = await startReceiver();
-  const made = await json(
-    'webhook',
-    'create',
-    '--customer',
-    customer,
-    '--url',
-    receiver.url,
-    '--types',
-    'contact.created',
-  );
+  const made = await json(words`webhook create --customer ${customer} --url ${receiver.url} --types contact.created`);
   expect(made).toMatchObject({ url: receiver.url, types: ['contact.created'], bulk: false, active: true });
   const own = ['--webhook', made.id] as const;
-  const listed = () => json('webhook', 'list', '--customer', customer);
+  const listed = () => json(words`webhook list --customer ${customer}`);
   expect(await listed()).toMatchObject([{ id: made.id, waiting: 0, given_up: 0 }]);
   expect(JSON.stringify(await listed())).not.toContain('whsec_');
-  expect(await json('webhook', 'test', ...own)).toMatchObject({ ok: true, status: 200 });
+  expect(await json(words`webhook test ${own}`)).toMatchObject({ ok: true, status: 200 });
   verify(made.secret, receiver.received.at(-1)!);
   receiver.answer = status(500);
-  expect((await run('webhook', 'test', ...own)).stdout).toMatch(/^Failed \(status\), status 500, after \d+ ms\n$/);
-  expect(await json('webhook', 'disable', ...own)).toMatchObject({ active: false });
-  expect((await run('webhook', 'list', '--customer', customer)).stdout).toMatch(new RegExp(`${made.id} +\\S+ +no `));
-  expect((await run('webhook', 'enable', ...own)).stdout).toBe(`${made.id} ${receiver.url} is active\n`);
-  const { secret } = await json('webhook', 'rotate', ...own);
+  expect((await run(words`webhook test ${own}`)).stdout).toMatch(/^Failed \(status\), status 500, after \d+ ms\n$/);
+  expect(await json(words`webhook disable ${own}`)).toMatchObject({ active: false });
+  expect((await run(words`webhook list --customer ${customer}`)).stdout).toMatch(new RegExp(`${made.id} +\\S+ +no `));
+  expect((await run(words`webhook enable ${own}`)).stdout).toBe(`${made.id} ${receiver.url} is active\n`);
+  const { secret } = await json(words`webhook rotate ${own}`);
   expect(secret).not.toBe(made.secret);
   receiver.answer = status(200);
-  await json('webhook', 'test', ...own);
+  await json(words`webhook test ${own}`);
   for (const one of [secret, made.secret]) verify(one, receiver.received.at(-1)!);
-  expect((await run('webhook', 'delete', ...own)).stdout).toBe(`Deleted ${made.id}\n`);
+  expect((await run(words`webhook delete ${own}`)).stdout).toBe(`Deleted ${made.id}\n`);
   expect(await listed()).toEqual([]);
   for (const verb of ['enable', 'disable', 'rotate', 'test', 'delete'])
-    expect(await run('webhook', verb, ...own)).toMatchObject({ code: 1, stdout: '' });
-  for (const words of [
-    ['--customer', unknownId, '--url', receiver.url, '--types', 'contact.created'],
-    ['--customer', customer, '--url', 'ftp://127.0.0.1/', '--types', 'contact.created'],
-    ['--customer', customer, '--url', receiver.url, '--types', 'contact.renamed'],
+    expect(await run(words`webhook ${verb} ${own}`)).toMatchObject({ code: 1, stdout: '' });
+  for (const options of [
+    words`--customer ${unknownId} --url ${receiver.url} --types contact.created`,
+    words`--customer ${customer} --url ftp://127.0.0.1/ --types contact.created`,
+    words`--customer ${customer} --url ${receiver.url} --types contact.renamed`,
   ]) {
-    const refused = await run('webhook', 'create', ...words);
+    const refused = await run(words`webhook create ${options}`);
     expect([refused.code === 0, refused.stdout]).toEqual([false, '']);
   }
   const audited =
@@ -161,19 +143,19 @@ test('changes list tells who has changed what, and changes undo takes it back', 
   const contact = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
   await customer.patch(`/contacts/${contact}`, { job_title: 'Countess' });
   await make(customer, '/products', productBody());
-  const [updated, created] = await json('changes', 'list', '--customer', id, '--record', contact.toUpperCase());
+  const [updated, created] = await json(words`changes list --customer ${id} --record ${contact.toUpperCase()}`);
   expect(updated).toMatchObject({ type: 'updated', fields: { job_title: ['Clerk', 'Countess'] } });
   expect(created).toMatchObject({ type: 'created', object: 'contact' });
-  expect((await run('changes', 'list', '--customer', id, '--limit', '2')).stdout.trim().split('\n')).toHaveLength(3);
-  const words = ['--customer', id, '--change', updated.change_id];
-  expect((await run('changes', 'undo', ...words, '--dry-run')).stdout).toContain('1 records: 1 would be restored');
-  const job = await json('changes', 'undo', ...words);
+  expect((await run(words`changes list --customer ${id} --limit 2`)).stdout.trim().split('\n')).toHaveLength(3);
+  const options = words`--customer ${id} --change ${updated.change_id}`;
+  expect((await run(words`changes undo ${options} --dry-run`)).stdout).toContain('1 records: 1 would be restored');
+  const job = await json(words`changes undo ${options}`);
   await workAtUndos(app, customer);
   expect((await customer.get(`/contacts/${contact}`)).body.job_title).toBe('Clerk');
   const { body } = await customer.post('/changes/list', { filters: { change_id: job.id } });
   expect(body).toMatchObject([{ source: 'command', actor: { type: 'operator' } }]);
   const other = await app.customer();
-  const strange = await run('changes', 'undo', '--customer', other.id, '--change', updated.change_id);
+  const strange = await run(words`changes undo --customer ${other.id} --change ${updated.change_id}`);
   expect([strange.code, strange.stderr]).toEqual([1, expect.stringContaining('No such change')]);
-  expect((await run('changes', 'list', '--customer', unknownId)).code).toBe(1);
+  expect((await run(words`changes list --customer ${unknownId}`)).code).toBe(1);
 });

@@ -1,7 +1,7 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
+import { temporaryFolder } from '../setup/at-end.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli, runCommand, type Run } from '../setup/cli.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
@@ -9,16 +9,14 @@ import { somebodyWaitsFor } from '../setup/locks.ts';
 
 const app = await startApp();
 let customer: TestCustomer;
-let folder: string;
+const folder = await temporaryFolder();
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'exports-'));
   customer = await app.customer();
   const company = await make(customer, '/company', companyBody());
   for (const first_name of ['Ada', 'Bob'])
     await make(customer, '/contacts', contactBody({ first_name, company: { id: company } }));
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 const run = (noun: string, ...words: string[]): Promise<Run> =>
   runCommand([noun, 'export', '--customer', customer.id, ...words], { DATABASE_URL: app.url });

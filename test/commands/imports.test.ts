@@ -1,28 +1,21 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Import } from '../../src/schemas/imports.ts';
 import { contactLines, contactsCsv } from '../jobs/importing.ts';
 import { contextOf } from '../jobs/working.ts';
+import { temporaryFolder } from '../setup/at-end.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { runCommand, type Run } from '../setup/cli.ts';
 import { makeList } from '../setup/factories.ts';
 
 const app = await startApp();
 const workers = await startWorkers({ ...contextOf(app), url: app.url });
-let folder: string;
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'imports-'));
-});
+const folder = await temporaryFolder();
 const customer = customerOfEachTest(app);
-afterAll(async () => {
-  await workers.stop();
-  await rm(folder, { recursive: true });
-});
+afterAll(() => workers.stop());
 
 const run = (noun: string, ...words: string[]): Promise<Run> =>
   runCommand([noun, 'import', ...words, '--customer', customer.id], { DATABASE_URL: app.url, LOG_LEVEL: 'silent' });

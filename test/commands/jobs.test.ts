@@ -1,24 +1,15 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { queues } from '../../src/database/queues.ts';
 import { retryJob } from '../../src/jobs/start-job.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { purgeEndedJob } from '../../src/queries/jobs/runs.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { runCommand, type Run } from '../setup/cli.ts';
+import { operatorWith, unknownId, words } from '../setup/cli.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
-const unknownId = '01990000-0000-7000-8000-000000000000';
-
-const run = (line: string[]): Promise<Run> => runCommand(line, { DATABASE_URL: app.url });
-
-/** Runs a command line with `--json` and returns its result. */
-async function json(line: string[]) {
-  const { code, stdout, stderr } = await run([...line, '--json']);
-  expect([code, stderr]).toEqual([0, '']);
-  return JSON.parse(stdout);
-}
+const { run, json } = operatorWith({ DATABASE_URL: app.url });
 
 const turn = ({ id }: TestCustomer, limit = 200) => verifyTurn(echo(limit))(contextOf(app), { customerId: id });
 
@@ -29,21 +20,21 @@ test('jobs list shows the latest jobs, by customer and by status', async () => {
   const customer = await app.customer();
   const [first, second] = [await begin(app, customer, 5), await begin(app, customer, 3)];
   await turn(customer);
-  const all = await json(['jobs', 'list', '--customer', customer.id]);
+  const all = await json(words`jobs list --customer ${customer.id}`);
   expect(all.map(({ id }: { id: string }) => id)).toEqual([second, first]);
   expect(all[1]).toMatchObject({ customer_id: customer.id, type: 'verify_email', status: 'COMPLETED', processed: 5 });
-  const waiting = await json(['jobs', 'list', '--customer', customer.id, '--status', 'PENDING']);
+  const waiting = await json(words`jobs list --customer ${customer.id} --status PENDING`);
   expect(waiting.map(({ id }: { id: string }) => id)).toEqual([second]);
-  const { stdout } = await run(['jobs', 'list', '--limit', '1']);
+  const { stdout } = await run(words`jobs list --limit 1`);
   expect(stdout).toMatch(new RegExp(`^ID +CUSTOMER .*\n${second} +${customer.id} .*0/3 +0/3 verification`));
 });
 
 test('jobs cancel ends a job like the API does, and fails the second time', async () => {
   const customer = await app.customer();
   const job = await begin(app, customer, 5);
-  expect(await json(['jobs', 'cancel', '--job', job])).toMatchObject({ id: job, status: 'CANCELLED', skipped: 5 });
-  expect(await run(['jobs', 'cancel', '--job', job])).toMatchObject({ code: 1, stdout: '' });
-  expect(await run(['jobs', 'cancel', '--job', unknownId])).toMatchObject({ code: 1, stdout: '' });
+  expect(await json(words`jobs cancel --job ${job}`)).toMatchObject({ id: job, status: 'CANCELLED', skipped: 5 });
+  expect(await run(words`jobs cancel --job ${job}`)).toMatchObject({ code: 1, stdout: '' });
+  expect(await run(words`jobs cancel --job ${unknownId}`)).toMatchObject({ code: 1, stdout: '' });
   expect(await entriesOf(app, job)).toEqual(['reserve 5', 'release 5']);
 });
 
@@ -52,10 +43,10 @@ test('jobs retry creates one new job with its own credits for the open items of 
   const failed = await begin(app, customer, 5);
   await turn(customer, 2);
   await fail(customer, failed);
-  const made = await json(['jobs', 'retry', '--job', failed]);
+  const made = await json(words`jobs retry --job ${failed}`);
   expect(made).toMatchObject({ status: 'PENDING', total: 3, credits: { reserved: 3 } });
   expect(made.id).not.toBe(failed);
-  expect(await run(['jobs', 'retry', '--job', failed])).toMatchObject({
+  expect(await run(words`jobs retry --job ${failed}`)).toMatchObject({
     code: 1,
     stderr: expect.stringContaining(made.id),
   });
@@ -94,7 +85,7 @@ test('jobs retry is refused once the job ended 30 days ago, also while its input
   await app.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${job}`;
   const refused = { code: 1, stdout: '', stderr: expect.stringContaining('no longer stored') };
   for (let isMore = true; isMore; isMore = await app.db.transaction(purgeEndedJob))
-    expect(await run(['jobs', 'retry', '--job', job])).toMatchObject(refused);
+    expect(await run(words`jobs retry --job ${job}`)).toMatchObject(refused);
   expect(await app.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(1);
 });
 
@@ -102,24 +93,24 @@ test('jobs retry of a cancelled job processes the skipped items, if there are en
   const customer = await app.customer();
   const job = await begin(app, customer, 4);
   await customer.post(`/service-handler/${job}/cancel`);
-  await json(['credits', 'adjust', '--customer', customer.id, '--pool', 'verification', '--amount', '-1']);
-  expect(await run(['jobs', 'retry', '--job', job])).toMatchObject({
+  await json(words`credits adjust --customer ${customer.id} --pool verification --amount -1`);
+  expect(await run(words`jobs retry --job ${job}`)).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('3 are available'),
   });
   await grant(app.fastify, customer.id, 'verification', 1);
-  expect(await json(['jobs', 'retry', '--job', job])).toMatchObject({ total: 4, credits: { reserved: 4 } });
+  expect(await json(words`jobs retry --job ${job}`)).toMatchObject({ total: 4, credits: { reserved: 4 } });
 });
 
 test('jobs retry enqueues a turn for a waiting job and rejects a complete job', async () => {
   const customer = await app.customer();
   const job = await begin(app, customer, 4);
   await app.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
-  expect(await json(['jobs', 'retry', '--job', job])).toMatchObject({ id: job, status: 'PENDING' });
+  expect(await json(words`jobs retry --job ${job}`)).toMatchObject({ id: job, status: 'PENDING' });
   expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
   await turn(customer);
   expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED' });
-  expect(await run(['jobs', 'retry', '--job', job])).toMatchObject({ code: 1, stdout: '' });
+  expect(await run(words`jobs retry --job ${job}`)).toMatchObject({ code: 1, stdout: '' });
 });
 
 test('jobs of a resumed customer continue at once, in every queue', async () => {
@@ -127,8 +118,116 @@ test('jobs of a resumed customer continue at once, in every queue', async () => 
   const queued = async (queue: string) => [queue, await waitingMessages(app, queue, customer.id)];
   const turns = Object.entries(queues).flatMap(([queue, { notify }]) => (notify ? [queue] : []));
   expect(turns).toContain('import');
-  await json(['customer', 'suspend', '--customer', customer.id]);
+  await json(words`customer suspend --customer ${customer.id}`);
   expect(await Promise.all(turns.map(queued))).toEqual(turns.map((queue) => [queue, 0]));
-  await json(['customer', 'resume', '--customer', customer.id]);
+  await json(words`customer resume --customer ${customer.id}`);
   expect(await Promise.all(turns.map(queued))).toEqual(turns.map((queue) => [queue, 1]));
+});
+
+const move = (verb: string, customer: string, amount: string, ...more: string[]) =>
+  words`credits ${verb} --customer ${customer} --pool subscription --amount ${amount} ${more}`;
+
+describe('credits', () => {
+  test('grant and adjust change a balance and write ledger entries', async () => {
+    const customer = await app.customer();
+    await json(move('grant', customer.id, '100', '--note', 'plan of March'));
+    const moved = await json(move('adjust', customer.id, '-30'));
+    const none = { balance: 0, reserved: 0 };
+    expect(moved).toEqual({
+      customer_id: customer.id,
+      credits: { subscription: { balance: 70, reserved: 0 }, verification: none },
+    });
+    expect((await customer.post('/customer/credits/ledger')).body).toMatchObject([
+      { kind: 'adjust', amount: -30, balance_after: 70, note: null },
+      { kind: 'grant', amount: 100, balance_after: 100, note: 'plan of March' },
+    ]);
+    const { code, stdout } = await run(move('grant', customer.id, '1'));
+    expect([code, stdout]).toEqual([
+      0,
+      'POOL          BALANCE  RESERVED\nsubscription  71       0\nverification  0        0\n',
+    ]);
+  });
+
+  test('adjust takes at most the balance, and grant and adjust reject unknown customers', async () => {
+    const customer = await app.customer();
+    const short = await run(move('adjust', customer.id, '-1'));
+    expect(short).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('0 are available') });
+    expect(await run(move('grant', unknownId, '1'))).toMatchObject({ code: 1, stdout: '' });
+  });
+
+  test('check finds no fault in the work of the service', async () => {
+    const customer = await app.customer();
+    await begin(app, customer, 5);
+    await turn(customer, 5);
+    const cancelled = await begin(app, customer, 5);
+    await turn(customer, 2);
+    await customer.post(`/service-handler/${cancelled}/cancel`);
+    await begin(app, customer, 5);
+    await turn(customer, 3);
+    await begin(app, customer, 5);
+    const { database, faults, customers } = await json(words`credits check`);
+    const { hostname, port, pathname, password } = new URL(app.url);
+    expect(database).toEqual({ host: hostname, port, name: pathname.slice(1) });
+    expect(faults).toEqual([]);
+    expect(customers).toBeGreaterThan(0);
+    const { stdout } = await run(words`credits check`);
+    expect(stdout).toContain(`Checked database ${pathname.slice(1)} on ${hostname}, port ${port}\n`);
+    expect(stdout).not.toContain(password || 'postgres:'); // a distributed database of a test has no passwords
+    expect(stdout).toMatch(/match the ledger\n$/);
+  });
+
+  // Changes as only the database owner can make them. Changes that violate a constraint are not tried.
+  const tampering: [what: string, text: string, fault: RegExp][] = [
+    [
+      'a balance',
+      'update credit_balances set available = available + 1 where customer_id = $1',
+      /the sums of the ledger are/,
+    ],
+    [
+      'an amount',
+      "update credit_entries set amount = amount + 1 where customer_id = $1 and kind = 'grant'",
+      /after the entry are/,
+    ],
+    [
+      'a missing entry',
+      "delete from credit_entries where customer_id = $1 and kind = 'charge'",
+      /expected entry number|after the entry are|the ledger has/,
+    ],
+    [
+      'a balance after',
+      'update credit_entries set balance_after = balance_after + 1 where customer_id = $1 and number = 2',
+      /after the entry are/,
+    ],
+    [
+      "a job's charge",
+      'update jobs set charged = charged - 1, refunded = refunded + 1 where customer_id = $1',
+      /refunded \d+; the ledger has/,
+    ],
+    [
+      "a job's count",
+      'update jobs set total = total + 1, skipped = skipped + 1 where customer_id = $1',
+      /items; its results have/,
+    ],
+    ['a missing result', 'delete from job_results where customer_id = $1 and position = 1', /items; its results have/],
+  ];
+
+  test.each(tampering)('check finds %s that was changed by hand, and exits 1', async (_, text, fault) => {
+    const customer = await app.customer();
+    await begin(app, customer, 5);
+    await turn(customer);
+    await app.owner.begin(async (sql) => {
+      await sql.unsafe(text, [customer.id]);
+    });
+    const { code, stdout, stderr } = await run(words`credits check --json`);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^error: The credits do not match the ledger: \d+ faults?\n$/),
+    ]);
+    const found = JSON.parse(stdout).faults.filter((one: { customer_id: string }) => one.customer_id === customer.id);
+    expect(found).toContainEqual({
+      customer_id: customer.id,
+      of: expect.any(String),
+      fault: expect.stringMatching(fault),
+    });
+  });
 });

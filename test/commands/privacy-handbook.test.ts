@@ -1,16 +1,15 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../setup/at-end.ts';
 import { startApp } from '../setup/app.ts';
 import { nodeEnvironment } from '../setup/cli.ts';
 import { blockOf } from '../setup/handbook.ts';
 import { requestsTo, unique } from './requests.ts';
 
-const folder = await mkdtemp(join(tmpdir(), 'privacy-handbook-'));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = await temporaryFolder();
 
 const { environment, load, stored } = requestsTo(await startApp());
 

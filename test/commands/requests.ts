@@ -1,20 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { withImportLock } from '../../src/catalog/import-lock.ts';
 import { removeSuppression } from '../../src/catalog/privacy.ts';
 import { toIdentifier } from '../../src/queries/jobs/catalog-imports.ts';
 import { unlockPeople } from '../../src/queries/jobs/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
+import { temporaryFolder } from '../setup/at-end.ts';
 import type { TestApp } from '../setup/app.ts';
 import { runCommand } from '../setup/cli.ts';
 import { readJournal } from '../setup/journal.ts';
 
-const folder = await mkdtemp(join(tmpdir(), 'privacy-'));
-afterAll(() => rm(folder, { recursive: true }));
+const folder = await temporaryFolder();
 
 const name = () => randomUUID().slice(0, 8);
 /** Returns a person whom no other test uses. */

@@ -1,18 +1,17 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../setup/at-end.ts';
 import { startApp } from '../setup/app.ts';
 import { nodeEnvironment, runCommand } from '../setup/cli.ts';
 import { createDatabase } from '../setup/database.ts';
 
 const { url } = await startApp();
-const folder = await mkdtemp(join(tmpdir(), 'starting-'));
-afterAll(() => rm(folder, { recursive: true, force: true }));
+const folder = await temporaryFolder();
 
 /** Starts a command that must fail, and returns its exit code, its stdout and the lines of its stderr. */
 async function failedStart(verb: string, environment: Record<string, string>) {
@@ -29,15 +28,18 @@ async function listener(): Promise<{ server: Server; port: number }> {
   return { server, port: (server.address() as AddressInfo).port };
 }
 
-test.each([
-  ['alone', {}],
-  ['although it shares rate limits with a server that is away', { REDIS_URL: 'redis://127.0.0.1:1' }],
-  ['although it already serves metrics on a port of their own', { METRICS_PORT: '0' }],
-])('serve on an occupied port exits 1 with a message, %s', async (_, more) => {
+const lost = { REDIS_URL: 'redis://127.0.0.1:1' };
+
+test.each<[string, string, (port: string) => Record<string, string>, string]>([
+  ['serve', 'alone', (PORT) => ({ PORT }), 'HOST and PORT'],
+  ['serve', 'although a server of rate limits is away', (PORT) => ({ PORT, ...lost }), 'HOST and PORT'],
+  ['serve', 'although it already serves metrics elsewhere', (PORT) => ({ PORT, METRICS_PORT: '0' }), 'HOST and PORT'],
+  ['work', 'although a server of rate limits is away', (port) => ({ METRICS_PORT: port, ...lost }), '.*port \\d+'],
+])('%s on an occupied port exits 1 with a message, %s', async (verb, _, environmentOf, place) => {
   const { server, port } = await listener();
-  const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port), ...more });
+  const failed = await failedStart(verb, { DATABASE_URL: url, ...environmentOf(String(port)) });
   server.close();
-  expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
+  expect(failed).toEqual(failsWith(new RegExp(`^error: Another program already listens on ${place}`)));
 });
 
 /** Starts a command, ends it when it has written to stdout, and returns the lines of its output. */
@@ -52,24 +54,12 @@ async function outputOf(verb: string, environment: Record<string, string>): Prom
   return (await Promise.all(output)).join('').trimEnd().split('\n');
 }
 
-test.each(['serve', 'work'])('%s says when it has started, in a line of JSON if the log is JSON', async (verb) => {
-  const lines = await outputOf(verb, {});
-  expect(lines.map((line) => JSON.parse(line) as object)).toContainEqual(
-    expect.objectContaining({ [verb === 'serve' ? 'url' : 'working']: expect.anything() }),
-  );
-});
-
-test('serve says when it has started, in plain text if the log is for people', async () => {
-  const lines = await outputOf('serve', { LOG_FORMAT: 'pretty' });
-  expect(lines).toContainEqual(expect.stringMatching(/^Serving on http:/));
-});
-
-test('work exits 1 if METRICS_PORT is occupied, also when it shares rate limits with a server that is away', async () => {
-  const { server, port } = await listener();
-  const environment = { DATABASE_URL: url, METRICS_PORT: String(port), REDIS_URL: 'redis://127.0.0.1:1' };
-  const failed = await failedStart('work', environment);
-  server.close();
-  expect(failed).toEqual(failsWith(new RegExp(`^error: Another program already listens on .*port ${port}`)));
+test.each([
+  ['serve', {}, /^\{.*"url":/],
+  ['work', {}, /^\{.*"working":/],
+  ['serve', { LOG_FORMAT: 'pretty' }, /^Serving on http:/],
+])('%s with %j says when it has started, in JSON if the log is JSON', async (verb, environment, line) => {
+  expect(await outputOf(verb, environment)).toContainEqual(expect.stringMatching(line));
 });
 
 describe('serve exits 1 with one line that says what to do', () => {

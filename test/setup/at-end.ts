@@ -1,3 +1,7 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
 /** What has to be closed after the tests of the file that runs now. */
 const closing: (() => unknown)[] = [];
 
@@ -23,4 +27,11 @@ export async function closeAll(): Promise<void> {
     }
   }
   if (errors.length > 0) throw errors[0];
+}
+
+/** Creates a folder for the running file, which is removed after its tests. */
+export async function temporaryFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'test-'));
+  atEnd(() => rm(folder, { recursive: true, force: true }));
+  return folder;
 }

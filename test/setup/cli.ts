@@ -4,6 +4,8 @@ import { PassThrough, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { runProgram } from '../../src/commands/program.ts';
 
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of results
+
 const cli = join(import.meta.dirname, '../../src/cli.ts');
 
 /** The result of a command line run. */
@@ -51,6 +53,30 @@ export function runCommand(
   const run = last.then(() => runHere(words, environment, input));
   last = run.catch(() => {});
   return run;
+}
+
+/**
+ * Splits a command line into its words, as a shell does. What is put in is one word, whatever it contains, or a list of words.
+ */
+export const words = (texts: TemplateStringsArray, ...given: (string | readonly string[])[]): string[] =>
+  texts.raw.flatMap((text, i) => {
+    const around = text.split(/\s+/).filter((word) => word !== '');
+    return i < given.length ? [...around, ...[given[i]!].flat()] : around;
+  });
+
+/** An id that no record has. */
+export const unknownId = '01990000-0000-7000-8000-000000000000';
+
+/** Returns functions that run command lines with this environment, as an operator of the service does. */
+export function operatorWith(environment: Record<string, string>) {
+  const run = (line: string[], input?: string | Buffer): Promise<Run> => runCommand(line, environment, input);
+  /** Runs a command line with `--json`. Returns its result; throws if it failed or wrote to stderr. */
+  const json = async (line: string[], input?: string | Buffer): Promise<Json> => {
+    const { code, stdout, stderr } = await run([...line, '--json'], input);
+    if (code !== 0 || stderr !== '') throw new Error(`${line.join(' ')}: exit ${code}, ${stderr}`);
+    return JSON.parse(stdout);
+  };
+  return { run, json };
 }
 
 async function runHere(words: string[], environment: Record<string, string>, input: string | Buffer): Promise<Run> {

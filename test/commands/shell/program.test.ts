@@ -79,12 +79,6 @@ describe('every verb', async () => {
   );
 });
 
-test('as a process help is on stdout and exits 0', async () => {
-  const { code, stdout, stderr } = await runCli(['user', 'create', '--help'], {});
-  expect([code, stderr]).toEqual([0, '']);
-  expect(stdout).toMatch(/^Usage: sales-data-api user create /);
-});
-
 test('as a process wrong usage prints to stderr, exits 2 and opens no database', async () => {
   const { code, stdout, stderr } = await runCli(['customer', 'suspend', '--customer', '1'], {
     DATABASE_URL: 'nonsense',
