@@ -63,7 +63,7 @@ const partLength = 100;
  */
 type DuplicatesPage = Paginate & { after?: Position | undefined };
 
-/** A group, with the number of all groups on this page and later ones. */
+/** A group, with the number of all groups, or 0 after a cursor: it would be counted again for each page. */
 type ListedGroup = DuplicateGroup & { groups: number };
 
 const keysOf = (value: string): string => `left(${value}, ${partLength}) collate "C", md5(${value}) collate "C"`;
@@ -86,7 +86,7 @@ const listCountedDuplicates = (
   kind: CountedKey,
   paginate: DuplicatesPage = {},
 ): Promise<ListedGroup[]> => sql<ListedGroup[]>`
-  select value, records as count, ids, count(*) over ()::integer as groups
+  select value, records as count, ids, ${paginate.after ? 0 : sql`count(*) over ()`}::integer as groups
   from duplicate_groups
   where customer_id = ${customerId}
     and kind = ${kind}
@@ -280,7 +280,7 @@ const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_co
 /**
  * Returns one page of the values that several of the customer's records share, the most frequent first.
  * @returns `asOf`: time at which workers counted them; undefined if they were counted now. `groups`: number of all
- * groups, if the page is given by its number
+ * groups, unless a cursor gives the page
  * @throws DomainError `unavailable` until workers have counted them
  */
 export async function findDuplicates(
