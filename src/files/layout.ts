@@ -164,9 +164,18 @@ export function misreadWord(texts: Iterable<string>): string | undefined {
   return found > all * enough ? first : undefined;
 }
 
+/** Matches a word whose letters another program has replaced, such as `M??ller`. Does not match a web address. */
+const lost = /^(?!.*[/=]).*(?:\p{L}\?{1,2}\p{Ll}|\?{2}\p{L}|\uFFFD)/u;
+
+const lostWord = (texts: readonly string[]): string | undefined =>
+  texts.flatMap((text) => text.slice(0, 500).split(betweenWords)).find((word) => lost.test(word));
+
 export const misreadText = (word: string): string =>
-  `the file is read as windows-1252, but ${JSON.stringify(word.slice(0, 40))} looks wrong: if it has another encoding, ` +
-  'name it (such as macintosh or windows-1250), or save the file as UTF-8';
+  lost.test(word)
+    ? `${JSON.stringify(word.slice(0, 40))} has lost letters before it came into this file: save the file anew from ` +
+      'the program that has the whole names, as Excel or as CSV in UTF-8'
+    : `the file is read as windows-1252, but ${JSON.stringify(word.slice(0, 40))} looks wrong: if it has another encoding, ` +
+      'name it (such as macintosh or windows-1250), or save the file as UTF-8';
 
 /** How the columns of a file are read. Stored with the import. */
 export interface CsvLayout extends CsvHeader {
@@ -371,7 +380,7 @@ export async function layoutOf(
       isCustom(field) ? (readTypeOf(declared[i]) ?? decisions[i]?.type ?? null) : builtInType(file, field),
     ),
     isDeclared: columns.map((field, i) => declared[i] !== undefined || builtInType(file, field) !== null),
-    ...(isWindowsByDefault(file) && { misread: misreadWord(textsOf(beginning)) }),
+    misread: (isWindowsByDefault(file) ? misreadWord(textsOf(beginning)) : undefined) ?? lostWord(textsOf(beginning)),
   };
   return { layout, faults };
 }

@@ -208,6 +208,14 @@ describe('an import with the pages', () => {
     expect(textOf(done)).not.toContain('custom_fields');
   });
 
+  test('warns of letters that were lost before the file was written', async () => {
+    const { visitor } = await start();
+    const file = (name: string) => `E-Mail;Firma;Web\nada@example.com;${name};https://a.example/?a??b\n`;
+    const shown = async (name: string) => textOf(await visitor.get((await upload(visitor, {}, file(name))).location!));
+    expect(await shown('M??ller GmbH')).toContain('"M??ller" has lost letters');
+    expect(await shown('Who? Really?? Ltd')).not.toContain('has lost letters');
+  });
+
   test('is checked with a new list, which is there only once the records are imported', async () => {
     const { customer, visitor } = await start();
     const page = (await upload(visitor, { mode: 'create', match: '' }, people)).location!.split('?')[0]!;
