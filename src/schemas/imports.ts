@@ -152,7 +152,7 @@ const changeable = {
   list_ids: Type.Optional(
     Ids('Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.'),
   ),
-  dry_run: Flag('Writes nothing. Only counts what would happen to each record, judged by what is stored.'),
+  dry_run: Flag('Writes nothing. Only counts what would happen to each record.'),
 };
 
 export const ImportCreate = Strict(

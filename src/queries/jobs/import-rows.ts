@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
+import type { LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import type { FoundFile } from '../../files/encodings.ts';
 import type { ImportObject, Mapping } from '../../schemas/imports.ts';
 import { approvalHours } from '../../schemas/accounts.ts';
@@ -195,12 +195,16 @@ export const readRows = (
   where before < ${bytes}
   order by line`;
 
-/** Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record. */
+/**
+ * Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record, and
+ * `isNew` says whether the record would be created.
+ */
 interface RowNotes {
   line: number;
   error?: string | undefined;
   warning?: string | undefined;
   match?: string | undefined;
+  isNew: boolean;
 }
 
 export async function saveNotes(
@@ -212,13 +216,17 @@ export async function saveNotes(
   if (notes.length === 0) return;
   await sql`
     update import_rows r
-    set error = given.error, warning = given.warning, match_hash = hashtextextended(given.match, 0)
+    set
+      error = given.error,
+      warning = given.warning,
+      match_hash = (hashtextextended(given.match, 0) & -2) | given.is_new
     from unnest(
       ${notes.map(({ line }) => line)}::integer[],
       ${notes.map(({ error }) => error ?? null)}::text[],
       ${notes.map(({ warning }) => warning ?? null)}::text[],
-      ${notes.map(({ match }) => match ?? null)}::text[]
-    ) as given (line, error, warning, match)
+      ${notes.map(({ match }) => match ?? null)}::text[],
+      ${notes.map(({ isNew }) => Number(isNew))}::integer[]
+    ) as given (line, error, warning, match, is_new)
     where r.customer_id = ${customerId}
       and r.import_id = ${importId}
       and r.line = given.line`;
@@ -273,20 +281,34 @@ export async function dropRows(sql: Transaction, customerId: string, id: LockedI
   return isMore;
 }
 
-/** Counts the values by which several records of an import find the same stored record. */
-export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
-  const [row] = await sql<[{ repeated: number }]>`
-    select count(*) as repeated
-    from (
-      select match_hash
-      from import_rows
-      where customer_id = ${customerId}
-        and import_id = ${importId}
-        and match_hash is not null
-      group by match_hash
-      having count(*) > 1
-    ) values`;
-  return row.repeated;
+/** Groups the records of a dry run by the value that names the stored record. The lowest bit of its hash says more. */
+const repeatedRows = (sql: Queryable, customerId: string, importId: string) => sql`
+  from import_rows
+  where customer_id = ${customerId}
+    and import_id = ${importId}
+    and match_hash is not null
+  group by match_hash & -2
+  having count(*) > 1`;
+
+/**
+ * Counts the values by which several records of a dry run find the same stored record. Also counts the records that a
+ * batch of the dry run would create, although an earlier batch creates them.
+ */
+export async function countRepeated(sql: Transaction, customerId: string, importId: string) {
+  const [row] = await sql<[{ repeated: number; again: number }]>`
+    select count(*) as repeated, coalesce(sum(greatest(created - 1, 0)), 0)::integer as again
+    from (select count(*) filter (where match_hash & 1 = 1) as created ${repeatedRows(sql, customerId, importId)}) values`;
+  return row;
+}
+
+/** Returns the first lines of the records that find the same stored record, for the first such groups of a dry run. */
+export async function findRepeated(sql: Sql, customerId: string, importId: string): Promise<number[][]> {
+  const rows = await sql<{ lines: number[] }[]>`
+    select (array_agg(line order by line))[:10] as lines
+    ${repeatedRows(sql, customerId, importId)}
+    order by min(line)
+    limit 10`;
+  return rows.map(({ lines }) => lines);
 }
 
 export async function clearMessages(sql: Transaction, customerId: string, importId: string): Promise<void> {
