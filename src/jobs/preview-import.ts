@@ -27,13 +27,12 @@ export interface PreviewColumn {
   samples: string[];
   /** Type of the column's values: given, declared, or found in the first records. Null if the field needs none. */
   type: ReadType | null;
-  isTypeGiven: boolean;
-  /** True if the field fixes the type: it is built in, or a declared custom field. */
-  isDeclared: boolean;
 }
 
 export interface DetailedPreview extends ImportPreview {
   columns: PreviewColumn[];
+  /** Lines of the first records that name the same stored record. */
+  repeatedLines: number[][];
 }
 
 /**
@@ -70,6 +69,7 @@ export async function previewImport(
     changes: [],
     repeated: 0,
     columns: [],
+    repeatedLines: [],
   };
   if (found.format === 'ndjson' && found.mapping)
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
@@ -86,7 +86,8 @@ export async function previewImport(
       const layout = await addLayout(db, customerId, { preview, found, beginning });
       planned = await addRecords(preview, found, layout, beginning.records);
     });
-    preview.repeated = countRepeated(planned);
+    preview.repeatedLines = findRepeated(planned);
+    preview.repeated = preview.repeatedLines.length;
     if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')
       preview.changes = await findChanges(db, { ...found, customer_id: customerId }, planned);
   } catch (error) {
@@ -118,7 +119,7 @@ async function addLayout(
   // Only the end of the file shows whether it has a footer.
   if (!beginning.isWhole) delete layout.tail;
   const settled = completeFromSample(preview, found, layout);
-  preview.columns = columnsOf(beginning, layout, settled);
+  preview.columns = columnsOf(beginning, settled);
   preview.warnings.push(
     ...leftOut(settled)
       .map((i) => leftOutWarning(layout.headers[i]!))
@@ -148,16 +149,14 @@ function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T)
   return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
 }
 
-const columnsOf = ({ records }: Beginning, layout: CsvLayout, settled: CsvLayout): PreviewColumn[] =>
+const columnsOf = ({ records }: Beginning, layout: CsvLayout): PreviewColumn[] =>
   layout.headers.map((header, i) => ({
     header,
     samples: records
       .flatMap(({ cells }) => cells[i]?.text.trim() || [])
       .slice(0, shownSamples)
       .map((text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text)),
-    type: settled.types?.[i] ?? null,
-    isTypeGiven: layout.types?.[i] !== null,
-    isDeclared: layout.isDeclared?.[i] === true,
+    type: layout.types?.[i] ?? null,
   }));
 
 const leftOutWarning = (header: string): Fault => ({
@@ -198,9 +197,10 @@ async function addRecords(
   return planned;
 }
 
-const countRepeated = (planned: readonly PlannedRecord[]): number =>
-  [...Map.groupBy(planned, ({ match }) => match)].filter(([match, some]) => match !== undefined && some.length > 1)
-    .length;
+const findRepeated = (planned: readonly PlannedRecord[]): number[][] =>
+  [...Map.groupBy(planned, ({ match }) => match)]
+    .filter(([match, some]) => match !== undefined && some.length > 1)
+    .map(([, some]) => some.map(({ record }) => record.line));
 
 const findChanges = (
   db: Database,

@@ -1,26 +1,19 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
-import { DomainError, validationFailed, type Fault } from '../errors.ts';
+import { DomainError, validationFailed } from '../errors.ts';
 import { previewImport } from '../jobs/preview-import.ts';
 import { receiveFile, beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
 import { allImports, listImports } from '../queries/jobs/imports.ts';
-import {
-  ImportCreate,
-  importedKinds,
-  importFormats,
-  importModes,
-  importObjects,
-  maxFileBytes,
-} from '../schemas/imports.ts';
+import { ImportCreate, importFormats, importObjects, maxFileBytes } from '../schemas/imports.ts';
 import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
 import { namesContacts } from './mapping.ts';
 import { compile } from '../validation/validator.ts';
 import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
-import { controlsFor } from './base/forms.ts';
+import { controlsFor, hidden } from './base/forms.ts';
 import { requireToken, search, text, queryOf, type Fields } from './base/requests.ts';
 import { notSent, requireValid, refusalOf, type Refused } from './base/refusals.ts';
-import { when, pathWith, dialogLink, buttons, html, type Html } from './base/html.ts';
-import { fieldWord, plain } from './base/words.ts';
+import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
+import { plain } from './base/words.ts';
 
 export const section = '/app/imports';
 
@@ -31,8 +24,6 @@ export const modeLabels: Record<ImportMode, string> = {
 };
 
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
-
-const matches = ['id', 'external_id', 'work_email', 'domain'] as const;
 
 export async function importUpload(app: FastifyInstance): Promise<void> {
   const check = compile(ImportCreate);
@@ -71,13 +62,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     if (!filename) return showForm(request, fields, noFile);
     const draft = draftOf(fields, filename);
     try {
-      requireValid(check, draft, matchFaults(draft));
+      requireValid(check, draft);
       const id = await store(request, draft, file);
-      const isByFile = text(fields, 'mode') === '' && draft.mode === 'upsert';
-      const isCreated = draft.object === 'contacts' && draft.mode === 'create';
-      if (isByFile) await decideByFile(request, id);
-      // Said again, because a file without addresses shows the same: the form then stays with what was chosen.
-      return pathWith(`${section}/${id}`, { mode: isCreated ? 'create' : '' });
+      if (text(fields, 'mode') === '' && draft.mode === 'upsert') await decideByFile(request, id);
+      return `${section}/${id}`;
     } catch (error) {
       const isFull = error instanceof DomainError && error.code === 'conflict';
       return showForm(request, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
@@ -120,18 +108,18 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 }
 
-export const byAddress = { mode: 'upsert', match: 'work_email' } as const;
-export const allNew = { mode: 'create', match: null } as const;
-
 /**
- * Sets the mode of an import. The import updates stored contacts if a column has their e-mail addresses, and otherwise
- * creates all records.
+ * Sets the mode of an import of contacts. The import updates stored contacts if a column has their e-mail addresses, and
+ * otherwise creates all records.
+ * @param had whether a column had addresses before a change. If that has not changed, the mode stays
  */
-export async function decideByFile({ db, requester }: FastifyRequest, id: string): Promise<void> {
+export async function decideByFile({ db, requester }: FastifyRequest, id: string, had?: boolean): Promise<void> {
   const ref = { id, visible: allImports };
   const { mapping } = await previewImport(db, requester, ref);
-  if (!mapping) return;
-  const changes = namesContacts(mapping) ? byAddress : allNew;
+  if (!mapping || namesContacts(mapping) === had) return;
+  const changes = namesContacts(mapping)
+    ? ({ mode: 'upsert', match: 'work_email' } as const)
+    : ({ mode: 'create', match: null } as const);
   await db.transaction((sql) => changeImport(sql, requester.customerId, ref, changes));
 }
 
@@ -175,37 +163,18 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
   };
 }
 
-function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
-  if (mode === 'create') return [];
-  if (match === undefined) return [{ path: '/match', message: 'choose what stored records are found by' }];
-  if (!importObjects.includes(object) || importedKinds[object].matches.includes(match)) return [];
-  return [{ path: '/match', message: `${object} are not found by ${fieldWord('contacts', match).toLowerCase()}` }];
-}
-
 const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };
 
 function showForm(request: FastifyRequest, fields: Fields, refused = notSent, waiting: Html = ''): Page {
   const { faults } = refused;
   const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
   const { input, choice } = controlsFor(fields, faults);
-  const body = html`!${waiting}
+  const body = html`!${waiting} !${hidden({ mode: text(fields, 'mode'), match: text(fields, 'match') })}
     <div class="card narrow">
       !${choice(
         'object',
         'The file contains',
         importObjects.map((one) => [one, plain(one)] as const),
-      )}
-      !${choice(
-        'mode',
-        'What to do with its records',
-        [['', 'As the file shows'], ...importModes.map((mode) => [mode, modeLabels[mode]] as const)],
-        'As the file shows: if a column has e-mail addresses, stored contacts are changed and the others created. Else all records are created.',
-      )}
-      !${choice(
-        'match',
-        'Find stored records by',
-        [['', '–'], ...matches.map((match) => [match, fieldWord('contacts', match)] as const)],
-        'Only for changes that you have chosen. An e-mail address finds contacts only, a domain companies.',
       )}
       <details !${isOpen ? 'open' : ''}>
         <summary>Name and format</summary>

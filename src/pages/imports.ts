@@ -17,6 +17,9 @@ import {
   shortened,
   shownValue,
   mappingForm,
+  modeOf,
+  modesFor,
+  namesContacts,
   changesOf,
   obstaclesTo,
   sourceChangesOf,
@@ -32,11 +35,12 @@ import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.
 import { sendFile } from '../plugins/responses.ts';
 import { allImports, listImports, requireImport, requireImportState } from '../queries/jobs/imports.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
+import { findRepeated } from '../queries/jobs/import-rows.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
-import { allNew, byAddress, decideByFile, importUpload, modeLabels, section, titleOf } from './import-upload.ts';
+import { decideByFile, importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
 
 const maxShown = 30;
@@ -67,16 +71,26 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
 
 const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun] === object)!;
 
+function repeatedNotice({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): Html {
+  if (repeated === 0 || match === null) return '';
+  const shown = groups.slice(0, maxRepeated);
+  const places = shown.map((lines) => `lines ${lines.join(', ')}`).join('; ');
+  const more = repeated > shown.length ? `; and ${count(repeated - shown.length)} more` : '';
+  const word = fieldWord(object, match).toLowerCase();
+  return notice(`The same ${word} stands in several records, of which the last counts: ${places}${more}.`, 'warning');
+}
+
+const maxRepeated = 10;
+
 async function foundChanges(
   { db, caller }: FastifyRequest,
-  { object, match }: Pick<Import, 'object' | 'match'>,
-  { changes, repeated }: Pick<ImportPreview, 'changes' | 'repeated'>,
+  { object }: Import,
+  changes: ImportPreview['changes'],
 ): Promise<Html> {
+  if (changes.length === 0) return '';
   const ids = changes.map(({ id }) => id);
-  const records = ids.length === 0 ? [] : await findRecords(db, caller.customerId, nounOf(object), ids);
+  const records = await findRecords(db, caller.customerId, nounOf(object), ids);
   const names = new Map(records.map((record) => [record.id, nameOf(nounOf(object), record)]));
-  const word = match === null ? '' : fieldWord(object, match).toLowerCase();
-  const twice = `${counted(repeated, `value of “${word}”`, `values of “${word}”`)} ${repeated === 1 ? 'stands' : 'stand'} in several records: the last of them counts.`;
   const rows = changes.flatMap(({ line, id, fields }) =>
     Object.entries(fields).map(([field, [old, now]], i) => ({ line, id, field, old, now, isFirst: i === 0 })),
   );
@@ -90,12 +104,8 @@ async function foundChanges(
     ['Now', ({ field, old }) => html`${valueText(field, old)}`],
     ['Then', ({ field, now }) => html`${valueText(field, now)}`],
   ];
-  return html`!${when(repeated > 0, notice(twice, 'warning'))}
-  !${when(
-    rows.length > 0,
-    html`<h2>What would change</h2>
-      !${table('What would change', columns, rows)}`,
-  )}`;
+  return html`<h2>What would change</h2>
+    !${table('What would change', columns, rows)}`;
 }
 
 const valueText = (field: string, value: unknown): string =>
@@ -128,8 +138,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
   addAction(app, '/imports/:id', forMembers, async (request) => {
     const id = idOf(request, 'import');
     const fields = fieldsOf(request);
-    // `save:2` shows the second page of columns next.
-    const [action = '', page = '1'] = text(fields, 'do').split(':');
+    const action = text(fields, 'do');
     try {
       if (!['start', 'check', 'save', 'import'].includes(action))
         throw refusal('say what to do: start, check, save or import');
@@ -138,7 +147,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
       const isStarted = error instanceof DomainError && error.code === 'conflict' && (await hasStarted(request));
       return showImport(request, refusalOf(isStarted ? conflict('It has been started already') : error));
     }
-    return `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`;
+    return `${section}/${id}${action === 'import' ? '' : nextView(fields)}`;
   });
 
   async function change(request: FastifyRequest, id: string, action: string): Promise<void> {
@@ -150,16 +159,19 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const starts = action !== 'save' && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
     requireValid(check, patch);
-    const mode = found.object === 'contacts' ? text(fields, 'mode') : '';
+    const isByFile = ['', modeOf(found)].includes(text(fields, 'mode'));
     const changes = {
       ...patch,
       ...(await listsOf(request, state)),
-      ...(mode === 'upsert' && byAddress),
-      ...(mode === 'create' && allNew),
+      ...(!isByFile && chosenMode(found, fields)),
       dry_run: action === 'check',
     };
     await write(request, changeImport, refTo(id), changes);
-    if (mode === 'file') await decideByFile(request, id);
+    // Otherwise people whose addresses are recognized only now would be created again.
+    if (isByFile && byFileModes.has(modeOf(found))) {
+      fields['mode'] = ''; // a form that is shown again shows what was decided
+      await decideByFile(request, id, namesContacts(preview.mapping ?? {}));
+    }
     if (starts && !(await startImport(request, id, changes)))
       throw refusal('the import is not started: see below why it would fail');
   }
@@ -183,6 +195,15 @@ export async function imports(app: FastifyInstance): Promise<void> {
     void reply.header('cache-control', 'no-store');
     return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
+}
+
+const byFileModes = new Set(['create', 'upsert work_email']);
+
+function chosenMode({ object }: Import, fields: Fields) {
+  const chosen = text(fields, 'mode');
+  if (modesFor(object).every(([value]) => value !== chosen)) throw refusal('choose what to do with the records');
+  const [mode, match = null] = chosen.split(' ') as [Import['mode'], Import['match']?];
+  return { mode, match };
 }
 
 const refTo = (id: string) => ({ id, visible: allImports });
@@ -211,13 +232,11 @@ async function listsOf(
   return { list_ids: id === undefined ? [] : [id] };
 }
 
-/** Returns the query string of another page of columns. Keeps the name of a list that does not exist yet. */
-function nextView(fields: Fields, page: string): string {
-  const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
-  const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
-  const mode = text(fields, 'mode') === 'create' ? 'create' : '';
-  return pathWith('', { ...list, mode, page: page === '1' ? '' : page });
-}
+/** Returns the query string that keeps the name of a list that does not exist yet. */
+const nextView = (fields: Fields): string =>
+  namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined
+    ? pathWith('', { list_id: 'new', name: text(fields, 'name') })
+    : '';
 
 /** Returns true for an import that runs or has ended well. A check that has ended can be started for real. */
 async function hasStarted(request: FastifyRequest): Promise<boolean> {
@@ -274,6 +293,8 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const waits = found.status === 'UPLOADED';
   const isRunning = !isFinal && !waits;
+  const repeated = found.repeated ?? 0;
+  const repeatedLines = repeated > 0 ? await search(request, findRepeated, found.id) : [];
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
@@ -282,23 +303,21 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, found, state) : ''}
+        !${waits ? '' : outcomeOf(found, state)} !${repeatedNotice(found, repeated, repeatedLines)}
+        !${isFinal ? await importButton(request, found, state) : ''}
         <div class="card">!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
       !${waits ? await settings(request, found) : await failuresOf(request, found, state)}
-      !${found.changes ? await foundChanges(request, found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
+      !${await foundChanges(request, found, found.changes ?? [])}`,
   };
 }
 
 async function settings(request: FastifyRequest, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id, true);
-  const body = mappingForm(found, preview, {
-    state,
-    lists: await listsFor(request, state),
-    page: pageNumberOf(request),
-    sent: request.method === 'POST' ? fieldsOf(request) : { mode: queryText(request, 'mode') },
-  });
-  return html`!${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview)}`;
+  const lists = await listsFor(request, state);
+  const body = mappingForm(found, preview, { state, lists, sent: fieldsOf(request) });
+  return html`!${repeatedNotice(found, preview.repeated, preview.repeatedLines)}
+  !${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview.changes)}`;
 }
 
 const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>

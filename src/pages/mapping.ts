@@ -3,11 +3,10 @@ import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import type { ReadType } from '../files/values.ts';
 import { customKey } from '../schemas/filters.ts';
-import { customTypes, fieldOfMapped, importedKinds, invalidValues, type Mapping } from '../schemas/imports.ts';
+import { fieldOfMapped, importedKinds, invalidValues, type Mapping } from '../schemas/imports.ts';
 import type {
   Import,
   InvalidValues,
-  CustomType,
   ImportPatch,
   ImportPreview,
   MappedField,
@@ -26,8 +25,6 @@ interface MappingState {
   state: Pick<ImportState, 'sheet' | 'has_header'>;
   /** Controls that choose a list for the contacts. */
   lists: Html;
-  /** Number of the page of columns. */
-  page: number;
   sent: Fields;
 }
 
@@ -37,18 +34,17 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
     !${settings(found, preview, shown)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
-    <div class="buttons">
+    <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>
+    <div class="buttons stay">
       <button name="do" value="check">Check first</button>
       <button name="do" value="start" class="secondary outline">Import now</button>
-      <button name="do" value="save:${shown.page}" class="secondary outline">Save and preview again</button>
-      !${preview.headers ? [shown.page - 1, shown.page + 1].map((other) => turnTo(other, preview.columns.length)) : ''}
-    </div>
-    <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>`;
+      <button name="do" value="save" class="secondary outline">Preview again</button>
+    </div>`;
 
 function faultList(found: Import, preview: DetailedPreview): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
   const lists: [title: string, faults: Fault[]][] = [
-    ['The encoding may be another one:', preview.warnings.filter(({ path }) => path === '/encoding')],
+    ['Some letters look wrong:', preview.warnings.filter(({ path }) => path === '/encoding')],
     ['With these settings, something is wrong:', obstaclesTo(found, preview)],
     ['These of the first records would not be written:', preview.errors.filter(isOfRecord)],
     ['What is left out of the file:', preview.warnings.filter(({ path }) => path === '' || path === '/mapping')],
@@ -77,32 +73,16 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
 
 const maxFaults = 100;
 
-const maxShown = 40;
+const maxShown = 100;
 
-const rangeOf = (page: number, all: number): string =>
-  `${count((page - 1) * maxShown + 1)} to ${count(Math.min(page * maxShown, all))}`;
-
-/**
- * Returns a button that saves the choices and shows another page of columns. Returns an empty string if there is no
- * such page.
- */
-const turnTo = (page: number, all: number): Html =>
-  page < 1 || (page - 1) * maxShown >= all
-    ? ''
-    : html`<button name="do" value="save:${page}" class="secondary outline">
-        Save and show columns ${rangeOf(page, all)}
-      </button>`;
-
-function columns(found: Import, preview: DetailedPreview, { page, sent }: MappingState): Html {
-  const [all, first] = [preview.columns.length, (page - 1) * maxShown];
-  const shown = preview.columns.slice(first, first + maxShown);
+function columns(found: Import, preview: DetailedPreview, { sent }: MappingState): Html {
+  const more = preview.columns.length - maxShown;
   const note = html`<p class="quiet">
-    The file has ${count(all)} columns. Columns ${rangeOf(page, all)} are shown; the buttons at the end of the page lead
-    to the others.
+    The first ${maxShown} columns are shown. The other ${count(more)} are read by their names.
   </p>`;
   return html`<h2>Columns</h2>
-    !${leftOutNote(found, preview)} !${all > maxShown ? note : ''}
-    !${table('Columns', columnsOf(found, preview, { first, sent }), shown)}`;
+    !${leftOutNote(found, preview)} !${when(more > 0, note)}
+    !${table('Columns', columnsOf(found, preview, sent), preview.columns.slice(0, maxShown))}`;
 }
 
 const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
@@ -122,21 +102,16 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
 
 const maxNamed = 12;
 
-function columnsOf(
-  { object }: Import,
-  preview: DetailedPreview,
-  { first, sent }: { first: number; sent: Fields },
-): readonly Column<PreviewColumn>[] {
-  const isRepeated = (header: string, i: number): boolean => preview.headers!.indexOf(header) !== first + i;
-  const fieldOf = (header: string, i: number): string =>
-    `column-${first + i}` in sent
-      ? text(sent, `column-${first + i}`)
-      : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
-  const readAs = ({ header }: PreviewColumn, i: number): Html => {
-    if (isRepeated(header, i)) return html`<span class="quiet">left out: another column has this header</span>`;
+function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): readonly Column<PreviewColumn>[] {
+  const readAs = ({ header, type }: PreviewColumn, i: number): Html => {
+    if (preview.headers!.indexOf(header) !== i)
+      return html`<span class="quiet">left out: another column has this header</span>`;
+    const name = `column-${i}`;
+    const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
     const origin = preview.mapping_from?.[header];
-    return html`!${fieldChoice(object, header, fieldOf(header, i), first + i)}
-      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</small>`;
+    const as = when(type && customKey(field) !== undefined, html`, ${type === null ? '' : typeLabels[type]}`);
+    return html`!${fieldChoice(object, header, field, i)}
+      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}!${as}</small>`;
   };
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
@@ -146,7 +121,6 @@ function columnsOf(
       'quiet',
     ],
     ['Is read as', readAs],
-    ['Type', (one, i) => (isRepeated(one.header, i) ? '' : typeChoice(one, fieldOf(one.header, i), first + i))],
   ];
 }
 
@@ -177,26 +151,6 @@ const typeLabels: Record<ReadType, string> = {
   url: 'web address',
 };
 
-/**
- * Returns a select for the type of a column that is read as a custom field. A column that is left out also has one, so
- * a user can choose its field and type together.
- */
-function typeChoice({ header, type, isTypeGiven, isDeclared }: PreviewColumn, field: string, i: number): Html {
-  const isCustom = customKey(field) !== undefined;
-  if (field !== '' && !isCustom) return '';
-  if (isDeclared && type) return html`${typeLabels[type]}<small class="quiet">as the field is declared</small>`;
-  const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
-  const chosen = isTypeGiven && type ? type : '';
-  return select(
-    html`name="type-${i}" aria-label="Type of the column ${header}, if it is a custom field"`,
-    [
-      ['', isCustom ? `as the cells show${found}` : '–'],
-      ...customTypes.map((name) => [name, typeLabels[name]] as const),
-    ],
-    chosen,
-  );
-}
-
 const invalidLabels: Record<InvalidValues, string> = {
   skip: 'leave them out, write the record, and say so',
   fail: 'do not write the record',
@@ -213,9 +167,9 @@ const commonEncodings = [
 ];
 
 function settings(found: Import, preview: DetailedPreview, { state, lists, sent }: MappingState): Html {
-  const { mapping, sheets, encoding, separator } = preview;
+  const { sheets, encoding, separator } = preview;
   const values = {
-    mode: shownMode(found, mapping, sent),
+    mode: text(sent, 'mode') || modeOf(found),
     invalid_values: found.invalid_values,
     sheet: state.sheet ?? sheets?.[0],
     encoding: encoding ?? '',
@@ -229,7 +183,7 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
-      !${when(found.object === 'contacts', choice('mode', 'What to do with the records', modesFor(found)))} !${lists}
+      !${choice('mode', 'What to do with the records', modesFor(found.object))} !${lists}
       !${choice('invalid_values', 'Values that cannot be read', invalid)}
       !${when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same)))}
       !${when(found.format === 'csv' && encoding, choice('encoding', `Encoding${separated}`, encodings))}
@@ -237,33 +191,20 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
     </div>`;
 }
 
-const contactModes: readonly Choice[] = [
-  ['file', 'As the file shows'],
-  ['upsert', 'Change who has the same e-mail address, create the others'],
-  ['create', 'Create all anew'],
-];
+/** Returns the mode of an import and the field by which it finds stored records, as a choice of the form. */
+export const modeOf = ({ mode, match }: Pick<Import, 'mode' | 'match'>): string =>
+  match === null ? mode : `${mode} ${match}`;
 
-/** Returns the mode of an import as a choice of this form, or '' if the form does not offer it. */
-const storedMode = ({ mode, match }: Import): string =>
-  mode === 'create' || (mode === 'upsert' && match === 'work_email') ? mode : '';
-
-const modesFor = (found: Import): readonly Choice[] => {
-  // An NDJSON file has no columns to go by.
-  const choices = contactModes.slice(found.format === 'ndjson' ? 1 : 0);
-  return storedMode(found) === '' ? [['', 'As you have chosen'], ...choices] : choices;
-};
-
-/**
- * Returns the mode that a form shows. If the user has not chosen a mode and the stored mode is the usual one for the
- * file, returns `file`. The mode then follows later changes of the mapping. Otherwise an import with a column of
- * addresses that is recognized later would create the stored contacts again.
- */
-function shownMode(found: Import, mapping: Mapping | null, sent: Fields): string {
-  const [stored, asked] = [storedMode(found), text(sent, 'mode')];
-  if (found.format === 'ndjson') return stored;
-  // A form is shown as it was sent. An address can be older than what is stored.
-  if (asked !== '' && ('do' in sent || asked === 'file' || asked === stored)) return asked;
-  return mapping && stored === (namesContacts(mapping) ? 'upsert' : 'create') ? 'file' : stored;
+export function modesFor(object: ImportObject): Choice[] {
+  const matches = importedKinds[object].matches.toReversed();
+  const same = (match: string): string => `those with the same ${fieldWord(object, match).toLowerCase()}`;
+  return [
+    ...matches
+      .filter((match) => match !== 'id')
+      .map((match): Choice => [`upsert ${match}`, `Change ${same(match)}, create the others`]),
+    ...matches.map((match): Choice => [`update ${match}`, `Only change ${same(match)}`]),
+    ['create', 'Create all anew'],
+  ];
 }
 
 const firstLines: readonly Choice[] = [
@@ -278,17 +219,19 @@ const separatorLabels: Record<string, string> = {
   '|': 'vertical bars',
 };
 
+const maxFields = 40;
+
 function records({ object }: Import, { records: items }: DetailedPreview): Html {
   const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
   const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
   const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
-  const names = all.slice(0, maxShown);
+  const names = all.slice(0, maxFields);
   const shown = names.map((name): Column<object> => [
     fieldLabel(object, name),
     (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
   ]);
-  const note = html`<p class="quiet">The first ${maxShown} of ${count(all.length)} fields are shown.</p>`;
-  return html`!${all.length > maxShown ? note : ''} !${table<object>('First records', shown, items)}`;
+  const note = html`<p class="quiet">The first ${maxFields} of ${count(all.length)} fields are shown.</p>`;
+  return html`!${all.length > maxFields ? note : ''} !${table<object>('First records', shown, items)}`;
 }
 
 export const shortened = (text: string, most: number): string =>
@@ -324,25 +267,14 @@ function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, Map
   const entries = preview.columns.flatMap(({ header }, i): [string, MappedField][] => {
     if (preview.headers!.indexOf(header) !== i) return [];
     const shown = preview.mapping?.[header] ?? null;
+    const [stored, name] = [fieldOfMapped(shown) ?? '', `column-${i}`];
     // The form does not have all columns of a very wide file. The others stay.
-    const chosen =
-      `column-${i}` in fields ? chosenFor(fields, i, [fieldOfMapped(shown) ?? '', customField(header)]) : shown;
-    const isChanged = JSON.stringify(chosen) !== JSON.stringify(shown);
+    const field = name in fields ? unchanged(text(fields, name), [stored, customField(header)]) : stored;
+    const isChanged = field !== stored;
     // The import finds the others as the page does.
-    return isChanged || preview.mapping_from?.[header] === 'given' ? [[header, chosen]] : [];
+    return isChanged || preview.mapping_from?.[header] === 'given' ? [[header, isChanged ? field || null : shown]] : [];
   });
   return Object.fromEntries(entries);
-}
-
-/**
- * Returns the mapping that a form chooses for a column.
- * @param offered fields that the form offered and whose names can contain line breaks
- */
-function chosenFor(fields: Fields, i: number, offered: readonly string[]): MappedField {
-  const [field, type] = [unchanged(text(fields, `column-${i}`), offered), text(fields, `type-${i}`)];
-  if (field === '') return null;
-  const isTyped = customKey(field) !== undefined && (customTypes as readonly string[]).includes(type);
-  return isTyped ? { field, type: type as CustomType } : field;
 }
 
 export const customField = (header: string): string =>
