@@ -4,7 +4,8 @@ import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
-import { startSelectedUnlock } from '../src/jobs/unlocks.ts';
+import { startJob } from '../src/jobs/start-job.ts';
+import { planSelectedUnlock } from '../src/jobs/unlocks.ts';
 import { startWorkers } from '../src/jobs/workers.ts';
 import { logger } from '../src/process/logger.ts';
 import { grantCredits } from '../src/queries/jobs/credits.ts';
@@ -32,9 +33,10 @@ export async function benchJobs(rounds: number): Promise<void> {
       return id;
     });
   const start = (customer: string, id: string) =>
-    db.transaction((sql) =>
-      startSelectedUnlock(sql, { customerId: customer, apiKeyId: null }, config, { ids: [id] }, []),
-    );
+    db.transaction(async (sql) => {
+      const spender = { customerId: customer, apiKeyId: null };
+      return startJob(sql, spender, await planSelectedUnlock(sql, spender, config, { ids: [id] }, []));
+    });
 
   const people = Array.from({ length: startsInTurn }, () => person());
   await catalog.prepare();

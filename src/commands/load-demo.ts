@@ -23,7 +23,8 @@ import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import type { ProductCreate } from '../schemas/products.ts';
 import type { Config } from '../process/config.ts';
-import { startUnlock } from '../jobs/unlocks.ts';
+import { startJob } from '../jobs/start-job.ts';
+import { planUnlock } from '../jobs/unlocks.ts';
 import { hashPassword } from '../accounts/users.ts';
 import { createApiKey } from '../queries/accounts/api-keys.ts';
 import { grantCredits } from '../queries/jobs/credits.ts';
@@ -317,7 +318,8 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
     await lockDemo(sql);
     const known = await findAccountByEmail(sql, adminEmail);
     const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
-    if (!known && prospects) await startUnlock(sql, { customerId, apiKeyId: null }, config, firstJob, prospects);
+    const spender = { customerId, apiKeyId: null };
+    if (!known && prospects) await startJob(sql, spender, await planUnlock(sql, spender, config, firstJob, prospects));
     if (known) await resetPassword(sql, customerId, userId, passwordHash);
     const token = mintToken(config.KEY_PREFIX);
     const key = {

@@ -1,6 +1,7 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
-import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enrichment.ts';
+import { findEnriched, planEnrichment, toEnrichEstimate } from '../jobs/enrichment.ts';
+import { estimateOf, startJob } from '../jobs/start-job.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { exportCompanies } from '../queries/crm/companies.ts';
 import { exportContacts } from '../queries/crm/contacts.ts';
@@ -172,9 +173,10 @@ function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | Jo
       max_credits: options.maxCredits ?? maxCredits,
     };
     const contacts = await findEnriched(db, customerId, body);
-    const act = yes ? startEnrichment : estimateEnrichment;
-    return db.transaction<EnrichEstimate | JobStarted>((sql) =>
-      act(sql, { customerId, apiKeyId: null }, config, body, contacts),
+    const plan = planEnrichment(config, body, contacts);
+    const spender = { customerId, apiKeyId: null };
+    return db.transaction<EnrichEstimate | JobStarted>(async (sql) =>
+      yes ? startJob(sql, spender, plan) : toEnrichEstimate(await estimateOf(sql, spender, plan)),
     );
   });
 }

@@ -1,4 +1,3 @@
-import type { Spender } from '../access/credentials.ts';
 import type { Config } from '../process/config.ts';
 import type { Database, Transaction } from '../database/db.ts';
 import { conflict, missingReferences, validationFailed } from '../errors.ts';
@@ -6,10 +5,9 @@ import { contactSource } from '../filters/columns.ts';
 import { parseRecordQuery } from '../filters/parse.ts';
 import { readIds } from '../queries/crm/record-pages.ts';
 import { findContactIds } from '../queries/records/deferred-writes.ts';
-import { findSpendable } from '../queries/jobs/credits.ts';
 import { enrichedFields, maxEnriched, type EnrichContacts, type EnrichEstimate } from '../schemas/clean-data.ts';
-import type { JobStarted, ItemReason } from '../schemas/jobs.ts';
-import { maxWithin, startJob, toInputs, priceOf } from './start-job.ts';
+import type { Estimate, ItemReason } from '../schemas/jobs.ts';
+import { maxWithin, toInputs, priceOf, type Plan } from './start-job.ts';
 import { matchPeople, type Match, type MatchQuery } from '../catalog/matching.ts';
 import { countryCodes, type CountryCodes } from '../files/phones.ts';
 import { lockAndFindSuppressed } from '../queries/jobs/privacy.ts';
@@ -57,36 +55,19 @@ async function findMatching(db: Database, customerId: string, filters: EnrichCon
   return found;
 }
 
-/**
- * Starts a job that enriches contacts from the catalog.
- * @throws TooExpensive
- */
-export async function startEnrichment(
-  sql: Transaction,
-  spender: Spender,
+/** Plans a job that enriches contacts from the catalog. */
+export function planEnrichment(
   { UNLOCK_COST: cost }: Costs,
   { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,
   ids: readonly string[],
-): Promise<JobStarted> {
+): Plan {
   const request = { fields: [...new Set(fields)], overwrite };
-  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, cost, total: ids.length } as const;
-  const reserved = maxWithin(cost, ids.length, max_credits);
-  return startJob(sql, spender, { ...given, reserved, inputs: toInputs(ids, (item) => ({ item })) });
+  const [total, reserved] = [ids.length, maxWithin(cost, ids.length, max_credits)];
+  const inputs = toInputs(ids, (item) => ({ item }));
+  return { type: 'enrich_contacts', sync_crm: true, request, pool, cost, total, reserved, inputs, matches: total };
 }
 
-export async function estimateEnrichment(
-  sql: Transaction,
-  spender: Spender,
-  { UNLOCK_COST: cost }: Costs,
-  { max_credits }: EnrichContacts,
-  ids: readonly string[],
-): Promise<EnrichEstimate> {
-  return {
-    contacts: ids.length,
-    cost: maxWithin(cost, ids.length, max_credits),
-    available: await findSpendable(sql, spender, pool),
-  };
-}
+export const toEnrichEstimate = ({ matches: contacts, ...price }: Estimate): EnrichEstimate => ({ contacts, ...price });
 
 const maxBatchSize = 100;
 

@@ -5,12 +5,12 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
 import type { Spender } from '../access/credentials.ts';
 import { queueOf } from '../database/queues.ts';
-import { reserveCredits } from '../queries/jobs/credits.ts';
+import { findSpendable, reserveCredits } from '../queries/jobs/credits.ts';
 import { insertInputs, type JobInput, copyOpenInputs, findRetry, isRetained } from '../queries/jobs/runs.ts';
 import { insertJob, setJobTotal, lockJob, skipOpenInputs, requireJob, reuseHoursOf } from '../queries/jobs/jobs.ts';
 import type { NewJob, JobRow } from '../queries/jobs/jobs.ts';
 import { finalStatuses, allJobs } from '../schemas/jobs.ts';
-import type { JobStarted, FinalStatus, VisibleJobs, JobType } from '../schemas/jobs.ts';
+import type { Estimate, JobStarted, FinalStatus, VisibleJobs, JobType } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 import { conflict } from '../errors.ts';
 import { endJob } from './turns.ts';
@@ -50,15 +50,29 @@ export async function maxCostOfChosen(
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
-interface Given extends Omit<NewJob, 'api_key_id'> {
+/** A job that a request asks for, before its start. */
+export interface Plan extends Omit<NewJob, 'api_key_id'> {
   inputs: JobInput[];
+  /** Number of items in an estimate of the job. */
+  matches: number;
+  /** Number of records that the job writes at most. Default: `total`. */
+  records?: number;
+}
+
+export async function estimateOf(sql: Queryable, spender: Spender, plan: Plan): Promise<Estimate> {
+  const { matches, reserved: cost, pool } = plan;
+  return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
 
 /**
  * Creates a job with its inputs, reserves its credits and enqueues it, in the caller's transaction.
  * @throws TooExpensive if the customer's credits, or the spend cap of the API key, do not cover the maximum cost
  */
-export async function startJob(sql: Transaction, spender: Spender, { inputs, ...given }: Given): Promise<JobStarted> {
+export async function startJob(
+  sql: Transaction,
+  spender: Spender,
+  { inputs, ...given }: Omit<Plan, 'matches' | 'records'>,
+): Promise<JobStarted> {
   const job = await insertJob(sql, spender.customerId, { ...given, api_key_id: spender.apiKeyId });
   if (inputs.length > 0) await insertInputs(sql, spender.customerId, job.id, inputs);
   await enqueue(sql, spender, given, job.id);

@@ -8,7 +8,7 @@ import { countListAddresses, insertListInputs } from '../queries/crm/list-emails
 import { requireReferences } from '../queries/records/references.ts';
 import type { Estimate, JobStarted, VerifyEmail, VerifyList } from '../schemas/jobs.ts';
 import { fold, emailKey } from '../text/fold.ts';
-import { startJob, startUnsizedJob, toInputs } from './start-job.ts';
+import { startUnsizedJob, toInputs, type Plan } from './start-job.ts';
 
 type Settings = Pick<Config, 'VERIFY_COST' | 'VERIFY_REUSE_HOURS'>;
 
@@ -18,39 +18,17 @@ const reuseHours = ({ VERIFY_REUSE_HOURS }: Settings, { fresh = false }: { fresh
   fresh ? 0 : VERIFY_REUSE_HOURS;
 
 /**
- * Starts a job that verifies emails. A repeated email (in any case) is verified and charged once.
- * @throws DomainError `not_found` with one fault for each unknown contact
- * @throws TooExpensive
- */
-export async function startEmailVerification(
-  sql: Transaction,
-  spender: Spender,
-  settings: Settings,
-  body: VerifyEmail,
-): Promise<JobStarted> {
-  const { inputs, reserved } = await readEmails(sql, spender.customerId, settings, body);
-  const request = { reuse_hours: reuseHours(settings, body) } satisfies Reusing;
-  const job = { type: 'verify_email', sync_crm: body.sync_crm ?? false, request, pool } as const;
-  return startJob(sql, spender, { ...job, cost: settings.VERIFY_COST, total: inputs.length, reserved, inputs });
-}
-
-export async function estimateEmailVerification(
-  sql: Transaction,
-  spender: Spender,
-  settings: Settings,
-  body: VerifyEmail,
-): Promise<Estimate> {
-  const { matches, reserved: cost } = await readEmails(sql, spender.customerId, settings, body);
-  return { matches, cost, available: await findSpendable(sql, spender, pool) };
-}
-
-/**
- * Prepares the emails of a request as job inputs.
- * @returns `matches`: the number of different addresses. `reserved`: the price of addresses without a reusable result
+ * Plans a job that verifies emails. A repeated email (in any case) is verified and charged once. Emails with a reusable
+ * result are free.
  * @throws DomainError `not_found` with one fault for each unknown contact
  */
-async function readEmails(sql: Transaction, customerId: string, settings: Settings, body: VerifyEmail) {
-  const { emails } = body;
+export async function planEmailVerification(
+  sql: Transaction,
+  { customerId }: Spender,
+  settings: Settings,
+  body: VerifyEmail,
+): Promise<Plan> {
+  const { emails, sync_crm = false } = body;
   const contacts = emails.flatMap(({ contact_id: id }, i) =>
     id === undefined ? [] : [{ noun: 'contact' as const, id, path: `/emails/${i}/contact_id` }],
   );
@@ -61,10 +39,13 @@ async function readEmails(sql: Transaction, customerId: string, settings: Settin
     emailKey,
   );
   const addresses = inputs.flatMap(({ is_duplicate, address }) => (is_duplicate ? [] : address!));
-  const since = sinceNow(sql, reuseHours(settings, body));
-  const reusable = await findReusable(sql, customerId, addresses, since);
-  const payable = addresses.filter((address) => !reusable.has(address)).length;
-  return { inputs, matches: addresses.length, reserved: payable * settings.VERIFY_COST };
+  const reuse_hours = reuseHours(settings, body);
+  const reusable = await findReusable(sql, customerId, addresses, sinceNow(sql, reuse_hours));
+  const cost = settings.VERIFY_COST;
+  const reserved = addresses.filter((address) => !reusable.has(address)).length * cost;
+  const request = { reuse_hours } satisfies Reusing;
+  const [total, matches] = [inputs.length, addresses.length];
+  return { type: 'verify_email', sync_crm, request, pool, cost, total, reserved, inputs, matches, records: matches };
 }
 
 /**

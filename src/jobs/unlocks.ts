@@ -3,17 +3,16 @@ import { syncProspects } from '../queries/crm/crm-sync.ts';
 import { contactsAtOnce, requireLists } from '../queries/crm/list-members.ts';
 import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks.ts';
-import type { UnlockContacts, Estimate, JobStarted, UnlockSelectedContacts } from '../schemas/jobs.ts';
+import type { UnlockContacts, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, completedUpTo } from './turns.ts';
-import { priceOf, maxCostOf, maxCostOfChosen, startJob, toInputs } from './start-job.ts';
+import { priceOf, maxCostOf, maxCostOfChosen, toInputs, type Plan } from './start-job.ts';
 import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
 import { toSearch } from '../catalog/prospects.ts';
 import type { Spender } from '../access/credentials.ts';
 import type { Config } from '../process/config.ts';
 import { DomainError } from '../errors.ts';
 import { parseOrder } from '../filters/columns.ts';
-import { findSpendable } from '../queries/jobs/credits.ts';
 import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
 
 /** Ids of the lists to which an unlock job adds its contacts. Stored with the job, if it has any lists. */
@@ -103,81 +102,53 @@ export const searchOf = (
 ): Search => toSearch(customerId, { filters, ...(order_by === undefined ? {} : { order_by }) });
 
 /**
- * Starts a job that unlocks the first prospects that match the filters.
+ * Plans a job that unlocks the first prospects that match the filters.
  * @param matches number of prospects that matched when the request arrived; no more are unlocked
- * @throws TooExpensive
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
-export async function startUnlock(
+export async function planUnlock(
   sql: Transaction,
-  spender: Spender,
+  { customerId }: Spender,
   { UNLOCK_COST: cost }: Costs,
   { filters, order_by, total_records, ...rest }: UnlockContacts,
   matches: number,
-): Promise<JobStarted> {
+): Promise<Plan> {
   const total = Math.min(total_records, matches);
-  const { lists, sync_crm } = await destinationOf(sql, spender, rest);
+  const { lists, sync_crm } = await destinationOf(sql, customerId, rest);
   // As an array: the column is jsonb, which does not keep the order of members.
   const order = order_by === undefined ? {} : { order_by: parseOrder(order_by) };
   const request = { filters, total_records, ...order, ...lists };
   const reserved = maxCostOf(cost, total);
-  const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved } as const;
-  return startJob(sql, spender, { ...given, inputs: [] });
-}
-
-export async function estimateUnlock(
-  sql: Transaction,
-  spender: Spender,
-  { UNLOCK_COST }: Costs,
-  { total_records, list_ids }: UnlockContacts,
-  matches: number,
-): Promise<Estimate> {
-  await requireLists(sql, spender.customerId, list_ids);
-  const cost = maxCostOf(UNLOCK_COST, Math.min(total_records, matches));
-  return { matches, cost, available: await findSpendable(sql, spender, pool) };
+  return { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved, inputs: [], matches };
 }
 
 /**
- * Starts a job that unlocks the prospects with these ids. The job itself checks whether they exist.
+ * Plans a job that unlocks the prospects with these ids. The job itself checks whether they exist.
  * @param known the prospects that the catalog found. No credits are reserved for free ones
- * @throws TooExpensive
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
-export async function startSelectedUnlock(
+export async function planSelectedUnlock(
   sql: Transaction,
-  spender: Spender,
+  { customerId }: Spender,
   { UNLOCK_COST: cost }: Costs,
   { ids, ...rest }: UnlockSelectedContacts,
   known: readonly Prospect[],
-): Promise<JobStarted> {
-  const { lists, sync_crm } = await destinationOf(sql, spender, rest);
+): Promise<Plan> {
+  const { lists: request, sync_crm } = await destinationOf(sql, customerId, rest);
   const inputs = toInputs(ids, (item) => ({ item }));
-  const reserved = await maxCostOfChosen(sql, spender.customerId, cost, ids, known);
-  const given = { type: 'unlock_selected_contacts', sync_crm, request: lists, pool, total: ids.length, cost } as const;
-  return startJob(sql, spender, { ...given, reserved, inputs });
+  const reserved = await maxCostOfChosen(sql, customerId, cost, ids, known);
+  const [total, matches] = [ids.length, known.length];
+  return { type: 'unlock_selected_contacts', sync_crm, request, pool, total, cost, reserved, inputs, matches };
 }
 
-/**
- * Returns where an unlock job stores its contacts. With lists, contacts are always created.
- * @throws DomainError `not_found` with the JSON pointer of every unknown list
- */
+/** Returns where an unlock job stores its contacts. With lists, contacts are always created. */
 async function destinationOf(
   sql: Transaction,
-  { customerId }: Spender,
+  customerId: string,
   { list_ids, sync_crm = false }: Pick<UnlockContacts, 'list_ids' | 'sync_crm'>,
 ): Promise<{ lists: Listing; sync_crm: boolean }> {
   const known = await requireLists(sql, customerId, list_ids);
   return { lists: known.length > 0 ? { list_ids: known } : {}, sync_crm: sync_crm || known.length > 0 };
-}
-
-export async function estimateSelectedUnlock(
-  sql: Transaction,
-  spender: Spender,
-  { UNLOCK_COST }: Costs,
-  { ids, list_ids }: UnlockSelectedContacts,
-  known: readonly Prospect[],
-): Promise<Estimate> {
-  await requireLists(sql, spender.customerId, list_ids);
-  const cost = await maxCostOfChosen(sql, spender.customerId, UNLOCK_COST, ids, known);
-  return { matches: known.length, cost, available: await findSpendable(sql, spender, pool) };
 }
 
 export const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>

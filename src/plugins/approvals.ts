@@ -4,7 +4,6 @@ import { conflict, DomainError, unavailable } from '../errors.ts';
 import { publicUrl } from '../process/config.ts';
 import { createApproval, decide, requirePending } from '../queries/accounts/approvals.ts';
 import type { ApproveOver, Size } from '../schemas/accounts.ts';
-import type { Estimate } from '../schemas/jobs.ts';
 import { actorOf } from './auth.ts';
 import { callApproved } from './requester.ts';
 
@@ -40,21 +39,6 @@ export async function requestApprovalIfNeeded(
 
 const isOver = (size: Size, over: Partial<ApproveOver>): boolean =>
   size.credits > (over.credits ?? Infinity) || size.records > (over.records ?? Infinity);
-
-/**
- * Returns a function that calculates the cost and the number of records of a call that starts a job. Returns undefined
- * for a dry run, which needs no approval.
- */
-export const sizeUnlessDryRun = <T = undefined>(
-  body: { dry_run?: boolean } | null,
-  estimate: (sql: Transaction, prepared: T) => Promise<Pick<Estimate, 'matches' | 'cost'>>,
-) =>
-  body?.dry_run
-    ? undefined
-    : async (sql: Transaction, prepared: T): Promise<Size> => {
-        const { matches, cost } = await estimate(sql, prepared);
-        return { credits: cost, records: matches };
-      };
 
 /**
  * Runs a call that a user has approved, or stores that the user has refused it.

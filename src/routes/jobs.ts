@@ -1,19 +1,13 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { sizeUnlessDryRun } from '../plugins/approvals.ts';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { rowsOf } from '../plugins/record-routes.ts';
-import { spenderOf, type Caller } from '../access/credentials.ts';
-import { cancelJob } from '../jobs/start-job.ts';
-import {
-  estimateSelectedUnlock,
-  estimateUnlock,
-  findChosen,
-  findChosenIfUp,
-  searchOf,
-  startSelectedUnlock,
-  startUnlock,
-} from '../jobs/unlocks.ts';
-import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enrichment.ts';
-import { estimateEmailVerification, startEmailVerification } from '../jobs/start-verification.ts';
+import { spenderOf, type Caller, type Spender } from '../access/credentials.ts';
+import type { Transaction } from '../database/db.ts';
+import { cancelJob, estimateOf, startJob, type Plan } from '../jobs/start-job.ts';
+import type { Config } from '../process/config.ts';
+import { findChosen, findChosenIfUp, planSelectedUnlock, planUnlock, searchOf } from '../jobs/unlocks.ts';
+import { findEnriched, planEnrichment, toEnrichEstimate } from '../jobs/enrichment.ts';
+import { planEmailVerification } from '../jobs/start-verification.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/jobs.ts';
 import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data.ts';
@@ -32,7 +26,6 @@ import {
   visibleJobs,
   type VisibleJobs,
 } from '../schemas/jobs.ts';
-import type { Prospect } from '../schemas/prospects.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
@@ -58,20 +51,9 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       unlocking,
     ),
     async (request, reply) => {
-      const { body, caller } = request;
+      const { body, caller, catalog } = request;
       const search = searchOf(caller.customerId, body);
-      const act = body.dry_run ? estimateUnlock : startUnlock;
-      return app.once(
-        request,
-        reply,
-        (sql, matches) => act(sql, spenderOf(caller, body.max_credits), app.config, body, matches),
-        {
-          prepare: () => request.catalog.count(search),
-          size: sizeUnlessDryRun(body, (sql, matches: number) =>
-            estimateUnlock(sql, spenderOf(caller), app.config, body, Math.min(matches, body.total_records)),
-          ),
-        },
-      );
+      return begin(request, reply, body, planUnlock, () => catalog.count(search));
     },
   );
 
@@ -90,22 +72,9 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       unlocking,
     ),
     async (request, reply) => {
-      const { body, caller, catalog } = request;
-      const [act, find] = body.dry_run ? [estimateSelectedUnlock, findChosen] : [startSelectedUnlock, findChosenIfUp];
-      return app.once<Prospect[]>(
-        request,
-        reply,
-        (sql, known) => act(sql, spenderOf(caller, body.max_credits), app.config, body, known),
-        {
-          prepare: () => find(catalog, body.ids),
-          size: sizeUnlessDryRun(body, (sql, known: Prospect[]) =>
-            estimateSelectedUnlock(sql, spenderOf(caller), app.config, body, known).then(({ cost }) => ({
-              matches: body.ids.length,
-              cost,
-            })),
-          ),
-        },
-      );
+      const { body, catalog } = request;
+      const find = body.dry_run ? findChosen : findChosenIfUp;
+      return begin(request, reply, body, planSelectedUnlock, () => find(catalog, body.ids));
     },
   );
 
@@ -124,13 +93,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       },
       verifying,
     ),
-    async (request, reply) => {
-      const { body, caller } = request;
-      const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
-      return app.once(request, reply, (sql) => act(sql, spenderOf(caller, body.max_credits), app.config, body), {
-        size: sizeUnlessDryRun(body, (sql) => estimateEmailVerification(sql, spenderOf(caller), app.config, body)),
-      });
-    },
+    async (request, reply) => begin(request, reply, request.body, planEmailVerification, async () => undefined),
   );
 
   app.post(
@@ -154,14 +117,14 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     ),
     async (request, reply) => {
       const { body, caller, db } = request;
-      const act = body.dry_run ? estimateEnrichment : startEnrichment;
-      return app.once(request, reply, (sql, ids) => act(sql, spenderOf(caller), app.config, body, ids), {
-        prepare: () => findEnriched(db, caller.customerId, body),
-        size: sizeUnlessDryRun(body, async (sql, ids: string[]) => {
-          const { contacts: matches, cost } = await estimateEnrichment(sql, spenderOf(caller), app.config, body, ids);
-          return { matches, cost };
-        }),
-      });
+      return begin(
+        request,
+        reply,
+        body,
+        async (_sql, _spender, costs, given: EnrichContacts, ids: string[]) => planEnrichment(costs, given, ids),
+        () => findEnriched(db, caller.customerId, body),
+        toEnrichEstimate,
+      );
     },
   );
 
@@ -224,5 +187,35 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 };
 
 export default serviceJobs;
+
+/**
+ * Answers a call that starts a job: starts it, or estimates it if the call is a dry run.
+ * @param plan returns the job for the body and what `prepare` has found
+ */
+function begin<Body extends { dry_run?: boolean; max_credits?: number }, T>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  body: Body,
+  plan: (sql: Transaction, spender: Spender, config: Config, body: Body, prepared: T) => Promise<Plan>,
+  prepare: () => Promise<T>,
+  estimated: (price: Estimate) => object = (price) => price,
+): Promise<FastifyReply> {
+  const { config } = request.server;
+  const spender = spenderOf(request.caller, body.max_credits);
+  const planned = (sql: Transaction, prepared: T) => plan(sql, spender, config, body, prepared);
+  const size = async (sql: Transaction, prepared: T) => {
+    const { reserved: credits, total, records = total } = await planned(sql, prepared);
+    return { credits, records };
+  };
+  return request.server.once<T>(
+    request,
+    reply,
+    async (sql, prepared) => {
+      const job = await planned(sql, prepared);
+      return body.dry_run ? estimated(await estimateOf(sql, spender, job)) : startJob(sql, spender, job);
+    },
+    { prepare, size: body.dry_run ? undefined : size },
+  );
+}
 
 const visibleTo = (caller: Caller): VisibleJobs => visibleJobs(caller.kind === 'key' ? caller.scopes : []);

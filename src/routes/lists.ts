@@ -20,7 +20,6 @@ import {
   MembersRemoved,
 } from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
-import { sizeUnlessDryRun } from '../plugins/approvals.ts';
 import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
@@ -144,7 +143,13 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
           const data = await startListVerification(sql, spenderOf(caller, body?.max_credits), app.config, given);
           return { success: true, message: 'Verification started', data };
         },
-        { size: sizeUnlessDryRun(body, estimate) },
+        {
+          size: async (sql) => {
+            if (body?.dry_run) return {};
+            const { cost: credits, matches: records } = await estimate(sql);
+            return { credits, records };
+          },
+        },
       );
     },
   );

@@ -8,7 +8,8 @@ import { count, counted } from '../base/values.ts';
 import { priceOf } from '../base/words.ts';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, forbidden, validationFailed } from '../../errors.ts';
-import { estimateEmailVerification, startEmailVerification } from '../../jobs/start-verification.ts';
+import { estimateOf, startJob } from '../../jobs/start-job.ts';
+import { planEmailVerification } from '../../jobs/start-verification.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/crm/list-members.ts';
@@ -130,9 +131,10 @@ const verifying: Act<ContactDetail> = {
   tone: '',
   controls: async ({ db, caller, server }, rows) => {
     const spender = spenderOf(caller);
-    const price = await db.transaction((sql) =>
-      estimateEmailVerification(sql, spender, server.config, { emails: emailsOf(rows) }),
-    );
+    const price = await db.transaction(async (sql) => {
+      const plan = await planEmailVerification(sql, spender, server.config, { emails: emailsOf(rows) });
+      return estimateOf(sql, spender, plan);
+    });
     return html`<p>
         Checks ${counted(price.matches, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the
         contacts. Those that were checked within the last day are free.
@@ -142,7 +144,10 @@ const verifying: Act<ContactDetail> = {
   run: async (request, rows) => {
     const { server } = request;
     const body = { emails: emailsOf(rows), sync_crm: true };
-    const job = await once(request, (sql) => startEmailVerification(sql, payerOf(request), server.config, body));
+    const payer = payerOf(request);
+    const job = await once(request, async (sql) =>
+      startJob(sql, payer, await planEmailVerification(sql, payer, server.config, body)),
+    );
     return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
   },
 };

@@ -20,7 +20,8 @@ import { editLinks, editor, savedNotice } from './editor.ts';
 import { listControls, listOf, rulesText } from './list-rules.ts';
 import { rowsOf } from './record-list.ts';
 import { usersOf } from './record-form.ts';
-import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/enrichment.ts';
+import { findEnriched, planEnrichment } from '../../jobs/enrichment.ts';
+import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import { compile } from '../../validation/validator.ts';
 
@@ -167,7 +168,7 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
       const body = bodyOf(id, fieldsOf(request));
       requireValid(check, body);
       const ids = await findEnriched(db, caller.customerId, body);
-      const job = await once(request, (sql) => startEnrichment(sql, spenderOf(caller), app.config, body, ids));
+      const job = await once(request, (sql) => startJob(sql, spenderOf(caller), planEnrichment(app.config, body, ids)));
       return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
     },
   });
@@ -178,13 +179,14 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
     const fields = fieldsOf(request);
     const body = { filters: { list_id: list.id }, max_credits: maxCredits };
     const ids = await findEnriched(db, caller.customerId, body);
-    const price = await db.transaction((sql) => estimateEnrichment(sql, spenderOf(caller), app.config, body, ids));
+    const plan = planEnrichment(app.config, body, ids);
+    const price = await db.transaction((sql) => estimateOf(sql, spenderOf(caller), plan));
     const max_credits = text(fields, 'max_credits') || String(Math.min(price.cost, price.available));
     const { input } = controlsFor({ max_credits }, faults);
     return {
       title: `Enrich ${list.name}`,
       body: html`<p>
-          Looks for ${counted(price.contacts, 'contact')} in the catalog, by e-mail, profile, or name and company, and
+          Looks for ${counted(price.matches, 'contact')} in the catalog, by e-mail, profile, or name and company, and
           fills their empty fields. Who is not found, or was unlocked before, costs nothing.
         </p>
         !${priceOf(price)}

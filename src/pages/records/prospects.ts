@@ -16,15 +16,8 @@ import { prospectWords, verificationWords, verification, webLink, priceOf } from
 import { prospectFiltersOf, prospectViewOfRequest, searched, section, prospectViewOf } from './record-kind.ts';
 import type { ProspectView } from './record-kind.ts';
 import { spenderOf } from '../../access/credentials.ts';
-import {
-  estimateSelectedUnlock,
-  estimateUnlock,
-  findChosen,
-  findChosenIfUp,
-  searchOf,
-  startSelectedUnlock,
-  startUnlock,
-} from '../../jobs/unlocks.ts';
+import { estimateOf, startJob } from '../../jobs/start-job.ts';
+import { findChosen, findChosenIfUp, searchOf, planSelectedUnlock, planUnlock } from '../../jobs/unlocks.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { chosenList, listControls, namesList } from './chosen.ts';
 import { chooserBox, chooserForm, pageRows } from './record-list.ts';
@@ -206,9 +199,10 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
       const job = await once(request, async (sql) => {
         const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
         const lists = list === undefined ? {} : { list_ids: [list] };
-        const { id } = first
-          ? await startUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
-          : await startSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
+        const plan = first
+          ? await planUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
+          : await planSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
+        const { id } = await startJob(sql, payer, plan);
         return `${id}${list === undefined ? '' : `?list=${list}`}`;
       });
       return job ? `/app/jobs/${job}` : '/app/jobs?done=sent';
@@ -252,11 +246,13 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
     const known = chosen ? await findChosen(catalog, chosen.ids) : [];
-    return db.transaction((sql) =>
-      first
-        ? estimateUnlock(sql, spenderOf(caller), app.config, first, matches)
-        : estimateSelectedUnlock(sql, spenderOf(caller), app.config, chosen!, known),
-    );
+    const spender = spenderOf(caller);
+    return db.transaction(async (sql) => {
+      const plan = first
+        ? await planUnlock(sql, spender, app.config, first, matches)
+        : await planSelectedUnlock(sql, spender, app.config, chosen!, known);
+      return estimateOf(sql, spender, plan);
+    });
   }
 }
 
