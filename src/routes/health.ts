@@ -1,50 +1,44 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { Enum } from '../schemas/wire.ts';
+import { Enum, Named, Described } from '../schemas/wire.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
-const Readiness = Type.Object(
-  {
-    status: Enum(
-      ['ready', 'not ready', 'stopping'],
-      '`stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.',
+const Readiness = Named('Readiness', {
+  status: Enum(
+    ['ready', 'not ready', 'stopping'],
+    '`stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.',
+  ),
+  checks: Described('The state of what the service needs.', {
+    postgres: Enum(['up', 'down'], 'Whether the database can be reached.'),
+    schema: Enum(
+      ['current', 'behind', 'ahead', 'unknown'],
+      'The schema of the database, compared with this release. `ahead` is ready if the newer release says that this one can run on it.',
     ),
-    checks: Type.Object(
-      {
-        postgres: Enum(['up', 'down'], 'Whether the database can be reached.'),
-        schema: Enum(
-          ['current', 'behind', 'ahead', 'unknown'],
-          'The schema of the database, compared with this release. `ahead` is ready if the newer release says that this one can run on it.',
-        ),
-        catalog: Enum(
-          ['up', 'degraded'],
-          '`degraded`: the prospect catalog is unavailable. Everything except `/prospect/*` works.',
-        ),
-        rate_limits: Enum(
-          ['up', 'degraded'],
-          '`degraded`: the shared server is unavailable. Each process counts rate limits alone.',
-        ),
-        workers: Enum(
-          ['up', 'degraded'],
-          '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
-        ),
-        verification: Enum(
-          ['up', 'degraded'],
-          '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
-        ),
-        webhooks: Enum(
-          ['up', 'degraded'],
-          '`degraded`: there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.',
-        ),
-        storage: Enum(
-          ['up', 'degraded'],
-          '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
-        ),
-      },
-      { description: 'The state of what the service needs.' },
+    catalog: Enum(
+      ['up', 'degraded'],
+      '`degraded`: the prospect catalog is unavailable. Everything except `/prospect/*` works.',
     ),
-  },
-  { title: 'Readiness' },
-);
+    rate_limits: Enum(
+      ['up', 'degraded'],
+      '`degraded`: the shared server is unavailable. Each process counts rate limits alone.',
+    ),
+    workers: Enum(
+      ['up', 'degraded'],
+      '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
+    ),
+    verification: Enum(
+      ['up', 'degraded'],
+      '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
+    ),
+    webhooks: Enum(
+      ['up', 'degraded'],
+      '`degraded`: there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.',
+    ),
+    storage: Enum(
+      ['up', 'degraded'],
+      '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
+    ),
+  }),
+});
 
 const about = routesOf('health', { access: { public: true }, isProbe: true });
 

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Email, Enum, Instant, Name, Strict, Uuid, Nullable, success } from './wire.ts';
+import { Email, Enum, Instant, Name, Strict, Uuid, Nullable, success, Named, Described, Body } from './wire.ts';
 import { scopes } from './scopes.ts';
 import type { Pool } from './jobs.ts';
 
@@ -8,16 +8,13 @@ export type Role = (typeof roles)[number];
 
 export const Role = () => Enum(roles, 'An `admin` can manage API keys; a `member` cannot.');
 
-export const User = Type.Object(
-  {
-    id: Uuid('Id of the user, for `assigned_to` and `user_id_assigned`.'),
-    name: Name('Name of the user.'),
-    email: Email('E-mail address of the user, with which the user logs in.'),
-    role: Role(),
-    active: Type.Boolean({ description: 'False after the user is deactivated.' }),
-  },
-  { title: 'User' },
-);
+export const User = Named('User', {
+  id: Uuid('Id of the user, for `assigned_to` and `user_id_assigned`.'),
+  name: Name('Name of the user.'),
+  email: Email('E-mail address of the user, with which the user logs in.'),
+  role: Role(),
+  active: Type.Boolean({ description: 'False after the user is deactivated.' }),
+});
 export type User = Static<typeof User>;
 
 export const UserCreate = Strict({
@@ -47,25 +44,19 @@ export const Login = Strict(
 );
 export type Login = Static<typeof Login>;
 
-export const Session = Type.Object(
-  {
-    token: Type.String({
-      description: 'The session token, for `Authorization: Bearer <token>`. Only this response shows it.',
-    }),
-    expires_at: Instant('When the session ends: 12 hours after the login.'),
-    user: Type.Object(
-      {
-        id: Uuid('Id of the user.'),
-        name: Name('Name of the user.'),
-        email: Email('E-mail address of the user.'),
-        customer_id: Uuid('The customer that the user belongs to.'),
-        role: Role(),
-      },
-      { description: 'The user who logged in.' },
-    ),
-  },
-  { title: 'Session' },
-);
+export const Session = Named('Session', {
+  token: Type.String({
+    description: 'The session token, for `Authorization: Bearer <token>`. Only this response shows it.',
+  }),
+  expires_at: Instant('When the session ends: 12 hours after the login.'),
+  user: Described('The user who logged in.', {
+    id: Uuid('Id of the user.'),
+    name: Name('Name of the user.'),
+    email: Email('E-mail address of the user.'),
+    customer_id: Uuid('The customer that the user belongs to.'),
+    role: Role(),
+  }),
+});
 export type Session = Static<typeof Session>;
 
 export const PasswordChange = Strict(
@@ -83,47 +74,35 @@ const Price = (description: string) =>
     examples: ['0.00'],
   });
 
-export const CustomerSummary = Type.Object(
-  {
-    customer: Type.Object(
-      {
-        id: Uuid('Id of the customer.'),
-        business_name: Type.String({ description: 'Name of the company.', examples: ['Analytical Engines Ltd'] }),
-        status: Type.String({ description: 'State of the account.', examples: ['OK'] }),
-        country: Nullable(Type.String({ description: 'Country of the company.' })),
-        city: Nullable(Type.String({ description: 'City of the company.' })),
-      },
-      { description: 'The customer that the API key belongs to.' },
-    ),
-    users_count: Type.Integer({ description: 'Number of all users, deactivated ones too.' }),
-    subscription: Type.Object(
-      {
-        id: Uuid('Id of the subscription.'),
-        status: Type.String({ description: 'State of the subscription.', examples: ['active'] }),
-        balance: Type.Integer({
-          description: 'Credits for unlocking prospects that can be spent. Reserved ones are not counted.',
-        }),
-        price: Price('Price of a period'),
-        periodicity: Type.String({ description: 'How long a period is.', examples: ['monthly'] }),
-        // Lower case, as the contract has it. All other currencies are upper case.
-        currency: Type.String({ description: 'ISO 4217 currency code, here in lower case.', examples: ['usd'] }),
-        tier: Type.Object(
-          {
-            id: Uuid('Id of the tier.'),
-            title: Type.String({ description: 'Name of the tier.', examples: ['Free'] }),
-            tier: Type.Integer({ description: 'Number of the tier. Higher tiers offer more.' }),
-            is_free: Type.Boolean({ description: 'Whether the tier costs nothing.' }),
-            price: Price('Price of the tier'),
-          },
-          { description: 'What was subscribed to.' },
-        ),
-        active_seats: Type.Integer({ description: 'Number of users that are not deactivated.' }),
-      },
-      { description: 'The subscription of the customer.' },
-    ),
-  },
-  { title: 'CustomerSummary' },
-);
+export const CustomerSummary = Named('CustomerSummary', {
+  customer: Described('The customer that the API key belongs to.', {
+    id: Uuid('Id of the customer.'),
+    business_name: Type.String({ description: 'Name of the company.', examples: ['Analytical Engines Ltd'] }),
+    status: Type.String({ description: 'State of the account.', examples: ['OK'] }),
+    country: Nullable(Type.String({ description: 'Country of the company.' })),
+    city: Nullable(Type.String({ description: 'City of the company.' })),
+  }),
+  users_count: Type.Integer({ description: 'Number of all users, deactivated ones too.' }),
+  subscription: Described('The subscription of the customer.', {
+    id: Uuid('Id of the subscription.'),
+    status: Type.String({ description: 'State of the subscription.', examples: ['active'] }),
+    balance: Type.Integer({
+      description: 'Credits for unlocking prospects that can be spent. Reserved ones are not counted.',
+    }),
+    price: Price('Price of a period'),
+    periodicity: Type.String({ description: 'How long a period is.', examples: ['monthly'] }),
+    // Lower case, as the contract has it. All other currencies are upper case.
+    currency: Type.String({ description: 'ISO 4217 currency code, here in lower case.', examples: ['usd'] }),
+    tier: Described('What was subscribed to.', {
+      id: Uuid('Id of the tier.'),
+      title: Type.String({ description: 'Name of the tier.', examples: ['Free'] }),
+      tier: Type.Integer({ description: 'Number of the tier. Higher tiers offer more.' }),
+      is_free: Type.Boolean({ description: 'Whether the tier costs nothing.' }),
+      price: Price('Price of the tier'),
+    }),
+    active_seats: Type.Integer({ description: 'Number of users that are not deactivated.' }),
+  }),
+});
 export type CustomerSummary = Static<typeof CustomerSummary>;
 
 export const auditEvents = [
@@ -241,13 +220,10 @@ export interface ApprovedCall extends Call {
 
 export const ApprovalNeeded = Type.Object(
   {
-    approval: Type.Object(
-      {
-        id: Uuid('Ask `GET /api/ext/approval/{id}` what became of it.'),
-        url: Type.String({ description: 'The page on which an admin approves it.' }),
-      },
-      { description: 'The call that waits.' },
-    ),
+    approval: Described('The call that waits.', {
+      id: Uuid('Ask `GET /api/ext/approval/{id}` what became of it.'),
+      url: Type.String({ description: 'The page on which an admin approves it.' }),
+    }),
   },
   {
     title: 'ApprovalNeeded',
@@ -395,14 +371,12 @@ export type KeyRequest = Static<typeof KeyRequest>;
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 
-export const SpendCapsChange = Strict(
+export const SpendCapsChange = Body(
+  'SpendCapsChange',
+  [{ spend_caps: { verification: { amount: 500, per: 'day' } } }],
   {
     spend_caps: Type.Optional(SpendCapChanges('The new caps. A pool that is not named keeps its own.')),
     approve_over: Type.Optional(ApproveOverChange),
-  },
-  {
-    title: 'SpendCapsChange',
-    examples: [{ spend_caps: { verification: { amount: 500, per: 'day' } } }],
   },
 );
 
@@ -433,31 +407,28 @@ export const ApiKey = Type.Object(
 export type ApiKey = Static<typeof ApiKey>;
 
 /** Response to a request that issues a key. Only this response contains the secret `key`. */
-export const IssuedKey = Type.Object(
-  {
-    ...success,
-    data: Type.Composite(
-      [
-        Type.Pick(ApiKey, [
-          'id',
-          'name',
-          'start',
-          'permissions',
-          'spend_caps',
-          'approve_over',
-          'status',
-          'expires_at',
-          'created_at',
-        ]),
-        Type.Object({
-          key: Type.String({ description: 'The key itself. Only this response shows it: store it now.' }),
-        }),
-      ],
-      { description: 'The key.' },
-    ),
-  },
-  { title: 'IssuedKey' },
-);
+export const IssuedKey = Named('IssuedKey', {
+  ...success,
+  data: Type.Composite(
+    [
+      Type.Pick(ApiKey, [
+        'id',
+        'name',
+        'start',
+        'permissions',
+        'spend_caps',
+        'approve_over',
+        'status',
+        'expires_at',
+        'created_at',
+      ]),
+      Type.Object({
+        key: Type.String({ description: 'The key itself. Only this response shows it: store it now.' }),
+      }),
+    ],
+    { description: 'The key.' },
+  ),
+});
 export type IssuedKey = Static<typeof IssuedKey>;
 
 export const ChangedKey = Type.Object({ ...success, data: ApiKey }, { title: 'ChangedKey' });

@@ -12,6 +12,8 @@ import {
   Text,
   UpdatedAt,
   Uuid,
+  Named,
+  PartialBody,
 } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
@@ -36,16 +38,13 @@ const writable = {
 
 export const activityFields = Object.keys(writable) as (keyof typeof writable)[];
 
-export const Activity = Type.Object(
-  {
-    id: Uuid('Id of the activity.'),
-    ...writable,
-    created_by: Type.Object(Actor().properties, { description: 'Who created it.' }),
-    created_at: CreatedAt(),
-    updated_at: UpdatedAt(),
-  },
-  { title: 'Activity' },
-);
+export const Activity = Named('Activity', {
+  id: Uuid('Id of the activity.'),
+  ...writable,
+  created_by: Type.Object(Actor().properties, { description: 'Who created it.' }),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
+});
 export type Activity = Static<typeof Activity>;
 
 export const ActivityCreate = Type.Partial(Type.Object(writable), {
@@ -102,14 +101,10 @@ const example = { type: 'task', is_done: false };
 export const ActivityFilters = Filters(activityFilterFields, text, example);
 const listed = { filters: ActivityFilters, order_by: OrderBy(activityFilterFields, ['occurred_at', 'type']) };
 
-export const ActivityQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
-  additionalProperties: false,
-  title: 'ActivityQuery',
-  examples: [{ filters: example, order_by: { due_at: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-});
+export const ActivityQuery = PartialBody(
+  'ActivityQuery',
+  [{ filters: example, order_by: { due_at: 'ASC' }, paginate: { page: 1, limit: 25 } }],
+  { ...listed, paginate: PaginateOrContinue },
+);
 
-export const ActivityCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
-  additionalProperties: false,
-  title: 'ActivityCount',
-  examples: [{ filters: example }],
-});
+export const ActivityCount = PartialBody('ActivityCount', [{ filters: example }], { ...listed, paginate: Paginate });

@@ -4,7 +4,7 @@ import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch } from './contacts.ts';
 import { LinesOrPatch, OpportunityCreate, Opportunity, OpportunityPatch } from './opportunities.ts';
 import { Product, ProductCreate, ProductPatch } from './products.ts';
-import { Domain, Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './wire.ts';
+import { Domain, Email, Enum, ErrorBody, FaultList, Strict, Uuid, Body, Described } from './wire.ts';
 
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
@@ -202,16 +202,14 @@ export function batchBody(kind: BatchKind, operation: BatchOperation): TUnsafe<B
   const matches = matchesOf(kind, operation);
   const [example] = matches;
   return Type.Unsafe<BatchBody>(
-    Strict(
+    Body(
+      titleOf(kind, operation),
+      [{ items: exampleItems(kind, operation), ...(operation === 'upsert' ? { match: example } : {}) }],
       {
         items: Items(kind, operation),
         ...(matches.length > 0 ? { match: Match(matches, operation) } : {}),
         ...(operation === 'read' ? {} : { atomic: Type.Optional(Atomic()) }),
         ...(operation === 'delete' && kind.mayPurge ? { purge: Type.Optional(Purge()) } : {}),
-      },
-      {
-        title: titleOf(kind, operation),
-        examples: [{ items: exampleItems(kind, operation), ...(operation === 'upsert' ? { match: example } : {}) }],
       },
     ),
   );
@@ -342,27 +340,24 @@ export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
     {
       success: Type.Boolean({ description: 'Whether no item failed.' }),
       message: Type.String({ description: 'What was done, for people. Do not parse it.' }),
-      data: Type.Object(
-        {
-          counts: Type.Object(
-            Object.fromEntries(
-              batchStatuses.map((status) => [status, Type.Integer({ description: countTexts[status] })]),
-            ) as Record<BatchStatus, ReturnType<typeof Type.Integer>>,
-            { description: 'Number of items by status.' },
-          ),
-          results: Type.Array(
-            Type.Object({
-              index: Type.Integer({ description: 'Index of the item. The first is 0.' }),
-              status: Enum(batchStatuses, 'What became of the item.'),
-              id: Type.Optional(Uuid('Id of the record. Absent if the item failed.')),
-              ...record,
-              error: Type.Optional(ItemError),
-            }),
-            { description: 'One result for each item, in the same order.' },
-          ),
-        },
-        { description: 'What became of the items.' },
-      ),
+      data: Described('What became of the items.', {
+        counts: Type.Object(
+          Object.fromEntries(
+            batchStatuses.map((status) => [status, Type.Integer({ description: countTexts[status] })]),
+          ) as Record<BatchStatus, ReturnType<typeof Type.Integer>>,
+          { description: 'Number of items by status.' },
+        ),
+        results: Type.Array(
+          Type.Object({
+            index: Type.Integer({ description: 'Index of the item. The first is 0.' }),
+            status: Enum(batchStatuses, 'What became of the item.'),
+            id: Type.Optional(Uuid('Id of the record. Absent if the item failed.')),
+            ...record,
+            error: Type.Optional(ItemError),
+          }),
+          { description: 'One result for each item, in the same order.' },
+        ),
+      }),
     },
     { title: operation === 'read' ? `${kind.title}BatchRecords` : 'BatchAnswer' },
   );

@@ -10,6 +10,8 @@ import {
   customFieldsLimits,
   ErrorBody,
   DoneWith,
+  Named,
+  Body,
 } from './wire.ts';
 import { ContactQuery, contactFields } from './contacts.ts';
 import { Prospect } from './prospects.ts';
@@ -43,16 +45,13 @@ export const CompanyDuplicates = duplicatesBody(
     '`GmbH` or `Inc.`, and without punctuation. `domain`: exactly the same.',
 );
 
-export const DuplicateGroup = Type.Object(
-  {
-    value: Type.String({ description: 'The value that the records share, in lower case and without accents.' }),
-    count: Type.Integer({ description: 'How many records share the value. At least 2.' }),
-    ids: Type.Array(Uuid(), {
-      description: `The ids of the records, the oldest first, at most ${maxDuplicateIds}.`,
-    }),
-  },
-  { title: 'DuplicateGroup' },
-);
+export const DuplicateGroup = Named('DuplicateGroup', {
+  value: Type.String({ description: 'The value that the records share, in lower case and without accents.' }),
+  count: Type.Integer({ description: 'How many records share the value. At least 2.' }),
+  ids: Type.Array(Uuid(), {
+    description: `The ids of the records, the oldest first, at most ${maxDuplicateIds}.`,
+  }),
+});
 export type DuplicateGroup = Static<typeof DuplicateGroup>;
 
 export const enrichedFields = [
@@ -76,7 +75,9 @@ export type EnrichedField = (typeof enrichedFields)[number];
 
 export const maxEnriched = 100_000;
 
-export const EnrichContacts = Strict(
+export const EnrichContacts = Body(
+  'EnrichContacts',
+  [{ contact_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], fields: ['job_title'], max_credits: 1 }],
   {
     contact_ids: Type.Optional(
       Type.Array(Uuid(), {
@@ -104,30 +105,20 @@ export const EnrichContacts = Strict(
     }),
     dry_run: Flag('Only return an estimate; enrich nothing.'),
   },
-  {
-    title: 'EnrichContacts',
-    examples: [{ contact_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], fields: ['job_title'], max_credits: 1 }],
-  },
 );
 export type EnrichContacts = Static<typeof EnrichContacts>;
 
-export const EnrichEstimate = Type.Object(
-  {
-    contacts: Type.Integer({ description: 'Contacts that would be enriched, if the catalog has them.' }),
-    cost: Type.Integer({ description: 'Credits that the start would reserve: the most that the job can cost.' }),
-    available: Type.Integer({ description: 'Credits that can be spent.' }),
-  },
-  { title: 'EnrichEstimate' },
-);
+export const EnrichEstimate = Named('EnrichEstimate', {
+  contacts: Type.Integer({ description: 'Contacts that would be enriched, if the catalog has them.' }),
+  cost: Type.Integer({ description: 'Credits that the start would reserve: the most that the job can cost.' }),
+  available: Type.Integer({ description: 'Credits that can be spent.' }),
+});
 export type EnrichEstimate = Static<typeof EnrichEstimate>;
 
-export const EnrichmentResult = Type.Object(
-  {
-    prospect_id: Uuid('The prospect who is the same person.'),
-    changed: Type.Array(Enum(enrichedFields), { description: 'The fields that were filled.' }),
-  },
-  { title: 'Enrichment' },
-);
+export const EnrichmentResult = Named('Enrichment', {
+  prospect_id: Uuid('The prospect who is the same person.'),
+  changed: Type.Array(Enum(enrichedFields), { description: 'The fields that were filled.' }),
+});
 
 const maxMatched = 100;
 
@@ -168,30 +159,27 @@ export type ProspectMatch = Static<typeof ProspectMatch>;
 
 const matchStatuses = ['matched', 'ambiguous', 'none'] as const;
 
-export const ProspectMatches = Type.Object(
-  {
-    results: Type.Array(
-      Type.Object({
-        index: Type.Integer({ description: 'Index of the person in the request. The first is 0.' }),
-        status: Enum(matchStatuses, '`matched`: exactly one person fits; `ambiguous`: several; `none`: nobody.'),
-        prospect: Type.Optional(
-          Type.Unsafe<Prospect>({
-            ...Prospect,
-            description: 'The person who fits, as in lists. Absent unless `matched`.',
-          }),
-        ),
-        candidates: Type.Optional(
-          Type.Array(Prospect, { description: 'Up to 5 people who fit, the best first. Absent unless `ambiguous`.' }),
-        ),
-        matched_on: Type.Array(Enum(['profnet_url', 'name_and_company', 'location_country'] as const), {
-          description: 'What decided. Empty if nobody fits.',
+export const ProspectMatches = Named('ProspectMatches', {
+  results: Type.Array(
+    Type.Object({
+      index: Type.Integer({ description: 'Index of the person in the request. The first is 0.' }),
+      status: Enum(matchStatuses, '`matched`: exactly one person fits; `ambiguous`: several; `none`: nobody.'),
+      prospect: Type.Optional(
+        Type.Unsafe<Prospect>({
+          ...Prospect,
+          description: 'The person who fits, as in lists. Absent unless `matched`.',
         }),
+      ),
+      candidates: Type.Optional(
+        Type.Array(Prospect, { description: 'Up to 5 people who fit, the best first. Absent unless `ambiguous`.' }),
+      ),
+      matched_on: Type.Array(Enum(['profnet_url', 'name_and_company', 'location_country'] as const), {
+        description: 'What decided. Empty if nobody fits.',
       }),
-      { description: 'One result for each person of the request, in the same order.' },
-    ),
-  },
-  { title: 'ProspectMatches' },
-);
+    }),
+    { description: 'One result for each person of the request, in the same order.' },
+  ),
+});
 export type ProspectMatches = Static<typeof ProspectMatches>;
 
 export const mergedContactFields = [...contactFields, 'company'] as const;

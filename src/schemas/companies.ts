@@ -19,6 +19,8 @@ import {
   UpdatedAt,
   Url,
   Uuid,
+  Named,
+  PartialBody,
 } from './wire.ts';
 import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
@@ -52,23 +54,20 @@ const writable = {
 
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
-export const Company = Type.Object(
-  {
-    id: Uuid('Id of the company.'),
-    ...writable,
-    type: Type.String({
-      description: 'What the company is to you. `""` for a company that was created from the name in a contact.',
-    }),
-    last_verified: Instant('When the company was last verified; if never, when it was created.'),
-    verification_status: VerificationStatus(),
-    score: Score(),
-    created_at: CreatedAt(),
-    updated_at: UpdatedAt(),
-    // Lists leave it out.
-    last_activity_at: Type.Optional(LastActivityAt()),
-  },
-  { title: 'Company' },
-);
+export const Company = Named('Company', {
+  id: Uuid('Id of the company.'),
+  ...writable,
+  type: Type.String({
+    description: 'What the company is to you. `""` for a company that was created from the name in a contact.',
+  }),
+  last_verified: Instant('When the company was last verified; if never, when it was created.'),
+  verification_status: VerificationStatus(),
+  score: Score(),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
+  // Lists leave it out.
+  last_activity_at: Type.Optional(LastActivityAt()),
+});
 export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
@@ -83,11 +82,11 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
-  additionalProperties: false,
-  title: 'CompanyPatch',
-  examples: [{ industry: 'Computing', location_country: 'GB', location_metro: null }],
-});
+export const CompanyPatch = PartialBody(
+  'CompanyPatch',
+  [{ industry: 'Computing', location_country: 'GB', location_metro: null }],
+  { ...writable, custom_fields: CustomFieldsPatch() },
+);
 export type CompanyPatch = Static<typeof CompanyPatch>;
 
 /** Fields of companies. To add a field, add it here, to `writable` and to a migration. */
@@ -242,8 +241,7 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
   ],
 });
 
-export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
-  additionalProperties: false,
-  title: 'CompanyCount',
-  examples: [{ filters: { industry: 'Computing' } }],
+export const CompanyCount = PartialBody('CompanyCount', [{ filters: { industry: 'Computing' } }], {
+  ...listed,
+  paginate: Paginate,
 });

@@ -22,6 +22,8 @@ import {
   UpdatedAt,
   Url,
   Uuid,
+  Named,
+  PartialBody,
 } from './wire.ts';
 import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
@@ -107,17 +109,14 @@ const contactProperties = {
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-export const ContactDetail = Type.Object(
-  {
-    ...contactProperties,
-    list_ids: Type.Array(Uuid(), {
-      description:
-        'The lists to which the contact was added by hand. Lists that it is in by their rules are not shown here.',
-    }),
-    last_activity_at: LastActivityAt(),
-  },
-  { title: 'ContactDetail' },
-);
+export const ContactDetail = Named('ContactDetail', {
+  ...contactProperties,
+  list_ids: Type.Array(Uuid(), {
+    description:
+      'The lists to which the contact was added by hand. Lists that it is in by their rules are not shown here.',
+  }),
+  last_activity_at: LastActivityAt(),
+});
 export type ContactDetail = Static<typeof ContactDetail>;
 
 const having = (name: string) => ({ properties: { [name]: {} }, required: [name] });
@@ -204,18 +203,15 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-export const ContactPatch = Type.Partial(
-  Type.Object({
+export const ContactPatch = PartialBody(
+  'ContactPatch',
+  [{ job_title: 'Chief Analyst', mobile_phone: null, custom_fields: { plan: 'gold' } }],
+  {
     ...writable,
     ...references,
     custom_fields: CustomFieldsPatch(),
     assigned_to: Nullable(references.assigned_to),
     company: Nullable(CompanyReference),
-  }),
-  {
-    additionalProperties: false,
-    title: 'ContactPatch',
-    examples: [{ job_title: 'Chief Analyst', mobile_phone: null, custom_fields: { plan: 'gold' } }],
   },
 );
 export type ContactPatch = Static<typeof ContactPatch>;
@@ -484,15 +480,14 @@ export const ContactFilters = Filters(
 );
 const listed = { filters: ContactFilters, order_by: OrderBy(contactFilterFields) };
 
-export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
-  additionalProperties: false,
-  title: 'ContactQuery',
-  examples: [{ filters: { location_country: 'GB' }, order_by: { last_name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-});
+export const ContactQuery = PartialBody(
+  'ContactQuery',
+  [{ filters: { location_country: 'GB' }, order_by: { last_name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
+  { ...listed, paginate: PaginateOrContinue },
+);
 export type ContactQuery = Static<typeof ContactQuery>;
 
-export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
-  additionalProperties: false,
-  title: 'ContactCount',
-  examples: [{ filters: { location_country: 'GB' } }],
+export const ContactCount = PartialBody('ContactCount', [{ filters: { location_country: 'GB' } }], {
+  ...listed,
+  paginate: Paginate,
 });

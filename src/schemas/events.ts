@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { undoScopes, type Scope } from './scopes.ts';
-import { Enum, Instant, Nullable, Strict, Uuid, Flag } from './wire.ts';
+import { Enum, Instant, Nullable, Strict, Uuid, Flag, Described, Named, PartialBody } from './wire.ts';
 
 /** Kinds of records whose changes create events, such as `contact.created`. */
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity', 'activity'] as const;
@@ -66,57 +66,49 @@ export const readableEvents = (scopes: readonly Scope[]): EventType[] =>
 const maxEvents = 1_000;
 
 export const Actor = () =>
-  Type.Object(
-    {
-      type: Enum(actorTypes, 'An API key, a user, the command line, or the service by itself.'),
-      id: Type.Optional(Uuid('Id of the key or user.')),
-      name: Type.Optional(Type.String({ description: "A user's e-mail address." })),
-    },
-    { description: 'Who made the change, or started the job or import. Missing in changes from before 1.1.0.' },
-  );
+  Described('Who made the change, or started the job or import. Missing in changes from before 1.1.0.', {
+    type: Enum(actorTypes, 'An API key, a user, the command line, or the service by itself.'),
+    id: Type.Optional(Uuid('Id of the key or user.')),
+    name: Type.Optional(Type.String({ description: "A user's e-mail address." })),
+  });
 
-export const Event = Type.Object(
-  {
-    id: Uuid('Id of the event, the same for every reader.'),
-    type: Enum(eventTypes, 'What happened.'),
-    occurred_at: Instant('When it happened.'),
-    data: Type.Object(
-      {
-        source: Enum(eventSources, 'What made the change.'),
-        actor: Type.Optional(Actor()),
-        change_id: Type.Optional(
-          Uuid('The same for all events of one call, job or import, of which it is the id. Missing as `actor` is.'),
-        ),
-        id: Type.Optional(Uuid('Id of the record, job or import.')),
-        external_id: Type.Optional(
-          Nullable(
-            Type.String({
-              description: 'Of all records but lists: the id that the record has in another system.',
-            }),
-          ),
-        ),
-        changed: Type.Optional(
-          Type.Array(Type.String(), {
-            description: 'Of an update: names of members of the record, such as `job_title` or `custom_fields.plan`.',
+export const Event = Named('Event', {
+  id: Uuid('Id of the event, the same for every reader.'),
+  type: Enum(eventTypes, 'What happened.'),
+  occurred_at: Instant('When it happened.'),
+  data: Type.Object(
+    {
+      source: Enum(eventSources, 'What made the change.'),
+      actor: Type.Optional(Actor()),
+      change_id: Type.Optional(
+        Uuid('The same for all events of one call, job or import, of which it is the id. Missing as `actor` is.'),
+      ),
+      id: Type.Optional(Uuid('Id of the record, job or import.')),
+      external_id: Type.Optional(
+        Nullable(
+          Type.String({
+            description: 'Of all records but lists: the id that the record has in another system.',
           }),
         ),
-        restored: Type.Optional(Type.Boolean({ description: 'True of a record whose deletion was undone.' })),
-        merged_into: Type.Optional(
-          Uuid('Of a record that was deleted by a merge: the record that has its values now.'),
-        ),
-      },
-      { additionalProperties: true, description: 'What the event tells. Other types of events have further members.' },
-    ),
-    record: Type.Optional(
-      Type.Unsafe<object | null>({
-        type: ['object', 'null'],
-        additionalProperties: true,
-        description: 'With `expand`: the record as its GET shows it now. Null: it is gone, or the event has none.',
-      }),
-    ),
-  },
-  { title: 'Event' },
-);
+      ),
+      changed: Type.Optional(
+        Type.Array(Type.String(), {
+          description: 'Of an update: names of members of the record, such as `job_title` or `custom_fields.plan`.',
+        }),
+      ),
+      restored: Type.Optional(Type.Boolean({ description: 'True of a record whose deletion was undone.' })),
+      merged_into: Type.Optional(Uuid('Of a record that was deleted by a merge: the record that has its values now.')),
+    },
+    { additionalProperties: true, description: 'What the event tells. Other types of events have further members.' },
+  ),
+  record: Type.Optional(
+    Type.Unsafe<object | null>({
+      type: ['object', 'null'],
+      additionalProperties: true,
+      description: 'With `expand`: the record as its GET shows it now. Null: it is gone, or the event has none.',
+    }),
+  ),
+});
 export type Event = Static<typeof Event>;
 
 export const EventQuery = Type.Partial(
@@ -163,8 +155,10 @@ export type EventQuery = Static<typeof EventQuery>;
 
 const maxChanges = 100;
 
-export const ChangeQuery = Type.Partial(
-  Strict({
+export const ChangeQuery = PartialBody(
+  'ChangeQuery',
+  [{ filters: { object: 'contact', since: '2026-03-14T09:00:00Z' }, paginate: { limit: 50 } }],
+  {
     filters: Type.Partial(
       Strict({
         object: Enum(eventNouns, 'Only changes of records of this kind. By default all that the key may read.'),
@@ -187,11 +181,6 @@ export const ChangeQuery = Type.Partial(
       }),
       { additionalProperties: false, description: 'Where to continue, and how many changes to return.' },
     ),
-  }),
-  {
-    additionalProperties: false,
-    title: 'ChangeQuery',
-    examples: [{ filters: { object: 'contact', since: '2026-03-14T09:00:00Z' }, paginate: { limit: 50 } }],
   },
 );
 export type ChangeQuery = Static<typeof ChangeQuery>;
@@ -219,24 +208,21 @@ export const FieldChanges = (description: string) =>
     { description },
   );
 
-export const Change = Type.Object(
-  {
-    position: Type.Integer({ description: 'Place in the order of all changes of the customer.' }),
-    object: Enum(eventNouns, 'What kind of record.'),
-    record_id: Uuid('Id of the record.'),
-    type: Enum(recordVerbs, 'What happened with it.'),
-    occurred_at: Instant('When it happened.'),
-    source: Enum(eventSources, 'What made the change.'),
-    actor: Nullable(Actor()),
-    change_id: ChangeId(),
-    fields: FieldChanges(
-      'The values before and after, by field, such as `job_title`, `company` (its id) or `custom_fields.plan`. Of a ' +
-        'created record what was not empty, with null before; of a deleted one the reverse.',
-    ),
-    merged_into: Type.Optional(Uuid('Of a record that was deleted by a merge: the record that has its values now.')),
-  },
-  { title: 'Change' },
-);
+export const Change = Named('Change', {
+  position: Type.Integer({ description: 'Place in the order of all changes of the customer.' }),
+  object: Enum(eventNouns, 'What kind of record.'),
+  record_id: Uuid('Id of the record.'),
+  type: Enum(recordVerbs, 'What happened with it.'),
+  occurred_at: Instant('When it happened.'),
+  source: Enum(eventSources, 'What made the change.'),
+  actor: Nullable(Actor()),
+  change_id: ChangeId(),
+  fields: FieldChanges(
+    'The values before and after, by field, such as `job_title`, `company` (its id) or `custom_fields.plan`. Of a ' +
+      'created record what was not empty, with null before; of a deleted one the reverse.',
+  ),
+  merged_into: Type.Optional(Uuid('Of a record that was deleted by a merge: the record that has its values now.')),
+});
 export type Change = Static<typeof Change>;
 
 const countsOf = (noun: EventNoun) =>
@@ -247,70 +233,60 @@ const countsOf = (noun: EventNoun) =>
     { description: `Of the kind \`${noun}\`.` },
   );
 
-export const ChangeSummary = Type.Object(
-  {
-    id: Uuid('Id of the change: of a job or import, its own id.'),
-    source: Enum(eventSources, 'What made the change.'),
-    actor: Nullable(Actor()),
-    occurred_at: Instant('When it began.'),
-    counts: Type.Partial(
-      Type.Object(
-        Object.fromEntries(eventNouns.map((noun) => [noun, countsOf(noun)])) as Record<
-          (typeof eventNouns)[number],
-          ReturnType<typeof countsOf>
-        >,
-      ),
-      {
-        description:
-          'What it has changed, by kind of record. Only kinds that the key may read, and that it has changed.',
-      },
+export const ChangeSummary = Named('ChangeSummary', {
+  id: Uuid('Id of the change: of a job or import, its own id.'),
+  source: Enum(eventSources, 'What made the change.'),
+  actor: Nullable(Actor()),
+  occurred_at: Instant('When it began.'),
+  counts: Type.Partial(
+    Type.Object(
+      Object.fromEntries(eventNouns.map((noun) => [noun, countsOf(noun)])) as Record<
+        (typeof eventNouns)[number],
+        ReturnType<typeof countsOf>
+      >,
     ),
-    undo_of: Type.Optional(Uuid('Of an undo: the change that it has taken back.')),
-    undone_by: Type.Array(Uuid(), { description: 'The jobs that take it back, or have. Each is a change itself.' }),
-    undoable: Type.Boolean({ description: 'Whether it can be undone. The undo of a merge cannot.' }),
-  },
-  { title: 'ChangeSummary' },
-);
+    {
+      description: 'What it has changed, by kind of record. Only kinds that the key may read, and that it has changed.',
+    },
+  ),
+  undo_of: Type.Optional(Uuid('Of an undo: the change that it has taken back.')),
+  undone_by: Type.Array(Uuid(), { description: 'The jobs that take it back, or have. Each is a change itself.' }),
+  undoable: Type.Boolean({ description: 'Whether it can be undone. The undo of a merge cannot.' }),
+});
 export type ChangeSummary = Static<typeof ChangeSummary>;
 
-export const DigestQuery = Type.Partial(
-  Strict({
-    buckets: Type.Integer({
-      minimum: 1,
-      maximum: 4_096,
-      default: 64,
-      description: 'Number of buckets. By default 64.',
-    }),
-    bucket: Type.Integer({ minimum: 0, maximum: 4_095, description: 'Only this bucket, with its records.' }),
+export const DigestQuery = PartialBody('DigestQuery', [{ buckets: 256 }], {
+  buckets: Type.Integer({
+    minimum: 1,
+    maximum: 4_096,
+    default: 64,
+    description: 'Number of buckets. By default 64.',
   }),
-  { additionalProperties: false, title: 'DigestQuery', examples: [{ buckets: 256 }] },
-);
+  bucket: Type.Integer({ minimum: 0, maximum: 4_095, description: 'Only this bucket, with its records.' }),
+});
 
-export const Digest = Type.Object(
-  {
-    cursor: Type.String({ description: 'The place in the feed of changes of which this is the digest.' }),
-    buckets: Type.Array(
-      Type.Object({
-        bucket: Type.Integer({
-          description: "The first 12 bits of the SHA-256 of the id's 16 bytes, modulo the number of buckets.",
-        }),
-        count: Type.Integer({ description: 'Number of records.' }),
-        hash: Type.String({
-          description:
-            'The XOR, over all records, of the first 8 bytes of the SHA-256 of the id (16 bytes) and `updated_at` (as ' +
-            'text), in hexadecimal.',
-        }),
-        records: Type.Optional(
-          Type.Array(Type.Object({ id: Uuid('Id of the record.'), updated_at: Instant('When it was last changed.') }), {
-            description: 'Its records, by id, if the request names the bucket.',
-          }),
-        ),
+export const Digest = Named('Digest', {
+  cursor: Type.String({ description: 'The place in the feed of changes of which this is the digest.' }),
+  buckets: Type.Array(
+    Type.Object({
+      bucket: Type.Integer({
+        description: "The first 12 bits of the SHA-256 of the id's 16 bytes, modulo the number of buckets.",
       }),
-      { description: 'All buckets, or the one that the request names.' },
-    ),
-  },
-  { title: 'Digest' },
-);
+      count: Type.Integer({ description: 'Number of records.' }),
+      hash: Type.String({
+        description:
+          'The XOR, over all records, of the first 8 bytes of the SHA-256 of the id (16 bytes) and `updated_at` (as ' +
+          'text), in hexadecimal.',
+      }),
+      records: Type.Optional(
+        Type.Array(Type.Object({ id: Uuid('Id of the record.'), updated_at: Instant('When it was last changed.') }), {
+          description: 'Its records, by id, if the request names the bucket.',
+        }),
+      ),
+    }),
+    { description: 'All buckets, or the one that the request names.' },
+  ),
+});
 
 export const UndoRequest = Strict(
   { dry_run: Flag('Only count what would be restored; change nothing.') },
@@ -335,18 +311,15 @@ export const UndoEstimate = Type.Object(
 );
 export type UndoEstimate = Static<typeof UndoEstimate>;
 
-export const UndoResult = Type.Object(
-  {
-    restored: Type.Array(Type.String(), { description: 'The fields of an updated record that were restored.' }),
-    kept: Type.Array(
-      Type.Object({
-        field: Type.String({ description: 'Name of the field.' }),
-        actor: Nullable(Actor()),
-        occurred_at: Nullable(Instant('When it was written since. Null: it is not known.')),
-      }),
-      { description: 'The fields that were not, and who has written them since.' },
-    ),
-  },
-  { title: 'Undone' },
-);
+export const UndoResult = Named('Undone', {
+  restored: Type.Array(Type.String(), { description: 'The fields of an updated record that were restored.' }),
+  kept: Type.Array(
+    Type.Object({
+      field: Type.String({ description: 'Name of the field.' }),
+      actor: Nullable(Actor()),
+      occurred_at: Nullable(Instant('When it was written since. Null: it is not known.')),
+    }),
+    { description: 'The fields that were not, and who has written them since.' },
+  ),
+});
 export type UndoResult = Static<typeof UndoResult>;

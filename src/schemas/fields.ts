@@ -1,6 +1,6 @@
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox';
 import { Activity, ActivityCreate, ActivityPatch, activityTable } from './activities.ts';
-import { referenced, DoneWith, Enum } from './wire.ts';
+import { referenced, DoneWith, Enum, Named } from './wire.ts';
 import type { DeclaredField, DeclaredObject, FieldEntry, FieldTable } from './wire.ts';
 import type { Scope } from './scopes.ts';
 import { Company, CompanyCreate, CompanyPatch, companyTable } from './companies.ts';
@@ -29,23 +29,20 @@ const fieldTypes = [
 ] as const;
 type FieldType = (typeof fieldTypes)[number];
 
-export const Field = Type.Object(
-  {
-    name: Type.String({ description: 'The member of the record.', examples: ['job_title'] }),
-    label: Type.String({ description: 'Its name for people.', examples: ['Job title'] }),
-    type: Enum(fieldTypes, 'What its values are.'),
-    required: Type.Boolean({ description: 'Whether a record cannot be created without it.' }),
-    writable: Type.Boolean({ description: 'Whether requests can set it.' }),
-    nullable: Type.Boolean({ description: 'Whether a PATCH takes null.' }),
-    filterable: Type.Boolean({ description: 'Whether `filters` take it.' }),
-    sortable: Type.Boolean({ description: 'Whether `order_by` takes it.' }),
-    max_length: Type.Optional(Type.Integer({ description: 'Maximum number of characters.' })),
-    choices: Type.Optional(Type.Array(Type.String(), { description: 'Its values.' })),
-    references: Type.Optional(Enum(referenced, 'The records whose ids it holds.')),
-    custom: Type.Boolean({ description: 'Whether it is a custom field of yours, not one of every customer.' }),
-  },
-  { title: 'Field' },
-);
+export const Field = Named('Field', {
+  name: Type.String({ description: 'The member of the record.', examples: ['job_title'] }),
+  label: Type.String({ description: 'Its name for people.', examples: ['Job title'] }),
+  type: Enum(fieldTypes, 'What its values are.'),
+  required: Type.Boolean({ description: 'Whether a record cannot be created without it.' }),
+  writable: Type.Boolean({ description: 'Whether requests can set it.' }),
+  nullable: Type.Boolean({ description: 'Whether a PATCH takes null.' }),
+  filterable: Type.Boolean({ description: 'Whether `filters` take it.' }),
+  sortable: Type.Boolean({ description: 'Whether `order_by` takes it.' }),
+  max_length: Type.Optional(Type.Integer({ description: 'Maximum number of characters.' })),
+  choices: Type.Optional(Type.Array(Type.String(), { description: 'Its values.' })),
+  references: Type.Optional(Enum(referenced, 'The records whose ids it holds.')),
+  custom: Type.Boolean({ description: 'Whether it is a custom field of yours, not one of every customer.' }),
+});
 export type Field = Static<typeof Field>;
 
 interface Definition {

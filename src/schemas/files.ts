@@ -8,7 +8,7 @@ import {
   activityTable,
 } from './activities.ts';
 import type { Scope } from './scopes.ts';
-import { namesWhere, type FieldTable, Enum, Strict } from './wire.ts';
+import { namesWhere, type FieldTable, Enum, Body } from './wire.ts';
 import {
   Company,
   CompanyCreate,
@@ -199,15 +199,12 @@ const Format = Enum(
 );
 
 const exportOf = <F extends TSchema>(fields: FileFields, filterFields: FilterFields, filters: F, example: object) =>
-  Strict(
-    {
-      format: Format,
-      filters: Type.Optional(filters),
-      order_by: Type.Optional(IndexedOrder(filterFields)),
-      fields: Type.Optional(Fields(filterFields.title, fields)),
-    },
-    { title: `${filterFields.title}Export`, examples: [{ format: 'csv', filters: example }] },
-  );
+  Body(`${filterFields.title}Export`, [{ format: 'csv', filters: example }], {
+    format: Format,
+    filters: Type.Optional(filters),
+    order_by: Type.Optional(IndexedOrder(filterFields)),
+    fields: Type.Optional(Fields(filterFields.title, fields)),
+  });
 
 export const ContactExport = exportOf(contactFileFields, contactFilterFields, ContactFilters, {
   location_country: 'GB',

@@ -14,6 +14,8 @@ import {
   PaginateOrContinue,
   Strict,
   Uuid,
+  Body,
+  Named,
 } from './wire.ts';
 
 export const importObjects = ['contacts', 'companies', 'products', 'opportunities'] as const;
@@ -155,54 +157,45 @@ const changeable = {
   dry_run: Flag('Writes nothing. Only counts what would happen to each record.'),
 };
 
-export const ImportCreate = Strict(
-  {
-    object: Enum(importObjects, 'What the file contains.'),
-    mode: Enum(
-      importModes,
-      '`create` creates records, `update` changes stored ones. `upsert` changes the record that `match` finds, or creates one.',
+export const ImportCreate = Body('ImportCreate', [{ object: 'contacts', mode: 'upsert', match: 'work_email' }], {
+  object: Enum(importObjects, 'What the file contains.'),
+  mode: Enum(
+    importModes,
+    '`create` creates records, `update` changes stored ones. `upsert` changes the record that `match` finds, or creates one.',
+  ),
+  match: Type.Optional(
+    Enum(
+      allMatches,
+      'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
+        '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only, `domain` for companies.',
     ),
-    match: Type.Optional(
-      Enum(
-        allMatches,
-        'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
-          '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only, `domain` for companies.',
-      ),
-    ),
-    format: Type.Optional(
-      Enum(importFormats, {
-        default: 'auto',
-        description:
-          '`csv`: with a header line; the separator is `,` `;` tab or `|`. `ndjson`: one JSON object on each line. `xlsx`: a ' +
-          'sheet of an Excel file; the first row with at least two filled cells is the header. `auto`: as the file shows.',
-      }),
-    ),
-    ...changeable,
-    start: Flag(
-      'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
-      true,
-    ),
-    name: Type.Optional(Name('A name of your choice: 1–255 characters. `""` by default.')),
-  },
-  {
-    title: 'ImportCreate',
-    examples: [{ object: 'contacts', mode: 'upsert', match: 'work_email' }],
-  },
-);
+  ),
+  format: Type.Optional(
+    Enum(importFormats, {
+      default: 'auto',
+      description:
+        '`csv`: with a header line; the separator is `,` `;` tab or `|`. `ndjson`: one JSON object on each line. `xlsx`: a ' +
+        'sheet of an Excel file; the first row with at least two filled cells is the header. `auto`: as the file shows.',
+    }),
+  ),
+  ...changeable,
+  start: Flag(
+    'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
+    true,
+  ),
+  name: Type.Optional(Name('A name of your choice: 1–255 characters. `""` by default.')),
+});
 export type ImportCreate = Static<typeof ImportCreate>;
 
-export const ImportStart = Strict(
-  {
-    dry_run: Type.Optional(
-      Type.Boolean({
-        description:
-          'Of an import that waits: as in its settings. False starts a COMPLETED dry run again, for real, with the file that it ' +
-          'has checked. The file is kept for 24 hours.',
-      }),
-    ),
-  },
-  { title: 'ImportStart', examples: [{ dry_run: false }] },
-);
+export const ImportStart = Body('ImportStart', [{ dry_run: false }], {
+  dry_run: Type.Optional(
+    Type.Boolean({
+      description:
+        'Of an import that waits: as in its settings. False starts a COMPLETED dry run again, for real, with the file that it ' +
+        'has checked. The file is kept for 24 hours.',
+    }),
+  ),
+});
 export type ImportStart = Static<typeof ImportStart>;
 
 export const ImportPatch = Strict(changeable, {
@@ -216,14 +209,11 @@ const count = (description: string) => Type.Integer({ description });
 const notListed = 'Null of others. Absent in lists.';
 const shownChanges = 'A company is shown by its name.';
 
-export const ImportChange = Type.Object(
-  {
-    line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
-    id: Uuid('Id of the stored record.'),
-    fields: FieldChanges(`The values now and then, by field, such as \`job_title\`. ${shownChanges}`),
-  },
-  { title: 'ImportChange' },
-);
+export const ImportChange = Named('ImportChange', {
+  line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
+  id: Uuid('Id of the stored record.'),
+  fields: FieldChanges(`The values now and then, by field, such as \`job_title\`. ${shownChanges}`),
+});
 export type ImportChange = Static<typeof ImportChange>;
 
 const findings = {
@@ -231,61 +221,55 @@ const findings = {
   repeated: Type.Integer({ description: 'Values of the field `match` that several records have.' }),
 };
 
-export const Import = Type.Object(
-  {
-    id: Uuid('Id of the import.'),
-    name: Type.String({ description: 'Name of the import. `""` if it was given none.' }),
-    object: Enum(importObjects, 'What the file contains.'),
-    mode: Enum(importModes, 'What the import does with the records of its file.'),
-    match: Nullable(
-      Enum(allMatches, 'The field by which a record of the file names the stored one. Null with `create`.'),
-    ),
-    format: Enum(
-      importFormats,
-      'Format of the file. `auto` until the file is there; of an empty file also afterwards.',
-    ),
-    encoding: Nullable(
-      Type.String({ description: 'Encoding of the file. `auto` until the file is there. Null for XLSX.' }),
-    ),
-    invalid_values: Enum(
-      invalidValues,
-      'Whether a value that cannot be read is left out with a warning, or fails its record.',
-    ),
-    dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
-    status: Enum(
-      importStatuses,
-      '`UPLOADING`: waits for its file. `UPLOADED`: waits for its start. `PENDING`: waits for a worker. `PROCESSING`: ' +
-        'is written. `COMPLETED`: the whole file was read; records may have failed. `FAILED`: see `error`. `CANCELLED`: ' +
-        'was stopped.',
-    ),
-    total: Nullable(Type.Integer({ description: 'Number of records in the file. Null until the file was read once.' })),
-    processed: count('Records so far: created + updated + unchanged + failed.'),
-    created: count('Records that were created; with `dry_run`, those that would be.'),
-    updated: count('Records that were changed; with `dry_run`, those that would be.'),
-    unchanged: count('Records that changed nothing.'),
-    failed: count('Records that could not be written. `GET /imports/{id}/errors` says why.'),
-    warnings: count(
-      'Records that were written (with `dry_run`: would be) without a value that cannot be read. `GET /imports/{id}/failures` names it.',
-    ),
-    error: Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
-    created_at: CreatedAt(),
-    started_at: Nullable(Instant('When the work began. Null: it has not begun.')),
-    finished_at: Nullable(Instant('When the import ended. Null: it has not ended.')),
-    changes: Type.Optional(
-      Nullable({
-        ...findings.changes,
-        description: `Of a dry run that has ended: the first 20 stored records that would change. ${notListed}`,
-      }),
-    ),
-    repeated: Type.Optional(
-      Nullable({
-        ...findings.repeated,
-        description: `Of a dry run that has ended: values of the field \`match\` that several records have. ${notListed}`,
-      }),
-    ),
-  },
-  { title: 'Import' },
-);
+export const Import = Named('Import', {
+  id: Uuid('Id of the import.'),
+  name: Type.String({ description: 'Name of the import. `""` if it was given none.' }),
+  object: Enum(importObjects, 'What the file contains.'),
+  mode: Enum(importModes, 'What the import does with the records of its file.'),
+  match: Nullable(
+    Enum(allMatches, 'The field by which a record of the file names the stored one. Null with `create`.'),
+  ),
+  format: Enum(importFormats, 'Format of the file. `auto` until the file is there; of an empty file also afterwards.'),
+  encoding: Nullable(
+    Type.String({ description: 'Encoding of the file. `auto` until the file is there. Null for XLSX.' }),
+  ),
+  invalid_values: Enum(
+    invalidValues,
+    'Whether a value that cannot be read is left out with a warning, or fails its record.',
+  ),
+  dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
+  status: Enum(
+    importStatuses,
+    '`UPLOADING`: waits for its file. `UPLOADED`: waits for its start. `PENDING`: waits for a worker. `PROCESSING`: ' +
+      'is written. `COMPLETED`: the whole file was read; records may have failed. `FAILED`: see `error`. `CANCELLED`: ' +
+      'was stopped.',
+  ),
+  total: Nullable(Type.Integer({ description: 'Number of records in the file. Null until the file was read once.' })),
+  processed: count('Records so far: created + updated + unchanged + failed.'),
+  created: count('Records that were created; with `dry_run`, those that would be.'),
+  updated: count('Records that were changed; with `dry_run`, those that would be.'),
+  unchanged: count('Records that changed nothing.'),
+  failed: count('Records that could not be written. `GET /imports/{id}/errors` says why.'),
+  warnings: count(
+    'Records that were written (with `dry_run`: would be) without a value that cannot be read. `GET /imports/{id}/failures` names it.',
+  ),
+  error: Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
+  created_at: CreatedAt(),
+  started_at: Nullable(Instant('When the work began. Null: it has not begun.')),
+  finished_at: Nullable(Instant('When the import ended. Null: it has not ended.')),
+  changes: Type.Optional(
+    Nullable({
+      ...findings.changes,
+      description: `Of a dry run that has ended: the first 20 stored records that would change. ${notListed}`,
+    }),
+  ),
+  repeated: Type.Optional(
+    Nullable({
+      ...findings.repeated,
+      description: `Of a dry run that has ended: values of the field \`match\` that several records have. ${notListed}`,
+    }),
+  ),
+});
 export type Import = Static<typeof Import>;
 
 export const ImportBegun = DoneWithId;
@@ -300,48 +284,43 @@ const Finding = Type.Object({
   message: Type.String({ description: 'What is wrong with the value.' }),
 });
 
-export const ImportPreview = Type.Object(
-  {
-    headers: Nullable(
-      Type.Array(Type.String(), {
-        description: 'The headers of a CSV or XLSX file. Null for NDJSON and an empty file.',
-      }),
-    ),
-    mapping: Nullable(
-      Type.Unsafe<Mapping>({
-        type: 'object',
-        additionalProperties: mappedField,
-        description:
-          'For each header, the field that its column is read as, with its type if one is given; null: none. Null for NDJSON.',
-      }),
-    ),
-    mapping_from: Nullable(
-      Type.Unsafe<Record<string, MappingOrigin | null>>({
-        type: 'object',
-        additionalProperties: { type: ['string', 'null'], enum: [...mappingOrigins, null] },
-        description:
-          'For each header, where its field comes from: `given` by the mapping, the `name` of a field itself, `remembered` from ' +
-          'your last import of a file with these headers, or a `guess`. Null: nothing names a field. Null for NDJSON.',
-      }),
-    ),
-    encoding: Nullable(Type.String({ description: 'The encoding by which the file is read. Null for XLSX.' })),
-    separator: Nullable(
-      Type.String({ description: 'The character between the cells of a CSV file. Null for others.' }),
-    ),
-    sheets: Nullable(
-      Type.Array(Type.String(), { description: 'The names of the sheets of an XLSX file, in order. Null for others.' }),
-    ),
-    records: Type.Array(Type.Unsafe<object>({ type: 'object', additionalProperties: true }), {
-      description: 'The first 5 records, as items of a batch. `{}` for a record that cannot be read.',
+export const ImportPreview = Named('ImportPreview', {
+  headers: Nullable(
+    Type.Array(Type.String(), {
+      description: 'The headers of a CSV or XLSX file. Null for NDJSON and an empty file.',
     }),
-    errors: Type.Array(Finding, { description: 'What is wrong with the header or with these records.' }),
-    warnings: Type.Array(Finding, {
-      description: 'What is left out: columns that are read as no field, and values that cannot be read.',
+  ),
+  mapping: Nullable(
+    Type.Unsafe<Mapping>({
+      type: 'object',
+      additionalProperties: mappedField,
+      description:
+        'For each header, the field that its column is read as, with its type if one is given; null: none. Null for NDJSON.',
     }),
-    ...findings,
-  },
-  { title: 'ImportPreview' },
-);
+  ),
+  mapping_from: Nullable(
+    Type.Unsafe<Record<string, MappingOrigin | null>>({
+      type: 'object',
+      additionalProperties: { type: ['string', 'null'], enum: [...mappingOrigins, null] },
+      description:
+        'For each header, where its field comes from: `given` by the mapping, the `name` of a field itself, `remembered` from ' +
+        'your last import of a file with these headers, or a `guess`. Null: nothing names a field. Null for NDJSON.',
+    }),
+  ),
+  encoding: Nullable(Type.String({ description: 'The encoding by which the file is read. Null for XLSX.' })),
+  separator: Nullable(Type.String({ description: 'The character between the cells of a CSV file. Null for others.' })),
+  sheets: Nullable(
+    Type.Array(Type.String(), { description: 'The names of the sheets of an XLSX file, in order. Null for others.' }),
+  ),
+  records: Type.Array(Type.Unsafe<object>({ type: 'object', additionalProperties: true }), {
+    description: 'The first 5 records, as items of a batch. `{}` for a record that cannot be read.',
+  }),
+  errors: Type.Array(Finding, { description: 'What is wrong with the header or with these records.' }),
+  warnings: Type.Array(Finding, {
+    description: 'What is left out: columns that are read as no field, and values that cannot be read.',
+  }),
+  ...findings,
+});
 export type ImportPreview = Static<typeof ImportPreview>;
 
 export const FileBody = {
@@ -367,22 +346,19 @@ export const FailureQuery = Strict({
   ),
 });
 
-export const ImportFailure = Type.Object(
-  {
-    line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
-    error: Type.Optional(Type.String({ description: 'Why the record was not written. Absent if it was written.' })),
-    warning: Type.Optional(
-      Type.String({
-        description: 'The values that were left out. Of line 1: the columns that are read as no field.',
-      }),
-    ),
-    record: Type.Unsafe<Record<string, string> | string>({
-      description:
-        'The cells of the record by header; of an NDJSON file the line. Of several columns with the same header, the second is `Phone (2)`.',
+export const ImportFailure = Named('ImportFailure', {
+  line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
+  error: Type.Optional(Type.String({ description: 'Why the record was not written. Absent if it was written.' })),
+  warning: Type.Optional(
+    Type.String({
+      description: 'The values that were left out. Of line 1: the columns that are read as no field.',
     }),
-  },
-  { title: 'ImportFailure' },
-);
+  ),
+  record: Type.Unsafe<Record<string, string> | string>({
+    description:
+      'The cells of the record by header; of an NDJSON file the line. Of several columns with the same header, the second is `Phone (2)`.',
+  }),
+});
 
 export const ErrorsFile = {
   description:

@@ -1,5 +1,18 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Nullable, PaginateOrContinue, Strict, Uuid, Flag, Ids, success } from './wire.ts';
+import {
+  Enum,
+  Instant,
+  Nullable,
+  PaginateOrContinue,
+  Strict,
+  Uuid,
+  Flag,
+  Ids,
+  success,
+  Described,
+  Named,
+  Body,
+} from './wire.ts';
 import { EnrichmentResult } from './clean-data.ts';
 import { Prospect, ProspectFilters, ProspectQuery } from './prospects.ts';
 import { scopes as allScopes, type Scope } from './scopes.ts';
@@ -18,43 +31,34 @@ const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
 const Balance = (description: string) =>
-  Type.Object(
-    {
-      balance: Type.Integer({ description: 'Credits that can be spent.' }),
-      reserved: Type.Integer({ description: 'Credits reserved for unfinished jobs. They cannot be spent.' }),
-    },
-    { description },
-  );
+  Described(description, {
+    balance: Type.Integer({ description: 'Credits that can be spent.' }),
+    reserved: Type.Integer({ description: 'Credits reserved for unfinished jobs. They cannot be spent.' }),
+  });
 
-export const Credits = Type.Object(
-  {
-    subscription: Balance('Credits that pay for unlocking prospects.'),
-    verification: Balance('Credits that pay for verifying e-mail addresses.'),
-  },
-  { title: 'Credits' },
-);
+export const Credits = Named('Credits', {
+  subscription: Balance('Credits that pay for unlocking prospects.'),
+  verification: Balance('Credits that pay for verifying e-mail addresses.'),
+});
 export type Credits = Static<typeof Credits>;
 
-export const LedgerEntry = Type.Object(
-  {
-    id: Uuid('Id of the entry.'),
-    pool: Enum(pools, 'Which credits: `subscription` pays for unlocking, `verification` for verifying.'),
-    kind: Enum(
-      entryKinds,
-      '`grant`: credits were added; `reserve`: a job started; `charge`: a job delivered results; `release`: a job ended, ' +
-        'and what it did not spend came back; `adjust`: a correction.',
-    ),
-    amount: Type.Integer({
-      description: 'Number of credits. Greater than 0, except for `adjust`, which may be negative.',
-    }),
-    balance_after: Type.Integer({ description: 'Credits that could be spent after this entry.' }),
-    reserved_after: Type.Integer({ description: 'Credits reserved for jobs after this entry.' }),
-    job_id: Nullable(Uuid('The job that caused the entry. Null: no job did.')),
-    note: Nullable(Type.String({ description: 'A remark for people.' })),
-    created_at: Instant('When the entry was written.'),
-  },
-  { title: 'LedgerEntry' },
-);
+export const LedgerEntry = Named('LedgerEntry', {
+  id: Uuid('Id of the entry.'),
+  pool: Enum(pools, 'Which credits: `subscription` pays for unlocking, `verification` for verifying.'),
+  kind: Enum(
+    entryKinds,
+    '`grant`: credits were added; `reserve`: a job started; `charge`: a job delivered results; `release`: a job ended, ' +
+      'and what it did not spend came back; `adjust`: a correction.',
+  ),
+  amount: Type.Integer({
+    description: 'Number of credits. Greater than 0, except for `adjust`, which may be negative.',
+  }),
+  balance_after: Type.Integer({ description: 'Credits that could be spent after this entry.' }),
+  reserved_after: Type.Integer({ description: 'Credits reserved for jobs after this entry.' }),
+  job_id: Nullable(Uuid('The job that caused the entry. Null: no job did.')),
+  note: Nullable(Type.String({ description: 'A remark for people.' })),
+  created_at: Instant('When the entry was written.'),
+});
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
 export const LedgerQuery = Strict(
@@ -143,70 +147,61 @@ const JobStatus = Enum(
     'items failed.',
 );
 
-export const Job = Type.Object(
-  {
-    id: Uuid('Id of the job.'),
-    type: Enum(jobTypes, 'Which call started the job.'),
-    status: JobStatus,
-    sync_crm: Type.Boolean({ description: 'Whether results are written to contacts.' }),
-    total: Type.Integer({ description: 'Number of items, as known when the job began.' }),
-    processed: Type.Integer({ description: 'Items that have a result: succeeded + failed + skipped.' }),
-    succeeded: Type.Integer({ description: 'Items that were delivered.' }),
-    failed: Type.Integer({ description: 'Items that could not be delivered, such as unknown ids. They cost nothing.' }),
-    skipped: Type.Integer({ description: 'Items that there was no need to deliver. They cost nothing.' }),
-    credits: Type.Object(
-      {
-        pool: Nullable(Enum(pools, 'The pool of credits that pays. Null: the job costs nothing.')),
-        reserved: Type.Integer({ description: 'Credits reserved at the start: the most that the job can cost.' }),
-        charged: Type.Integer({ description: 'Credits spent for items until now.' }),
-        refunded: Type.Integer({ description: 'Credits released at the end. Then reserved = charged + refunded.' }),
-      },
-      { description: 'What the job costs.' },
+export const Job = Named('ServiceJob', {
+  id: Uuid('Id of the job.'),
+  type: Enum(jobTypes, 'Which call started the job.'),
+  status: JobStatus,
+  sync_crm: Type.Boolean({ description: 'Whether results are written to contacts.' }),
+  total: Type.Integer({ description: 'Number of items, as known when the job began.' }),
+  processed: Type.Integer({ description: 'Items that have a result: succeeded + failed + skipped.' }),
+  succeeded: Type.Integer({ description: 'Items that were delivered.' }),
+  failed: Type.Integer({ description: 'Items that could not be delivered, such as unknown ids. They cost nothing.' }),
+  skipped: Type.Integer({ description: 'Items that there was no need to deliver. They cost nothing.' }),
+  credits: Described('What the job costs.', {
+    pool: Nullable(Enum(pools, 'The pool of credits that pays. Null: the job costs nothing.')),
+    reserved: Type.Integer({ description: 'Credits reserved at the start: the most that the job can cost.' }),
+    charged: Type.Integer({ description: 'Credits spent for items until now.' }),
+    refunded: Type.Integer({ description: 'Credits released at the end. Then reserved = charged + refunded.' }),
+  }),
+  error: Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
+  waiting_for: Nullable(
+    Enum(
+      jobWaits,
+      '`name_server`: the name server of the service knows no domain at present, so a verification waits until it does, ' +
+        'at most an hour. Nothing is charged for it. Null: the job waits for nothing but its turn.',
     ),
-    error: Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
-    waiting_for: Nullable(
-      Enum(
-        jobWaits,
-        '`name_server`: the name server of the service knows no domain at present, so a verification waits until it does, ' +
-          'at most an hour. Nothing is charged for it. Null: the job waits for nothing but its turn.',
-      ),
-    ),
-    created_at: Instant('When the job was started by the call.'),
-    started_at: Nullable(Instant('When a worker began. Null: none did yet.')),
-    finished_at: Nullable(Instant('When the job ended. Null: it has not.')),
-  },
-  { title: 'ServiceJob' },
-);
+  ),
+  created_at: Instant('When the job was started by the call.'),
+  started_at: Nullable(Instant('When a worker began. Null: none did yet.')),
+  finished_at: Nullable(Instant('When the job ended. Null: it has not.')),
+});
 export type Job = Static<typeof Job>;
 
-export const JobItem = Type.Object(
-  {
-    item: Type.String({ description: 'The id of a prospect or of a record, or an e-mail address.' }),
-    contact_id: Nullable(Uuid('The contact that the item belongs to or became. Null: none.')),
-    status: Enum(
-      itemStatuses,
-      '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
+export const JobItem = Named('ServiceJobItem', {
+  item: Type.String({ description: 'The id of a prospect or of a record, or an e-mail address.' }),
+  contact_id: Nullable(Uuid('The contact that the item belongs to or became. Null: none.')),
+  status: Enum(
+    itemStatuses,
+    '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
+  ),
+  reason: Nullable(
+    Enum(
+      [...skipReasons, ...failReasons],
+      'Why the item failed or was skipped, or a part of it was not restored. Null: it succeeded.',
     ),
-    reason: Nullable(
-      Enum(
-        [...skipReasons, ...failReasons],
-        'Why the item failed or was skipped, or a part of it was not restored. Null: it succeeded.',
-      ),
-    ),
-    charged: Type.Integer({ description: 'Credits that the item cost.' }),
-    reused: Type.Boolean({
-      description: 'Whether the result is an earlier verification of the address, which is free.',
-    }),
-    result: Type.Union([Prospect, Verification, EnrichmentResult, UndoResult, Type.Null()], {
-      title: 'ServiceJobResult',
-      description:
-        'Of a succeeded item: the unlocked prospect, the verification of the address, or what was filled in the contact. ' +
-        'Otherwise null, except that `nothing_new` names the prospect. Of an undo: the fields that were restored and kept.',
-    }),
-    finished_at: Instant('When the item got its result.'),
-  },
-  { title: 'ServiceJobItem' },
-);
+  ),
+  charged: Type.Integer({ description: 'Credits that the item cost.' }),
+  reused: Type.Boolean({
+    description: 'Whether the result is an earlier verification of the address, which is free.',
+  }),
+  result: Type.Union([Prospect, Verification, EnrichmentResult, UndoResult, Type.Null()], {
+    title: 'ServiceJobResult',
+    description:
+      'Of a succeeded item: the unlocked prospect, the verification of the address, or what was filled in the contact. ' +
+      'Otherwise null, except that `nothing_new` names the prospect. Of an undo: the fields that were restored and kept.',
+  }),
+  finished_at: Instant('When the item got its result.'),
+});
 export type JobItem = Static<typeof JobItem>;
 
 export const JobStarted = Type.Object(
@@ -259,7 +254,9 @@ export const UnlockContacts = Strict(
 );
 export type UnlockContacts = Static<typeof UnlockContacts>;
 
-export const UnlockSelectedContacts = Strict(
+export const UnlockSelectedContacts = Body(
+  'UnlockSelectedContacts',
+  [{ ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], sync_crm: true }],
   {
     ids: Type.Array(Uuid(), {
       minItems: 1,
@@ -270,10 +267,6 @@ export const UnlockSelectedContacts = Strict(
     list_ids: listIds,
     max_credits: maxCredits,
     dry_run: dryRun,
-  },
-  {
-    title: 'UnlockSelectedContacts',
-    examples: [{ ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], sync_crm: true }],
   },
 );
 export type UnlockSelectedContacts = Static<typeof UnlockSelectedContacts>;
@@ -299,60 +292,48 @@ const verifying = {
 export const VerifyList = Strict(verifying, { title: 'VerifyList', examples: [{ fresh: false, dry_run: true }] });
 export type VerifyList = Static<typeof VerifyList>;
 
-export const VerifyEmail = Strict(
-  {
-    emails: Type.Array(EmailToVerify, {
-      minItems: 1,
-      maxItems: 1000,
-      description: 'The addresses. One that is given twice is verified and charged once.',
-    }),
-    sync_crm: Flag('Write the status to the contacts with this `work_email`.'),
-    ...verifying,
-  },
-  { title: 'VerifyEmail', examples: [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }] },
-);
+export const VerifyEmail = Body('VerifyEmail', [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }], {
+  emails: Type.Array(EmailToVerify, {
+    minItems: 1,
+    maxItems: 1000,
+    description: 'The addresses. One that is given twice is verified and charged once.',
+  }),
+  sync_crm: Flag('Write the status to the contacts with this `work_email`.'),
+  ...verifying,
+});
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-export const Estimate = Type.Object(
-  {
-    matches: Type.Integer({
-      description: 'Matching prospects that are not unlocked yet. For given ids: those that exist.',
-    }),
-    cost: Type.Integer({ description: 'Credits that the start would reserve.' }),
-    available: Type.Integer({ description: 'Credits that can be spent.' }),
-  },
-  { title: 'UnlockEstimate' },
-);
+export const Estimate = Named('UnlockEstimate', {
+  matches: Type.Integer({
+    description: 'Matching prospects that are not unlocked yet. For given ids: those that exist.',
+  }),
+  cost: Type.Integer({ description: 'Credits that the start would reserve.' }),
+  available: Type.Integer({ description: 'Credits that can be spent.' }),
+});
 export type Estimate = Static<typeof Estimate>;
 
-export const VerificationEstimate = Type.Object(
-  {
-    matches: Type.Integer({ description: 'Distinct addresses.' }),
-    cost: Type.Integer({
-      description: 'Credits that the start would reserve: none for addresses whose result would be reused.',
-    }),
-    available: Type.Integer({ description: 'Credits that can be spent.' }),
-  },
-  { title: 'VerificationEstimate' },
-);
+export const VerificationEstimate = Named('VerificationEstimate', {
+  matches: Type.Integer({ description: 'Distinct addresses.' }),
+  cost: Type.Integer({
+    description: 'Credits that the start would reserve: none for addresses whose result would be reused.',
+  }),
+  available: Type.Integer({ description: 'Credits that can be spent.' }),
+});
 
 export const ListVerification = Type.Object({ ...success, data: JobStarted }, { title: 'ContactListVerification' });
 
-export const JobQuery = Strict(
-  {
-    filters: Type.Optional(
-      Strict(
-        {
-          status: Type.Optional(Enum(jobStatuses, 'Only jobs with this status.')),
-          type: Type.Optional(Enum(jobTypes, 'Only jobs of this type.')),
-        },
-        { description: 'Which jobs. A job must match both.' },
-      ),
+export const JobQuery = Body('ServiceJobQuery', [{ filters: { status: 'PROCESSING' } }], {
+  filters: Type.Optional(
+    Strict(
+      {
+        status: Type.Optional(Enum(jobStatuses, 'Only jobs with this status.')),
+        type: Type.Optional(Enum(jobTypes, 'Only jobs of this type.')),
+      },
+      { description: 'Which jobs. A job must match both.' },
     ),
-    paginate: Type.Optional(PaginateOrContinue),
-  },
-  { title: 'ServiceJobQuery', examples: [{ filters: { status: 'PROCESSING' } }] },
-);
+  ),
+  paginate: Type.Optional(PaginateOrContinue),
+});
 export type JobQuery = Static<typeof JobQuery>;
 
 export const JobItemQuery = Strict(

@@ -15,6 +15,9 @@ import {
   Text,
   UpdatedAt,
   Uuid,
+  Named,
+  PartialBody,
+  Body,
 } from './wire.ts';
 
 export const ruleOperators = [
@@ -80,44 +83,38 @@ const RulesGiven = Type.Array(RuleGiven, {
     `${ruleLimits.lists} lists with rules.`,
 });
 
-export const List = Type.Object(
-  {
-    id: Uuid('Id of the list.'),
-    name: Name({ description: 'Name of the list: 1–255 characters.', examples: ['Engineers in Bristol'] }),
-    description: Text(5000, {
-      description: 'What the list is for. By default `""`.',
-      examples: ['For the spring campaign'],
-    }),
-    owner_id: Uuid('The user who created the list, or who created the API key that did.'),
-    owner_name: Type.String({ description: 'Name of that user.' }),
-    source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
-      description: '`RULES` while the list has rules, otherwise how it was created.',
-    }),
-    collaborators: Type.Array(Uuid(), { description: 'Other users of the list. Empty for now.' }),
-    rules: Type.Array(Rule, {
-      description: 'Contacts that match these rules are members. `[]`: members by hand only.',
-    }),
-    contacts_count: Type.Integer({ description: 'Number of members, by hand and by rules.' }),
-    created_at: CreatedAt(),
-    updated_at: UpdatedAt(),
-  },
-  { title: 'ContactList' },
-);
+export const List = Named('ContactList', {
+  id: Uuid('Id of the list.'),
+  name: Name({ description: 'Name of the list: 1–255 characters.', examples: ['Engineers in Bristol'] }),
+  description: Text(5000, {
+    description: 'What the list is for. By default `""`.',
+    examples: ['For the spring campaign'],
+  }),
+  owner_id: Uuid('The user who created the list, or who created the API key that did.'),
+  owner_name: Type.String({ description: 'Name of that user.' }),
+  source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
+    description: '`RULES` while the list has rules, otherwise how it was created.',
+  }),
+  collaborators: Type.Array(Uuid(), { description: 'Other users of the list. Empty for now.' }),
+  rules: Type.Array(Rule, {
+    description: 'Contacts that match these rules are members. `[]`: members by hand only.',
+  }),
+  contacts_count: Type.Integer({ description: 'Number of members, by hand and by rules.' }),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
+});
 export type List = Static<typeof List>;
 
-export const ListedList = Type.Object(
-  {
-    ...List.properties,
-    counted_at: Nullable(
-      Instant({
-        description:
-          'When `contacts_count` was counted: now, but for lists with rules of a customer with more than 20,000 contacts. ' +
-          'Null if it was not counted since the rules changed.',
-      }),
-    ),
-  },
-  { title: 'ListedContactList' },
-);
+export const ListedList = Named('ListedContactList', {
+  ...List.properties,
+  counted_at: Nullable(
+    Instant({
+      description:
+        'When `contacts_count` was counted: now, but for lists with rules of a customer with more than 20,000 contacts. ' +
+        'Null if it was not counted since the rules changed.',
+    }),
+  ),
+});
 export type ListedList = Static<typeof ListedList>;
 
 const { name, description } = List.properties;
@@ -140,11 +137,11 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
-  additionalProperties: false,
-  title: 'ContactListPatch',
-  examples: [{ name: 'Engineers in Bristol', description: 'For the autumn campaign' }],
-});
+export const ListPatch = PartialBody(
+  'ContactListPatch',
+  [{ name: 'Engineers in Bristol', description: 'For the autumn campaign' }],
+  { name, description, rules: RulesGiven },
+);
 export type ListPatch = Static<typeof ListPatch>;
 
 export const ListQuery = Strict(
@@ -158,14 +155,12 @@ export const ListCreated = Type.Object(
   { title: 'ContactListCreated' },
 );
 
-export const ListDuplicate = Strict(
+export const ListDuplicate = Body(
+  'ContactListDuplicate',
+  [{ list_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', new_name: 'Engineers in Bath' }],
   {
     list_id: Uuid('The list to copy.'),
     new_name: { ...name, description: 'Name of the copy: 1–255 characters.' },
-  },
-  {
-    title: 'ContactListDuplicate',
-    examples: [{ list_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', new_name: 'Engineers in Bath' }],
   },
 );
 

@@ -15,6 +15,8 @@ import {
   Nullable,
   Price,
   Text,
+  Named,
+  PartialBody,
 } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
@@ -39,13 +41,10 @@ const stageProperties = {
 
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
 
-export const StageListItem = Type.Object(
-  {
-    ...stageProperties,
-    total_opportunities: Type.Integer({ minimum: 0, description: 'Number of opportunities in the stage.' }),
-  },
-  { title: 'StageListItem' },
-);
+export const StageListItem = Named('StageListItem', {
+  ...stageProperties,
+  total_opportunities: Type.Integer({ minimum: 0, description: 'Number of opportunities in the stage.' }),
+});
 export type StageListItem = Static<typeof StageListItem>;
 
 export const StageQuery = Strict(
@@ -68,16 +67,13 @@ const listed = {
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-export const Pipeline = Type.Object(
-  {
-    ...listed,
-    visibility: Enum(visibilities, 'Who sees the pipeline in the application. API keys see every one.'),
-    stages: Type.Array(Stage, { description: 'The stages, sorted by `order`.' }),
-    created_at: CreatedAt(),
-    updated_at: UpdatedAt(),
-  },
-  { title: 'Pipeline' },
-);
+export const Pipeline = Named('Pipeline', {
+  ...listed,
+  visibility: Enum(visibilities, 'Who sees the pipeline in the application. API keys see every one.'),
+  stages: Type.Array(Stage, { description: 'The stages, sorted by `order`.' }),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
+});
 export type Pipeline = Static<typeof Pipeline>;
 
 export const maxStages = 30;
@@ -116,16 +112,13 @@ const Line = Strict(
 );
 export type Line = Static<typeof Line>;
 
-export const Detail = Type.Object(
-  {
-    product_id: Uuid('The product. It may have been deleted since.'),
-    name: Type.String({ description: 'Name of the product.' }),
-    price: AgreedPrice(),
-    quantity: Quantity(),
-    total: Type.Number({ description: 'price × quantity, exact.' }),
-  },
-  { title: 'OpportunityDetail' },
-);
+export const Detail = Named('OpportunityDetail', {
+  product_id: Uuid('The product. It may have been deleted since.'),
+  name: Type.String({ description: 'Name of the product.' }),
+  price: AgreedPrice(),
+  quantity: Quantity(),
+  total: Type.Number({ description: 'price × quantity, exact.' }),
+});
 export type Detail = Static<typeof Detail>;
 
 const writable = {
@@ -152,20 +145,17 @@ const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
-export const Opportunity = Type.Object(
-  {
-    id: Uuid('Id of the opportunity.'),
-    ...writable,
-    price: Type.Number({ description: 'The sum of the lines, exact. Always less than 10^11.' }),
-    // The contract does not allow null here, but no other value can honestly mean "no company".
-    company_id: Nullable(Uuid('The company. Null: none.')),
-    source_id: Nullable(Uuid('An id of your own, as given. Null: none.')),
-    details: Type.Array(Detail, { description: 'The products with price and quantity, in the order added.' }),
-    created_at: CreatedAt(),
-    updated_at: UpdatedAt(),
-  },
-  { title: 'Opportunity' },
-);
+export const Opportunity = Named('Opportunity', {
+  id: Uuid('Id of the opportunity.'),
+  ...writable,
+  price: Type.Number({ description: 'The sum of the lines, exact. Always less than 10^11.' }),
+  // The contract does not allow null here, but no other value can honestly mean "no company".
+  company_id: Nullable(Uuid('The company. Null: none.')),
+  source_id: Nullable(Uuid('An id of your own, as given. Null: none.')),
+  details: Type.Array(Detail, { description: 'The products with price and quantity, in the order added.' }),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
+});
 export type Opportunity = Static<typeof Opportunity>;
 
 export const opportunityTable = {
@@ -262,16 +252,13 @@ export const OpportunityFilters = Filters(
   example,
 );
 
-export const OpportunityQuery = Type.Partial(
-  Type.Object({
+export const OpportunityQuery = PartialBody(
+  'OpportunityQuery',
+  [{ filters: example, order_by: { close_date: 'ASC' }, paginate: { page: 1, limit: 25 } }],
+  {
     filters: OpportunityFilters,
     order_by: OrderBy(opportunityFilterFields, ['price', 'close_date']),
     paginate: PaginateOrContinue,
-  }),
-  {
-    additionalProperties: false,
-    title: 'OpportunityQuery',
-    examples: [{ filters: example, order_by: { close_date: 'ASC' }, paginate: { page: 1, limit: 25 } }],
   },
 );
 

@@ -1,5 +1,17 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Currency, ExternalId, Name, PaginateOrContinue, Price, Text, UpdatedAt, Uuid } from './wire.ts';
+import {
+  CreatedAt,
+  Currency,
+  ExternalId,
+  Name,
+  PaginateOrContinue,
+  Price,
+  Text,
+  UpdatedAt,
+  Uuid,
+  PartialBody,
+  Named,
+} from './wire.ts';
 import type { FieldTable } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
@@ -61,27 +73,21 @@ export const productFilterFields = filterFieldsOf('products', 'Product', product
 const example = { active: true, price: { lt: 100 } };
 export const ProductFilters = Filters(productFilterFields, textOfFilters(), example);
 
-export const ProductQuery = Type.Partial(
-  Type.Object({
+export const ProductQuery = PartialBody(
+  'ProductQuery',
+  [{ filters: example, order_by: { name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
+  {
     filters: ProductFilters,
     order_by: OrderBy(productFilterFields, ['price', 'name']),
     paginate: PaginateOrContinue,
-  }),
-  {
-    additionalProperties: false,
-    title: 'ProductQuery',
-    examples: [{ filters: example, order_by: { name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
   },
 );
 
-export const ProductListItem = Type.Object(
-  {
-    ...productProperties,
-    opportunities_count: Type.Integer({ minimum: 0, description: 'Number of opportunities that use it.' }),
-    pipelines_count: Type.Integer({ minimum: 0, description: 'Number of pipelines that contain those opportunities.' }),
-  },
-  { title: 'ProductListItem' },
-);
+export const ProductListItem = Named('ProductListItem', {
+  ...productProperties,
+  opportunities_count: Type.Integer({ minimum: 0, description: 'Number of opportunities that use it.' }),
+  pipelines_count: Type.Integer({ minimum: 0, description: 'Number of pipelines that contain those opportunities.' }),
+});
 export type ProductListItem = Static<typeof ProductListItem>;
 
 const { name, price, unit, ...optional } = writable;

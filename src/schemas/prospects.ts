@@ -15,6 +15,9 @@ import {
   Url,
   Uuid,
   PaginateOrContinue,
+  Named,
+  Described,
+  Body,
 } from './wire.ts';
 import { filterFieldsOf, OrderBy, type GivenOrder } from './filters.ts';
 import { verificationStatuses, VerificationStatus } from './verification.ts';
@@ -33,47 +36,44 @@ export type ExactField = (typeof exactFields)[number];
 export type WordField = (typeof wordFields)[number];
 export type TextField = (typeof textFields)[number];
 
-export const Prospect = Type.Object(
-  {
-    _id: Uuid('Id of the prospect, to unlock it.'),
-    first_name: Type.String({ description: 'First name.', examples: ['Ada'] }),
-    last_name: Type.String({ description: 'Last name.', examples: ['Lovelace'] }),
-    job_title: Type.String({ description: 'Job title.', examples: ['Sales Manager'] }),
-    job_company_name: Type.String({ description: 'Name of the company that the person works for.' }),
-    job_company_industry: Type.String({ description: 'Industry of that company.' }),
-    work_email: Type.String({
-      description: 'E-mail address at work. Masked until the prospect is unlocked. `""`: none.',
-      examples: ['a•••@example.com'],
+export const Prospect = Named('ProspectContact', {
+  _id: Uuid('Id of the prospect, to unlock it.'),
+  first_name: Type.String({ description: 'First name.', examples: ['Ada'] }),
+  last_name: Type.String({ description: 'Last name.', examples: ['Lovelace'] }),
+  job_title: Type.String({ description: 'Job title.', examples: ['Sales Manager'] }),
+  job_company_name: Type.String({ description: 'Name of the company that the person works for.' }),
+  job_company_industry: Type.String({ description: 'Industry of that company.' }),
+  work_email: Type.String({
+    description: 'E-mail address at work. Masked until the prospect is unlocked. `""`: none.',
+    examples: ['a•••@example.com'],
+  }),
+  emails: Type.Array(Type.String(), { description: 'All e-mail addresses. Masked until the prospect is unlocked.' }),
+  mobile_phone: Nullable(
+    Type.String({
+      description: 'Mobile phone number. Masked, except for the last two digits, until the prospect is unlocked.',
+      examples: ['•••••••••••00'],
     }),
-    emails: Type.Array(Type.String(), { description: 'All e-mail addresses. Masked until the prospect is unlocked.' }),
-    mobile_phone: Nullable(
-      Type.String({
-        description: 'Mobile phone number. Masked, except for the last two digits, until the prospect is unlocked.',
-        examples: ['•••••••••••00'],
-      }),
-    ),
-    location_locality: Type.String({ description: 'Town or city.' }),
-    location_region: Type.String({ description: 'State, county or province.' }),
-    location_country: Type.String({ description: 'Name of the country, not its code.', examples: ['Germany'] }),
-    location_postal_code: Nullable(Type.String({ description: 'Postal code.' })),
-    social1_url: Nullable(Url('Profile in a social network.')),
-    profnet_url: Nullable(Url('Profile in the professional network.')),
-    social2_url: Nullable(Url('Profile in another social network.')),
-    verification_status: VerificationStatus(),
-    score: Score(),
-    date_verified: Instant('When the data was last verified.'),
-    source: Type.Optional(
-      Type.String({
-        description: 'Where the data comes from. Only of an unlocked prospect, if it is known.',
-        examples: ['Chamber of commerce'],
-      }),
-    ),
-    collected_at: Type.Optional(
-      Instant('When the data was collected there. Only of an unlocked prospect, if it is known.'),
-    ),
-  },
-  { title: 'ProspectContact' },
-);
+  ),
+  location_locality: Type.String({ description: 'Town or city.' }),
+  location_region: Type.String({ description: 'State, county or province.' }),
+  location_country: Type.String({ description: 'Name of the country, not its code.', examples: ['Germany'] }),
+  location_postal_code: Nullable(Type.String({ description: 'Postal code.' })),
+  social1_url: Nullable(Url('Profile in a social network.')),
+  profnet_url: Nullable(Url('Profile in the professional network.')),
+  social2_url: Nullable(Url('Profile in another social network.')),
+  verification_status: VerificationStatus(),
+  score: Score(),
+  date_verified: Instant('When the data was last verified.'),
+  source: Type.Optional(
+    Type.String({
+      description: 'Where the data comes from. Only of an unlocked prospect, if it is known.',
+      examples: ['Chamber of commerce'],
+    }),
+  ),
+  collected_at: Type.Optional(
+    Instant('When the data was collected there. Only of an unlocked prospect, if it is known.'),
+  ),
+});
 export type Prospect = Static<typeof Prospect>;
 
 export const maxSourceLength = 120;
@@ -172,13 +172,10 @@ export const FiltersApplied = Type.Composite(
   [
     Type.Object({
       ...described,
-      date_verified: Type.Object(
-        {
-          gte: Nullable(Instant('Not before. Null: no bound.')),
-          lte: Nullable(Instant('Not after. Null: no bound.')),
-        },
-        { description: 'When the data was last verified.' },
-      ),
+      date_verified: Described('When the data was last verified.', {
+        gte: Nullable(Instant('Not before. Null: no bound.')),
+        lte: Nullable(Instant('Not after. Null: no bound.')),
+      }),
     }),
     Type.Partial(Type.Object(additive)),
   ],
@@ -241,32 +238,28 @@ export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-export const SuggestionQuery = Strict(
-  {
-    source: Enum([...textFields, 'all'] as const, {
-      description: 'The field whose values are suggested; `all`: any of them.',
+export const SuggestionQuery = Body('ProspectSuggestionQuery', [{ source: 'job_title', search: 'eng' }], {
+  source: Enum([...textFields, 'all'] as const, {
+    description: 'The field whose values are suggested; `all`: any of them.',
+  }),
+  search: Type.Optional(
+    Text(100, {
+      default: '',
+      description: 'Beginning of a word of the value. If it is empty, the most frequent values are returned.',
     }),
-    search: Type.Optional(
-      Text(100, {
-        default: '',
-        description: 'Beginning of a word of the value. If it is empty, the most frequent values are returned.',
-      }),
-    ),
-  },
-  { title: 'ProspectSuggestionQuery', examples: [{ source: 'job_title', search: 'eng' }] },
-);
+  ),
+});
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-export const Suggestion = Type.Object(
-  {
-    type: Enum(textFields, 'The field that has the value.'),
-    value: Type.String({ description: 'The value, in its most frequent spelling.', examples: ['Sales Manager'] }),
-  },
-  { title: 'ProspectSuggestion' },
-);
+export const Suggestion = Named('ProspectSuggestion', {
+  type: Enum(textFields, 'The field that has the value.'),
+  value: Type.String({ description: 'The value, in its most frequent spelling.', examples: ['Sales Manager'] }),
+});
 export type Suggestion = Static<typeof Suggestion>;
 
-export const RemovalQuery = Strict(
+export const RemovalQuery = Body(
+  'ProspectRemovalQuery',
+  [{ since: '2026-03-14T00:00:00Z', paginate: { limit: 100 } }],
   {
     since: Type.Optional(
       Instant(
@@ -276,15 +269,11 @@ export const RemovalQuery = Strict(
     ),
     paginate: Type.Optional(PaginateOrContinue),
   },
-  { title: 'ProspectRemovalQuery', examples: [{ since: '2026-03-14T00:00:00Z', paginate: { limit: 100 } }] },
 );
 export type RemovalQuery = Static<typeof RemovalQuery>;
 
-export const Removal = Type.Object(
-  {
-    id: Uuid('Id of the prospect.'),
-    removed_at: Instant('When the person was removed from the catalog.'),
-  },
-  { title: 'ProspectRemoval' },
-);
+export const Removal = Named('ProspectRemoval', {
+  id: Uuid('Id of the prospect.'),
+  removed_at: Instant('When the person was removed from the catalog.'),
+});
 export type Removal = Static<typeof Removal>;

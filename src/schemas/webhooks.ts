@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Nullable, PaginateOrContinue, Strict, DoneWith, Text, Uuid } from './wire.ts';
+import { Enum, Instant, Nullable, PaginateOrContinue, Strict, DoneWith, Text, Uuid, Named } from './wire.ts';
 import { eventTypes } from './events.ts';
 
 export const maxEndpoints = 10;
@@ -66,28 +66,25 @@ const settings = {
 
 const CreatedAt = () => Instant('When the endpoint was created.');
 
-export const Endpoint = Type.Object(
-  {
-    ...settings,
-    disabled_reason: Nullable(
-      Enum(
-        disablingReasons,
-        'Why the service has disabled the endpoint: `gone` (it answered 410), `failing` (it only failed for 5 days), `revoked` (the key that made it was revoked). Null: it has not.',
-      ),
+export const Endpoint = Named('WebhookEndpoint', {
+  ...settings,
+  disabled_reason: Nullable(
+    Enum(
+      disablingReasons,
+      'Why the service has disabled the endpoint: `gone` (it answered 410), `failing` (it only failed for 5 days), `revoked` (the key that made it was revoked). Null: it has not.',
     ),
-    created_at: CreatedAt(),
-    last_success_at: Nullable(Instant('When a delivery last succeeded. Null: never.')),
-    last_failure_at: Nullable(Instant('When a delivery last failed. Null: never.')),
-    failing_since: Nullable(
-      Instant('When the first delivery failed after the last success. Null: the last one succeeded.'),
-    ),
-    waiting: Type.Integer({
-      description: 'Events that are not delivered yet. Counted up to 10,000; 10001 means that there are more.',
-    }),
-    given_up: Type.Integer({ description: 'Events that were given up after the last try. A replay sends them again.' }),
-  },
-  { title: 'WebhookEndpoint' },
-);
+  ),
+  created_at: CreatedAt(),
+  last_success_at: Nullable(Instant('When a delivery last succeeded. Null: never.')),
+  last_failure_at: Nullable(Instant('When a delivery last failed. Null: never.')),
+  failing_since: Nullable(
+    Instant('When the first delivery failed after the last success. Null: the last one succeeded.'),
+  ),
+  waiting: Type.Integer({
+    description: 'Events that are not delivered yet. Counted up to 10,000; 10001 means that there are more.',
+  }),
+  given_up: Type.Integer({ description: 'Events that were given up after the last try. A replay sends them again.' }),
+});
 export type Endpoint = Static<typeof Endpoint>;
 
 export const IssuedEndpoint = DoneWith(
@@ -153,15 +150,12 @@ export const DeliveriesQuery = Strict(
 );
 export type DeliveriesQuery = Static<typeof DeliveriesQuery>;
 
-export const Delivery = Type.Object(
-  {
-    event_id: Uuid('Id of the event; the header `webhook-id`.'),
-    type: Enum(eventTypes, 'Type of the event.'),
-    attempt: Type.Integer({ description: 'Number of the try for this event. The first is 1.' }),
-    ...outcome,
-    sent_at: Instant('When the try began.'),
-    next_attempt_at: Nullable(Instant('When the event is tried again. Null: not again.')),
-  },
-  { title: 'WebhookDelivery' },
-);
+export const Delivery = Named('WebhookDelivery', {
+  event_id: Uuid('Id of the event; the header `webhook-id`.'),
+  type: Enum(eventTypes, 'Type of the event.'),
+  attempt: Type.Integer({ description: 'Number of the try for this event. The first is 1.' }),
+  ...outcome,
+  sent_at: Instant('When the try began.'),
+  next_attempt_at: Nullable(Instant('When the event is tried again. Null: not again.')),
+});
 export type Delivery = Static<typeof Delivery>;

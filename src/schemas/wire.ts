@@ -6,6 +6,21 @@ import type { Scope } from './scopes.ts';
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
+/** Returns the schema of an object that is a component of the API document. */
+export const Named = <P extends TProperties>(title: string, properties: P): TObject<P> =>
+  Type.Object(properties, { title });
+
+export const Described = <P extends TProperties>(description: string, properties: P): TObject<P> =>
+  Type.Object(properties, { description });
+
+/** Returns the schema of a request body. */
+export const Body = <P extends TProperties>(title: string, examples: object[], properties: P): TObject<P> =>
+  Strict(properties, { title, examples });
+
+/** Returns the schema of a request body whose members are all optional. */
+export const PartialBody = <P extends TProperties>(title: string, examples: object[], properties: P) =>
+  Type.Partial(Type.Object(properties), { additionalProperties: false, title, examples });
+
 /**
  * Returns a schema that also allows null, by an array of types such as `["string", "null"]`. The serialiser is much
  * slower with a union of two schemas.
@@ -219,19 +234,13 @@ export const PageQuery = Strict(
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-export const Metadata = Type.Object(
-  {
-    pagination: Type.Object(
-      {
-        current_page: Type.Integer({ description: 'The page number of the request.' }),
-        total_records: Type.Integer({ description: 'How many records match.' }),
-        total_pages: Type.Integer({ description: 'How many pages they fill. 0 if nothing matches.' }),
-      },
-      { description: 'How many records match, and how many pages they fill.' },
-    ),
-  },
-  { title: 'Metadata' },
-);
+export const Metadata = Named('Metadata', {
+  pagination: Described('How many records match, and how many pages they fill.', {
+    current_page: Type.Integer({ description: 'The page number of the request.' }),
+    total_records: Type.Integer({ description: 'How many records match.' }),
+    total_pages: Type.Integer({ description: 'How many pages they fill. 0 if nothing matches.' }),
+  }),
+});
 
 export type Metadata = Static<typeof Metadata>;
 
@@ -259,15 +268,12 @@ export const done = (message: string, id: string): Static<typeof DoneWithId> => 
 
 export const NoBody = Strict({});
 
-export const Refusal = Type.Object(
-  {
-    statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
-    message: Type.String({
-      description: 'A fixed text. It is the same for every cause, so that nobody learns whether a key exists.',
-    }),
-  },
-  { title: 'Refusal' },
-);
+export const Refusal = Named('Refusal', {
+  statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
+  message: Type.String({
+    description: 'A fixed text. It is the same for every cause, so that nobody learns whether a key exists.',
+  }),
+});
 
 /**
  * Schema of a list of invalid values.
@@ -282,21 +288,18 @@ export const FaultList = (whole: string, options: object = {}) =>
     options,
   );
 
-export const ErrorBody = Type.Object(
-  {
-    statusCode: Type.Integer({ description: 'The HTTP status.' }),
-    error: Type.String({ description: 'The name of the HTTP status.' }),
-    code: Type.String({ description: 'The kind of error, for programs.' }),
-    message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
-    errors: Type.Optional(
-      FaultList('the request body', {
-        description:
-          'Every invalid value of the request body, at most 100, of a batch at most 1,000. Absent if the error is about no value.',
-      }),
-    ),
-  },
-  { title: 'Error' },
-);
+export const ErrorBody = Named('Error', {
+  statusCode: Type.Integer({ description: 'The HTTP status.' }),
+  error: Type.String({ description: 'The name of the HTTP status.' }),
+  code: Type.String({ description: 'The kind of error, for programs.' }),
+  message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
+  errors: Type.Optional(
+    FaultList('the request body', {
+      description:
+        'Every invalid value of the request body, at most 100, of a batch at most 1,000. Absent if the error is about no value.',
+    }),
+  ),
+});
 
 export const ShortageBody = Type.Composite(
   [
@@ -415,29 +418,23 @@ export const KeyParams = Strict({
 /** Pattern of a choice, which neither begins nor ends with white space. */
 export const choicePattern = String.raw`^\S([\s\S]*\S)?$`;
 
-export const Declaration = Strict(
-  {
-    label: Type.Optional(
-      Type.String({ format: 'key-name', maxLength: 1_000, description: 'Its name for people. By default the key.' }),
-    ),
-    type: Enum(
-      declaredTypes,
-      'What its values are. A `date` is `YYYY-MM-DD`, a `url` begins with `https://` or `http://`.',
-    ),
-    choices: Type.Optional(
-      Type.Array(Type.String({ minLength: 1, maxLength: 255, pattern: choicePattern }), {
-        minItems: 1,
-        maxItems: 200,
-        uniqueItems: true,
-        description: 'The values of a `choice`, and only of it.',
-      }),
-    ),
-  },
-  {
-    title: 'FieldDeclaration',
-    examples: [{ label: 'Plan', type: 'choice', choices: ['silver', 'gold'] }],
-  },
-);
+export const Declaration = Body('FieldDeclaration', [{ label: 'Plan', type: 'choice', choices: ['silver', 'gold'] }], {
+  label: Type.Optional(
+    Type.String({ format: 'key-name', maxLength: 1_000, description: 'Its name for people. By default the key.' }),
+  ),
+  type: Enum(
+    declaredTypes,
+    'What its values are. A `date` is `YYYY-MM-DD`, a `url` begins with `https://` or `http://`.',
+  ),
+  choices: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 255, pattern: choicePattern }), {
+      minItems: 1,
+      maxItems: 200,
+      uniqueItems: true,
+      description: 'The values of a `choice`, and only of it.',
+    }),
+  ),
+});
 export type Declaration = Static<typeof Declaration>;
 
 const maxNamed = 10;
