@@ -1,13 +1,12 @@
 import {
   chunkBytes,
   readChunk,
-  type FileContents,
-  type StoredFile,
   beginUpload,
   discardUpload,
   endUpload,
   insertChunk,
 } from '../queries/jobs/import-rows.ts';
+import type { FileContents, StoredFile } from '../queries/jobs/import-rows.ts';
 import type { Requester } from '../access/credentials.ts';
 import type { Database, LockedId, Transaction, Locked } from '../database/db.ts';
 import { conflict, DomainError, validationFailed, type Fault } from '../errors.ts';

@@ -20,14 +20,8 @@ import { companyAfter } from './contacts.ts';
 import { countMatches, recordReads } from './record-pages.ts';
 import { isSame } from '../records/journal.ts';
 import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
-import {
-  addEvents,
-  opportunityTable,
-  setUnchanged,
-  eventSubjectOf,
-  writeItems,
-  type WrittenTable,
-} from '../records/batch-rows.ts';
+import { addEvents, opportunityTable, setUnchanged, eventSubjectOf, writeItems } from '../records/batch-rows.ts';
+import type { WrittenTable } from '../records/batch-rows.ts';
 import type { Item } from '../records/batches.ts';
 import { findByIds, type FindRecords } from '../records/finders.ts';
 import { addDeletions, recordWrites, type Writing } from '../records/record-writes.ts';

@@ -17,14 +17,8 @@ import type { FindRecords } from '../records/finders.ts';
 import { lockReferences, type Reference } from '../records/references.ts';
 import { activityTable, insertRows, opportunityTable, productTable, type RecordTable } from '../records/batch-rows.ts';
 import { reattachActivities } from '../crm/links.ts';
-import {
-  setParts,
-  sumOf,
-  findOpportunities,
-  referencesOf,
-  type Parts,
-  opportunityWrites,
-} from '../crm/opportunities.ts';
+import { setParts, sumOf, findOpportunities, referencesOf, opportunityWrites } from '../crm/opportunities.ts';
+import type { Parts } from '../crm/opportunities.ts';
 import { findProducts, productWrites } from '../crm/products.ts';
 import { comparable, type Values } from './effects.ts';
 import { pickSettable } from './history.ts';

@@ -1,31 +1,10 @@
 import type { Locked, Transaction } from '../../database/db.ts';
 import { type DomainError, notFound } from '../../errors.ts';
 import { referringMembers, type BatchKind } from '../../schemas/batches.ts';
-import {
-  addEvents,
-  lockMatching,
-  matchItems,
-  readBatch,
-  setColumns,
-  setUnchanged,
-  writeItems,
-  type BatchRecords,
-  type WrittenTable,
-} from './batch-rows.ts';
-import {
-  endIfAtomic,
-  fail,
-  openItems,
-  outcomesOf,
-  pendingItems,
-  requireSingleMatch,
-  withRepeats,
-  type Batch,
-  type Item,
-  type Outcome,
-  type ReadOutcome,
-  type WriteBatch,
-} from './batches.ts';
+import { addEvents, lockMatching, matchItems, readBatch, setColumns, setUnchanged, writeItems } from './batch-rows.ts';
+import type { BatchRecords, WrittenTable } from './batch-rows.ts';
+import { endIfAtomic, fail, openItems, outcomesOf, pendingItems, requireSingleMatch, withRepeats } from './batches.ts';
+import type { Batch, Item, Outcome, ReadOutcome, WriteBatch } from './batches.ts';
 import { lockBulk, withDeferredWrites, withoutDeferredWrites, type DeferredWrites } from './deferred-writes.ts';
 import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
 import { findDeletedIds } from './journal.ts';
