@@ -27,10 +27,9 @@ interface KeyState {
   use_unrecorded: boolean;
 }
 
-export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
-  sql<KeyState[]>`
-    ${keyState(sql)}
-    where k.key_hash = any(${sql.array(hashes)})`;
+export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> => sql`
+  ${keyState(sql)}
+  where k.key_hash = any(${sql.array(hashes)})`;
 
 export const findKeyStateById = async (sql: Sql, customerId: string, id: string): Promise<KeyState | undefined> =>
   (
@@ -41,14 +40,14 @@ export const findKeyStateById = async (sql: Sql, customerId: string, id: string)
   )[0];
 
 const keyState = (sql: Sql) => sql`
-    select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions, k.approve_over,
-      case
-        when k.revoked_at is not null then 'revoked'
-        when k.expires_at <= now() then 'expired'
-        when (select c.status from customers c where c.id = k.customer_id) <> 'OK' then 'suspended'
-      end as refusal,
-      coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
-    from api_keys k`;
+  select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions, k.approve_over,
+    case
+      when k.revoked_at is not null then 'revoked'
+      when k.expires_at <= now() then 'expired'
+      when (select c.status from customers c where c.id = k.customer_id) <> 'OK' then 'suspended'
+    end as refusal,
+    coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
+  from api_keys k`;
 
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   // A locked row: another process records the same use, or the key is being changed.
@@ -188,14 +187,13 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
-  sql<KeyVersion[]>`
-    select customer_id, id, key_hash, ${status(sql)} as status
-    from api_keys
-    join unnest(
-      ${keys.map((key) => key.customer_id)}::uuid[],
-      ${keys.map((key) => key.id)}::uuid[]
-    ) as wanted (customer_id, id) using (customer_id, id)`;
+export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> => sql`
+  select customer_id, id, key_hash, ${status(sql)} as status
+  from api_keys
+  join unnest(
+    ${keys.map((key) => key.customer_id)}::uuid[],
+    ${keys.map((key) => key.id)}::uuid[]
+  ) as wanted (customer_id, id) using (customer_id, id)`;
 
 /** Changes that a rotation also makes. Undefined keeps the stored value. */
 interface KeyChanges {

@@ -31,7 +31,7 @@ export async function createApproval(sql: Transaction, customerId: string, call:
   return row.id;
 }
 
-export const listApprovals = (sql: Queryable, customerId: string): Promise<ListedApproval[]> => sql<ListedApproval[]>`
+export const listApprovals = (sql: Queryable, customerId: string): Promise<ListedApproval[]> => sql`
   select ${listed(sql)}
   from approvals
   where customer_id = ${customerId}

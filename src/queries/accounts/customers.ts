@@ -66,36 +66,35 @@ export async function recordFailedLogin(
  * Returns audit events, newest first. Failed logins with the same account, day, reason and network address are one
  * event, at the time of the last attempt.
  */
-export const listEvents = (sql: Queryable, customerId: string, limit: number): Promise<AuditEvent[]> =>
-  sql<AuditEvent[]>`
-    with others as (
-      select id, created_at, event, actor, address, user_id, api_key_id, details
-      from audit_events
-      where customer_id = ${customerId}
-      order by id desc
-      limit ${limit}
-    ),
-    failed as (
-      select
-        f.id, f.last_at as created_at, 'user.login_failed' as event, 'anonymous' as actor,
-        nullif(f.address, '') as address, f.user_id, null::uuid as api_key_id,
-        jsonb_build_object(
-          'email', u.email,
-          'reason', f.reason,
-          'attempts', f.attempts::text,
-          'first_at', to_char(f.first_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-        ) as details
-      from failed_logins f
-      join users u on u.customer_id = f.customer_id and u.id = f.user_id
-      where f.customer_id = ${customerId}
-      order by f.last_at desc
-      limit ${limit}
-    )
-    select * from others
-    union all
-    select * from failed
-    order by created_at desc, id desc
-    limit ${limit}`;
+export const listEvents = (sql: Queryable, customerId: string, limit: number): Promise<AuditEvent[]> => sql`
+  with others as (
+    select id, created_at, event, actor, address, user_id, api_key_id, details
+    from audit_events
+    where customer_id = ${customerId}
+    order by id desc
+    limit ${limit}
+  ),
+  failed as (
+    select
+      f.id, f.last_at as created_at, 'user.login_failed' as event, 'anonymous' as actor,
+      nullif(f.address, '') as address, f.user_id, null::uuid as api_key_id,
+      jsonb_build_object(
+        'email', u.email,
+        'reason', f.reason,
+        'attempts', f.attempts::text,
+        'first_at', to_char(f.first_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+      ) as details
+    from failed_logins f
+    join users u on u.customer_id = f.customer_id and u.id = f.user_id
+    where f.customer_id = ${customerId}
+    order by f.last_at desc
+    limit ${limit}
+  )
+  select * from others
+  union all
+  select * from failed
+  order by created_at desc, id desc
+  limit ${limit}`;
 
 export type CustomerStatus = 'OK' | 'SUSPENDED';
 
@@ -135,11 +134,10 @@ export async function createCustomer(sql: Transaction, given: NewCustomer): Prom
   return customer;
 }
 
-export const listCustomers = (sql: Sql): Promise<Customer[]> =>
-  sql<Customer[]>`
-    select ${columns(sql)}
-    from customers
-    order by id desc`;
+export const listCustomers = (sql: Sql): Promise<Customer[]> => sql`
+  select ${columns(sql)}
+  from customers
+  order by id desc`;
 
 export async function requireCustomer(sql: Queryable, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
@@ -266,13 +264,12 @@ export interface SavedView {
   is_shared: boolean;
 }
 
-export const listSavedViews = (sql: Queryable, customerId: string, userId: string): Promise<SavedView[]> =>
-  sql<SavedView[]>`
-    select id, user_id, object, name, query, is_shared
-    from saved_views
-    where customer_id = ${customerId}
-      and (user_id = ${userId} or is_shared)
-    order by name, id`;
+export const listSavedViews = (sql: Queryable, customerId: string, userId: string): Promise<SavedView[]> => sql`
+  select id, user_id, object, name, query, is_shared
+  from saved_views
+  where customer_id = ${customerId}
+    and (user_id = ${userId} or is_shared)
+  order by name, id`;
 
 /**
  * Saves a view. Replaces a view of the same user, table and name.

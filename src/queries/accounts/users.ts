@@ -71,18 +71,17 @@ interface SessionState {
   refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
 }
 
-export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
-  sql<SessionState[]>`
-    select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
-      case
-        when s.expires_at <= now() then 'expired'
-        when not u.active then 'deactivated'
-        when c.status <> 'OK' then 'suspended'
-      end as refusal
-    from sessions s
-    join users u on u.customer_id = s.customer_id and u.id = s.user_id
-    join customers c on c.id = s.customer_id
-    where s.token_hash = any(${sql.array(hashes)})`;
+export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> => sql`
+  select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
+    case
+      when s.expires_at <= now() then 'expired'
+      when not u.active then 'deactivated'
+      when c.status <> 'OK' then 'suspended'
+    end as refusal
+  from sessions s
+  join users u on u.customer_id = s.customer_id and u.id = s.user_id
+  join customers c on c.id = s.customer_id
+  where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
  * Creates a session of 12 hours. Deletes the user's expired sessions, and the oldest above `maxSessions`.
@@ -174,12 +173,11 @@ async function deleteSessions(sql: Transaction, customerId: string, userId: stri
 
 const columns = (sql: Queryable) => sql`id, name, email, role, active`;
 
-export const listUsers = (sql: Queryable, customerId: string): Promise<User[]> =>
-  sql<User[]>`
-    select ${columns(sql)}
-    from users
-    where customer_id = ${customerId}
-    order by id desc`;
+export const listUsers = (sql: Queryable, customerId: string): Promise<User[]> => sql`
+  select ${columns(sql)}
+  from users
+  where customer_id = ${customerId}
+  order by id desc`;
 
 export async function findFirstAdmin(sql: Queryable, customerId: string): Promise<User | undefined> {
   const [row] = await sql<User[]>`

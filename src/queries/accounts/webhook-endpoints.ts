@@ -35,15 +35,14 @@ interface EndpointState extends Omit<Endpoint, 'waiting'> {
   ends_at: number | null;
 }
 
-export const listEndpoints = (sql: Queryable, customerId: string, only?: string): Promise<EndpointState[]> =>
-  sql<EndpointState[]>`
-    select
-      ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
-      e.pending, lower(e.ahead) as begins_at, upper(e.ahead) as ends_at
-    from webhook_endpoints e
-    where e.customer_id = ${customerId}
-      ${only === undefined ? sql`` : sql`and e.id = ${only}`}
-    order by e.id desc`;
+export const listEndpoints = (sql: Queryable, customerId: string, only?: string): Promise<EndpointState[]> => sql`
+  select
+    ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
+    e.pending, lower(e.ahead) as begins_at, upper(e.ahead) as ends_at
+  from webhook_endpoints e
+  where e.customer_id = ${customerId}
+    ${only === undefined ? sql`` : sql`and e.id = ${only}`}
+  order by e.id desc`;
 
 const maxCounted = 10_000;
 
@@ -348,17 +347,16 @@ export const listDeliveries = (
   customerId: string,
   endpointId: string,
   { filters, paginate }: { filters?: DeliveriesQuery['filters']; paginate?: PageById },
-): Promise<(Delivery & { id: string })[]> =>
-  sql<(Delivery & { id: string })[]>`
-    select id, event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
-    from webhook_deliveries
-    where customer_id = ${customerId}
-      and endpoint_id = ${endpointId}
-      and due_at is null
-      and ${isAfter(sql, 'id', paginate)}
-      ${filters?.ok === undefined ? sql`` : filters.ok ? sql`and ok` : sql`and not ok`}
-    order by id desc
-    ${limitAndOffset(sql, paginate)}`;
+): Promise<(Delivery & { id: string })[]> => sql`
+  select id, event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
+  from webhook_deliveries
+  where customer_id = ${customerId}
+    and endpoint_id = ${endpointId}
+    and due_at is null
+    and ${isAfter(sql, 'id', paginate)}
+    ${filters?.ok === undefined ? sql`` : filters.ok ? sql`and ok` : sql`and not ok`}
+  order by id desc
+  ${limitAndOffset(sql, paginate)}`;
 
 const retention = '30 days';
 const batchSize = 5_000;
@@ -411,31 +409,30 @@ export interface WebhookBacklog {
   oldest_seconds: number;
 }
 
-export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
-  sql<WebhookBacklog[]>`
-    with endpoints as (
-      select
-        e.customer_id,
-        e.id,
-        e.failing_since,
-        e.pending + count(j.position) as waiting,
-        least(min(j.occurred_at), e.failing_since, e.next_at) as since
-      from webhook_endpoints e
-      join customers c on c.id = e.customer_id
-      left join journal j
-        on j.customer_id = e.customer_id
-        and j.position >= lower(e.ahead)
-        and j.position < lower(e.ahead) + ${maxPositionsRead}
-        and ${needsDelivery(sql)}
-      where e.active
-        and c.status = 'OK'
-      group by e.customer_id, e.id
-    )
+export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> => sql`
+  with endpoints as (
     select
-      case when failing_since is null then 'working' else 'failing' end as standing,
-      sum(waiting)::bigint as waiting,
-      greatest(0, extract(epoch from now() - min(since))::float8) as oldest_seconds
-    from endpoints
-    group by 1`;
+      e.customer_id,
+      e.id,
+      e.failing_since,
+      e.pending + count(j.position) as waiting,
+      least(min(j.occurred_at), e.failing_since, e.next_at) as since
+    from webhook_endpoints e
+    join customers c on c.id = e.customer_id
+    left join journal j
+      on j.customer_id = e.customer_id
+      and j.position >= lower(e.ahead)
+      and j.position < lower(e.ahead) + ${maxPositionsRead}
+      and ${needsDelivery(sql)}
+    where e.active
+      and c.status = 'OK'
+    group by e.customer_id, e.id
+  )
+  select
+    case when failing_since is null then 'working' else 'failing' end as standing,
+    sum(waiting)::bigint as waiting,
+    greatest(0, extract(epoch from now() - min(since))::float8) as oldest_seconds
+  from endpoints
+  group by 1`;
 
 const maxPositionsRead = 1_000;

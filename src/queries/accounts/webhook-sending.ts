@@ -40,29 +40,28 @@ const lastDeliverySucceeded = (sql: Queryable) => sql`(e.failing_since is null a
  * customer comes first, then the endpoint that was tried longest ago.
  * @param areWorking true: endpoints whose last delivery succeeded; false: the others
  */
-export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): Promise<DueEndpoint[]> =>
-  sql<DueEndpoint[]>`
-    select e.customer_id, e.id
-    from webhook_endpoints e
-    join customers c on c.id = e.customer_id
-    left join journal j on j.customer_id = e.customer_id and j.position = lower(e.ahead)
-    left join journal_ends k on k.customer_id = e.customer_id and k.position >= lower(e.ahead)
-    where e.active
-      and c.status = 'OK'
-      and ${areWorking ? lastDeliverySucceeded(sql) : sql`not ${lastDeliverySucceeded(sql)}`}
-      and (e.taken_until is null or e.taken_until <= (select clock_timestamp()))
-      and (
-        e.next_at <= now()
-        or (
-          e.pending < case when e.failures_in_row < ${stuckAfter} then ${maxPending} else 1 end
-          and (j.position is not null or k.position is not null)
-        )
+export const findDueEndpoints = (sql: Sql, areWorking: boolean, limit: number): Promise<DueEndpoint[]> => sql`
+  select e.customer_id, e.id
+  from webhook_endpoints e
+  join customers c on c.id = e.customer_id
+  left join journal j on j.customer_id = e.customer_id and j.position = lower(e.ahead)
+  left join journal_ends k on k.customer_id = e.customer_id and k.position >= lower(e.ahead)
+  where e.active
+    and c.status = 'OK'
+    and ${areWorking ? lastDeliverySucceeded(sql) : sql`not ${lastDeliverySucceeded(sql)}`}
+    and (e.taken_until is null or e.taken_until <= (select clock_timestamp()))
+    and (
+      e.next_at <= now()
+      or (
+        e.pending < case when e.failures_in_row < ${stuckAfter} then ${maxPending} else 1 end
+        and (j.position is not null or k.position is not null)
       )
-    order by
-      row_number() over (partition by e.customer_id order by ${triedAt(sql)} nulls first, e.id),
-      ${triedAt(sql)} nulls first,
-      e.id
-    limit ${limit}`;
+    )
+  order by
+    row_number() over (partition by e.customer_id order by ${triedAt(sql)} nulls first, e.id),
+    ${triedAt(sql)} nulls first,
+    e.id
+  limit ${limit}`;
 
 const triedAt = (sql: Queryable) => sql`greatest(e.last_success_at, e.last_failure_at)`;
 
@@ -263,23 +262,22 @@ const readDue = (
   sql: Transaction,
   { customerId, id }: Visitor,
   { isStuck, underWay, limit }: { isStuck: boolean; underWay: readonly Due[]; limit: number },
-): Promise<DueRow[]> =>
-  sql<DueRow[]>`
-    select
-      d.id, d.position, d.event_id, d.type, d.attempt, j.occurred_at, j.source, j.actor, j.change_id, j.data
-    from (
-      select id, position, event_id, type, attempt, due_at
-      from webhook_deliveries
-      where customer_id = ${customerId}
-        and endpoint_id = ${id}
-        and due_at is not null
-        ${isStuck ? sql`` : sql`and due_at <= now() and id <> all(${underWay.map((one) => one.id)}::uuid[])`}
-      order by position
-      limit ${isStuck ? 1 : limit}
-    ) d
-    left join journal j on j.customer_id = ${customerId} and j.position = d.position and j.id = d.event_id
-    where d.due_at <= now()
-    order by d.position`;
+): Promise<DueRow[]> => sql`
+  select
+    d.id, d.position, d.event_id, d.type, d.attempt, j.occurred_at, j.source, j.actor, j.change_id, j.data
+  from (
+    select id, position, event_id, type, attempt, due_at
+    from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${id}
+      and due_at is not null
+      ${isStuck ? sql`` : sql`and due_at <= now() and id <> all(${underWay.map((one) => one.id)}::uuid[])`}
+    order by position
+    limit ${isStuck ? 1 : limit}
+  ) d
+  left join journal j on j.customer_id = ${customerId} and j.position = d.position and j.id = d.event_id
+  where d.due_at <= now()
+  order by d.position`;
 
 async function dispatch(
   sql: Transaction,

@@ -231,7 +231,7 @@ export const lockCompanyRows = (
   customerId: string,
   ids: readonly string[],
   strength: 'update' | 'no key update',
-): Promise<Locked<CompanyColumns>[]> => sql<Locked<CompanyColumns>[]>`
+): Promise<Locked<CompanyColumns>[]> => sql`
   select co.id, ${sql(companyFields)}
   from ${liveCompanies(sql, customerId)}
     and co.id = any(${ids as string[]}::uuid[])

@@ -219,7 +219,7 @@ export const lockContactRows = (
   sql: Transaction,
   customerId: string,
   ids: readonly string[],
-): Promise<Locked<ContactColumns>[]> => sql<Locked<ContactColumns>[]>`
+): Promise<Locked<ContactColumns>[]> => sql`
   select
     c.id,
     ${constant(sql, contactFields.map((name) => `c.${name}`).join(', '))},

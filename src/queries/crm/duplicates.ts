@@ -85,7 +85,7 @@ const listCountedDuplicates = (
   customerId: string,
   kind: CountedKey,
   paginate: DuplicatesPage = {},
-): Promise<ListedGroup[]> => sql<ListedGroup[]>`
+): Promise<ListedGroup[]> => sql`
   select value, records as count, ids, ${paginate.after ? 0 : sql`count(*) over ()`}::integer as groups
   from duplicate_groups
   where customer_id = ${customerId}

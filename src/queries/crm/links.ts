@@ -131,7 +131,7 @@ export const moveReferring = (
   table: ReferringTable,
   column: string,
   { to, from }: { to: LockedId; from: readonly LockedId[] },
-): Promise<MovedRow[]> => sql<MovedRow[]>`
+): Promise<MovedRow[]> => sql`
   with ${heldBy(sql, customerId, table, column, from)}
   update ${constant(sql, table)} r
   set

@@ -196,7 +196,7 @@ export const findCustomersToCount = findCustomersWith(
 
 type Row = Omit<List, 'contacts_count'> & CountedList;
 
-const selectLists = (sql: Queryable, customerId: string, which: Fragment): Promise<Row[]> => sql<Row[]>`
+const selectLists = (sql: Queryable, customerId: string, which: Fragment): Promise<Row[]> => sql`
   select
     ${listedRules(sql, customerId)},
     l.name,

@@ -177,12 +177,11 @@ export const updatePipeline: UpdateRecord<PipelinePatch> = async (sql, customerI
   await insertStages(sql, customerId, id, added);
 };
 
-export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>
-  sql<PipelineListItem[]>`
-    select ${listProjection(sql)}
-    from pipelines p
-    where p.customer_id = ${customerId}
-    order by p.id desc`;
+export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> => sql`
+  select ${listProjection(sql)}
+  from pipelines p
+  where p.customer_id = ${customerId}
+  order by p.id desc`;
 
 export const findPipelines: FindRecords<Pipeline> = (sql, customerId, ids) =>
   findByIds(
@@ -195,12 +194,11 @@ export const findPipelines: FindRecords<Pipeline> = (sql, customerId, ids) =>
         and p.id = wanted.id`,
   );
 
-export const listPipelinesWithStages = (sql: Queryable, customerId: string): Promise<Pipeline[]> =>
-  sql<Pipeline[]>`
-    select ${projection(sql, customerId)}
-    from pipelines p
-    where p.customer_id = ${customerId}
-    order by p.id desc`;
+export const listPipelinesWithStages = (sql: Queryable, customerId: string): Promise<Pipeline[]> => sql`
+  select ${projection(sql, customerId)}
+  from pipelines p
+  where p.customer_id = ${customerId}
+  order by p.id desc`;
 
 const listProjection = (sql: Queryable) => sql`
   p.id,

@@ -98,9 +98,7 @@ async function mergeAllCompanies(
       and id = ${kept.id}`;
 }
 
-const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
-  StoredCompany[]
->`
+const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql`
   select co.id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified
   from ${liveCompanies(sql, customerId)}
     and co.id = any(${ids as string[]}::uuid[])`;
@@ -200,9 +198,7 @@ async function mergeAllContacts(
       and id = ${kept.id}`;
 }
 
-const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
-  StoredContact[]
->`
+const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql`
   select id, ${constant(sql, [...contactFields, ...serviceColumns].join(', '))}, company_id
   from contacts
   where customer_id = ${customerId}
@@ -278,9 +274,7 @@ interface MergedContact {
   moved: Moved;
 }
 
-export const findMergesInto = (sql: Transaction, customerId: string, id: string): Promise<MergedContact[]> => sql<
-  MergedContact[]
->`
+export const findMergesInto = (sql: Transaction, customerId: string, id: string): Promise<MergedContact[]> => sql`
   select distinct on (m.id)
     m.id, coalesce(j.before -> 'opportunities', '[]') as opportunities, coalesce(j.before -> 'moved', '{}') as moved
   from merged_records m

@@ -246,7 +246,7 @@ export const findWriters = (
   sql: Queryable,
   customerId: string,
   effects: readonly Pick<Effect, 'id' | 'last'>[],
-): Promise<FieldWriter[]> => sql<FieldWriter[]>`
+): Promise<FieldWriter[]> => sql`
   select distinct on (j.record_id, written.field) j.record_id, written.field, j.actor, j.occurred_at
   from unnest(
     ${effects.map(({ id }) => id)}::uuid[],

@@ -389,7 +389,7 @@ export const readLater = (
   sql: Queryable,
   customerId: string,
   created: readonly { record_id: string; position: number }[],
-): Promise<Later[]> => sql<Later[]>`
+): Promise<Later[]> => sql`
   select distinct on (life.position, found.name)
     life.position, found.name, found.value, later.type like '%.deleted' as is_deletion
   from (

@@ -20,7 +20,7 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
  * Returns contradictions in a customer's credits, read at one instant. Examples are gaps in the numbers of ledger
  * entries, and balances that differ from the sum of their entries.
  */
-export const checkCredits = (sql: Queryable, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
+export const checkCredits = (sql: Queryable, customerId: string): Promise<CreditFault[]> => sql`
   with entries as (
     select
       e.pool,

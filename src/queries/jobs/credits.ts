@@ -340,9 +340,7 @@ export interface DailyCharge {
 }
 
 /** Returns the charges of each pool by day, the oldest day first. The last day is today (UTC). */
-export const listDailyCharges = (sql: Sql, customerId: string, days: number): Promise<DailyCharge[]> => sql<
-  DailyCharge[]
->`
+export const listDailyCharges = (sql: Sql, customerId: string, days: number): Promise<DailyCharge[]> => sql`
   with calendar as (
     select (now() at time zone 'UTC')::date - ago as day
     from generate_series(0, ${days - 1}::int) as ago

@@ -17,7 +17,7 @@ interface OwnedImport {
   id: string;
 }
 
-export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
+export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql`
   select customer_id, id
   from imports
   where finished_at is null
@@ -107,7 +107,7 @@ async function findSurplus(sql: Transaction, customerId: string): Promise<Locked
   return locked.map(({ id }) => id);
 }
 
-export const findOverdueRows = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
+export const findOverdueRows = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql`
   select customer_id, id
   from imports
   where rows_kept_until < now()

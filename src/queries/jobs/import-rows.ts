@@ -177,7 +177,7 @@ export const readRows = (
     failed = false,
     bytes = maxBytes,
   }: { after: number; limit: number; failed?: boolean; bytes?: number },
-): Promise<ImportRecord[]> => sql<ImportRecord[]>`
+): Promise<ImportRecord[]> => sql`
   select line, cells, error, warning
   from (
     select line, cells, error, warning, sum(octet_length(cells)) over (order by line) - octet_length(cells) as before

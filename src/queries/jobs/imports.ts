@@ -53,7 +53,7 @@ export const findVisibleImports = (
   customerId: string,
   ids: string[],
   visible: VisibleImports,
-): Promise<Import[]> => sql<Import[]>`
+): Promise<Import[]> => sql`
   select
     ${projection(sql)},
     case
@@ -212,7 +212,7 @@ export const listImports = (
   customerId: string,
   paginate: PageById | undefined,
   visible: VisibleImports,
-): Promise<Import[]> => sql<Import[]>`
+): Promise<Import[]> => sql`
   select ${projection(sql)}
   from imports i
   where i.customer_id = ${customerId}

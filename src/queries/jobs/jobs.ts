@@ -268,7 +268,7 @@ export const findJobViews = (
   customerId: string,
   ids: string[],
   visible: VisibleJobs,
-): Promise<Job[]> => sql<Job[]>`
+): Promise<Job[]> => sql`
   select ${projection(sql)}
   from jobs j
   where j.customer_id = ${customerId}
@@ -291,7 +291,7 @@ export const listJobs = (
   customerId: string,
   { filters = {}, paginate }: { filters?: JobQuery['filters']; paginate?: PageById },
   visible: VisibleJobs,
-): Promise<Job[]> => sql<Job[]>`
+): Promise<Job[]> => sql`
   select ${projection(sql)}
   from jobs j
   where j.customer_id = ${customerId}
@@ -393,7 +393,7 @@ export type OwnedJob = Job & { customer_id: string };
 export const listLatestJobs = (
   sql: Sql,
   { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },
-): Promise<OwnedJob[]> => sql<OwnedJob[]>`
+): Promise<OwnedJob[]> => sql`
   select j.customer_id, ${projection(sql)}
   from jobs j
   where ${customer === undefined ? sql`true` : sql`j.customer_id = ${customer}`}

@@ -45,7 +45,7 @@ export const notePrivacyAction = (
 export const listPrivacyActions = (
   sql: Queryable,
   { kind, digest }: NonNullable<PrivacyAction['key']>,
-): Promise<LoggedAction[]> => sql<LoggedAction[]>`
+): Promise<LoggedAction[]> => sql`
   select action, operator, case_ref, reason, details, created_at
   from privacy_log
   where digest = ${digest}
@@ -71,9 +71,7 @@ export interface Mentions {
   count: number;
 }
 
-export const listUnlocksOf = (sql: Sql, prospectIds: readonly string[]): Promise<UnlockOfPerson[]> => sql<
-  UnlockOfPerson[]
->`
+export const listUnlocksOf = (sql: Sql, prospectIds: readonly string[]): Promise<UnlockOfPerson[]> => sql`
   select customer_id, prospect_id, unlocked_at
   from unlocks
   where prospect_id = any(${prospectIds as string[]}::uuid[])
@@ -137,23 +135,22 @@ export async function listContactsOf(
  * Counts the rows of each customer that contain one of the texts: inputs of jobs, records of imports, and users.
  * @param texts in lower case
  */
-export const countMentions = async (sql: Sql, texts: readonly string[]): Promise<Mentions[]> =>
-  sql<Mentions[]>`
-    select customer_id, 'verifications' as where, count(*) as count
-    from job_inputs
-    where lower(btrim(item)) = any(${texts as string[]}::text[])
-    group by customer_id
-    union all
-    select customer_id, 'import failures', count(*)
-    from import_rows
-    where exists (select 1 from unnest(${texts as string[]}::text[]) as wanted where position(wanted in lower(cells::text)) > 0)
-    group by customer_id
-    union all
-    select customer_id, 'users', count(*)
-    from users
-    where lower(email) = any(${texts as string[]}::text[])
-    group by customer_id
-    order by 1, 2`;
+export const countMentions = async (sql: Sql, texts: readonly string[]): Promise<Mentions[]> => sql`
+  select customer_id, 'verifications' as where, count(*) as count
+  from job_inputs
+  where lower(btrim(item)) = any(${texts as string[]}::text[])
+  group by customer_id
+  union all
+  select customer_id, 'import failures', count(*)
+  from import_rows
+  where exists (select 1 from unnest(${texts as string[]}::text[]) as wanted where position(wanted in lower(cells::text)) > 0)
+  group by customer_id
+  union all
+  select customer_id, 'users', count(*)
+  from users
+  where lower(email) = any(${texts as string[]}::text[])
+  group by customer_id
+  order by 1, 2`;
 
 export async function namesOfCustomers(sql: Sql, ids: readonly string[]): Promise<Map<string, string>> {
   const rows = await sql<{ id: string; business_name: string }[]>`
@@ -231,14 +228,12 @@ export async function* readSuppressions(sql: Sql): AsyncGenerator<Pick<Suppressi
   for await (const batch of batches) yield* batch;
 }
 
-export const listSuppressions = (sql: Queryable): Promise<Suppression[]> => sql<Suppression[]>`
+export const listSuppressions = (sql: Queryable): Promise<Suppression[]> => sql`
   select kind, digest, is_erasure, reason, case_ref, received_at
   from suppressions
   order by received_at desc, kind, digest`;
 
-export const findSuppressions = (sql: Queryable, keys: readonly SuppressionKey[]): Promise<Suppression[]> => sql<
-  Suppression[]
->`
+export const findSuppressions = (sql: Queryable, keys: readonly SuppressionKey[]): Promise<Suppression[]> => sql`
   select kind, digest, is_erasure, reason, case_ref, received_at
   from suppressions
   where ${among(sql, keys)}
@@ -252,9 +247,7 @@ export async function findErasures(sql: Queryable, prospectIds: readonly string[
   return new Map(found.map(({ digest, received_at }) => [ids.get(digest.toString('latin1'))!, received_at]));
 }
 
-export const findSuppressionsOfCase = (sql: Queryable, caseRef: string): Promise<SuppressionKey[]> => sql<
-  SuppressionKey[]
->`
+export const findSuppressionsOfCase = (sql: Queryable, caseRef: string): Promise<SuppressionKey[]> => sql`
   select kind, digest
   from suppressions
   where case_ref = ${caseRef}`;

@@ -51,7 +51,7 @@ export const findNextInputs = (
   customerId: string,
   jobId: string,
   { after, limit }: { after: number; limit: number },
-): Promise<JobInput[]> => sql<JobInput[]>`
+): Promise<JobInput[]> => sql`
   select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
   from job_inputs i
   where i.customer_id = ${customerId}
@@ -75,7 +75,7 @@ export const findNextEmails = (
   customerId: string,
   jobId: string,
   { after, limit, reuseHours }: { after: number; limit: number; reuseHours: number },
-): Promise<EmailInput[]> => sql<EmailInput[]>`
+): Promise<EmailInput[]> => sql`
   select
     i.position, i.item, i.address, i.contact_ids, i.is_duplicate,
     ${reuseHours > 0 ? earlierVerification(sql, customerId, sql`i.address`, sinceOfJob(sql, jobId, reuseHours)) : sql`null`}
@@ -89,9 +89,7 @@ export const findNextEmails = (
   order by i.position
   limit ${limit}`;
 
-export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql<
-  JobInput[]
->`
+export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql`
   select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
   from job_inputs i
   where i.customer_id = ${customerId}

@@ -81,7 +81,7 @@ export interface UnlockKey {
   prospect_id: string;
 }
 
-export const findUnindexedUnlocks = (sql: Queryable, prospectIds: string[]): Promise<UnlockKey[]> => sql<UnlockKey[]>`
+export const findUnindexedUnlocks = (sql: Queryable, prospectIds: string[]): Promise<UnlockKey[]> => sql`
   select customer_id, prospect_id
   from unlocks
   where prospect_id = any(${prospectIds}::uuid[])

@@ -13,13 +13,12 @@ type CustomFieldsPatch = Record<string, string | number | boolean | null>;
 
 export type Declared = ReadonlyMap<string, DeclaredField>;
 
-export const listDeclared = (sql: Queryable, customerId: string, object: ImportObject): Promise<DeclaredField[]> =>
-  sql<DeclaredField[]>`
-    select key, label, type, choices
-    from declared_fields
-    where customer_id = ${customerId}
-      and object = ${object}
-    order by key collate "C"`;
+export const listDeclared = (sql: Queryable, customerId: string, object: ImportObject): Promise<DeclaredField[]> => sql`
+  select key, label, type, choices
+  from declared_fields
+  where customer_id = ${customerId}
+    and object = ${object}
+  order by key collate "C"`;
 
 export async function findDeclared(
   sql: Queryable,

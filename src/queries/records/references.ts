@@ -198,13 +198,12 @@ const idsByName = (stages: readonly NamedStage[]): Map<string, string> =>
   );
 
 /** Returns the stages of a customer, the oldest first. If several have the same names, a reference means the oldest. */
-const findStages = (sql: Transaction, customerId: string): Promise<NamedStage[]> =>
-  sql<NamedStage[]>`
-    select s.id, p.name as pipeline, s.name as stage, p.visibility = 'PRIVATE' as "isPrivate"
-    from stages s
-    join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
-    where s.customer_id = ${customerId}
-    order by s.id`;
+const findStages = (sql: Transaction, customerId: string): Promise<NamedStage[]> => sql`
+  select s.id, p.name as pipeline, s.name as stage, p.visibility = 'PRIVATE' as "isPrivate"
+  from stages s
+  join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
+  where s.customer_id = ${customerId}
+  order by s.id`;
 
 async function findUsers(sql: Transaction, customerId: string, emails: string[]): Promise<Map<string, string>> {
   const rows = await sql<{ id: string; email_folded: string }[]>`
