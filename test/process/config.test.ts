@@ -1,10 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ConfigError, describeConfig, parseConfig, publicUrl } from '../../src/process/config.ts';
+import { temporaryFolder } from '../setup/at-end.ts';
+
+const folder = await temporaryFolder();
 
 /** Returns the faults of an environment, one for each variable, or none if it is valid. */
 function faultsOf(environment: Record<string, string>): string[] {
@@ -32,42 +34,31 @@ describe('lists and URLs are checked at the start', () => {
     ['CORS_ORIGINS', 'foo', 'element 1 must be an origin'],
     ['CORS_ORIGINS', 'https://a.example.com,https://b.example.com/path', 'element 2 must be an origin'],
     ['CORS_ORIGINS', 'https://A.example.com', 'element 1 must be an origin'],
-    ['CORS_ORIGINS', 'https://a.example.com:443', 'element 1 must be an origin'],
     ['TRUST_PROXY', 'xyz', 'element 1 must be an IP address'],
-    ['VERIFY_DNS_SERVERS', '1.2.3', 'element 1 must be an IP address'],
     ['VERIFY_DNS_SERVERS', '1.1.1.1,999.1.1.1:53', 'element 2 must be an IP address'],
     ['DATABASE_URL', 'postgres://user:a#b@db/sales', 'write # / ? @ : and % in a password as %23'],
     ['DATABASE_URL', 'postgres://user:a%b@db/sales', 'write # / ? @ : and % in a password as %23'],
     ['MIGRATION_DATABASE_URL', 'postgres://user:pass@:x/sales', 'must be a URL such as postgres://'],
     ['ELASTICSEARCH_URL', 'http://a:9200,http://b:port', 'element 2 must be a URL'],
-    ['ELASTICSEARCH_URL', 'http://user:a%b@search:9200', 'element 1 must be a URL'],
     ['REDIS_URL', 'redis://[bad', 'must be a URL such as redis://'],
-    ['REDIS_URL', 'redis://redis:port', 'must be a URL such as redis://'],
     ['REDIS_URL', 'redis://:a%b@redis', 'must be a URL such as redis://'],
     ['PUBLIC_URL', 'https://:0', 'must be a URL'],
     ['DATABASE_URL', 'postgres://user:a%00b@db/sales', 'must be a URL such as postgres://'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b,c', 'element 2 must be a header'],
-    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=', 'element 1 must be a header'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'a b=c', 'element 1 must be a header'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'a=%zz', 'element 1 must be a header'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b%0d%0ac', 'element 1 must be a header'],
-    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b;c', 'element 1 must be a header'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'a=日', 'element 1 must be a header'],
     ['OTEL_TRACES_SAMPLER', 'jaeger_remote', 'must be one of always_on, always_off'],
     ['OTEL_TRACES_SAMPLER_ARG', '1.1', 'must be a number from 0 to 1'],
-    ['OTEL_TRACES_SAMPLER_ARG', '-0.1', 'must be a number from 0 to 1'],
     ['OTEL_TRACES_SAMPLER_ARG', 'NaN', 'must be a number from 0 to 1'],
     ['OTEL_TRACES_SAMPLER_ARG', '10%', 'must be a number from 0 to 1'],
-    ['OTEL_TRACES_SAMPLER_ARG', ' ', 'must be a number from 0 to 1'],
     ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c', 'element 2 must be an attribute'],
     ['OTEL_RESOURCE_ATTRIBUTES', 'a=b=c', 'element 1 must be an attribute'],
-    ['OTEL_RESOURCE_ATTRIBUTES', '=b', 'element 1 must be an attribute'],
     ['OTEL_RESOURCE_ATTRIBUTES', 'a=%', 'element 1 must be an attribute'],
     ['OTEL_RESOURCE_ATTRIBUTES', `a=${'x'.repeat(256)}`, 'element 1 must be an attribute'],
     ['OTEL_BSP_MAX_QUEUE_SIZE', '-1', 'must be a whole number from 1'],
-    ['OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 'NaN', 'must be a whole number from 1'],
     ['OTEL_BSP_SCHEDULE_DELAY', '-5', 'must be a whole number from 0'],
-    ['OTEL_BSP_EXPORT_TIMEOUT', '0', 'must be a whole number from 1'],
   ];
   test.each(wrong)('%s=%s is rejected', (name, value, text) => {
     const faults = faultsOf({ [name]: value });
@@ -111,12 +102,6 @@ test.each([
 });
 
 describe('secrets', () => {
-  let folder: string;
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'secrets-'));
-  });
-  afterAll(() => rm(folder, { recursive: true }));
-
   async function fileWith(text: string | Buffer): Promise<string> {
     const path = join(folder, randomUUID());
     await writeFile(path, text);
@@ -159,11 +144,14 @@ describe('secrets', () => {
     expect(parseConfig({ ELASTICSEARCH_API_KEY_FILE: link })).toMatchObject({ ELASTICSEARCH_API_KEY: 'a2V5' });
   });
 
-  test('in files that never end, or are too large or no text, are reported at once', async () => {
+  test('in files are checked like other values and not shown; files that never end, or are too large or no text, are refused', async () => {
     const pipe = join(folder, randomUUID());
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const fault = (path: string) => faultsOf({ ELASTICSEARCH_API_KEY_FILE: path })[0];
     const largest = 'x'.repeat(64 * 1024);
+    expect(faultsOf({ DATABASE_URL_FILE: await fileWith('mysql://hunter2@db') })).toEqual([
+      expect.stringMatching(/^DATABASE_URL: must match(?!.*hunter2)/),
+    ]);
     expect(fault(pipe)).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
     expect(fault('/dev/zero')).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
     expect(fault(await fileWith(`${largest}x`))).toBe('ELASTICSEARCH_API_KEY_FILE: the file is larger than 64 KiB');
@@ -172,12 +160,6 @@ describe('secrets', () => {
     expect(fault(await fileWith(Buffer.from([0x61, 0xff])))).toBe(
       'ELASTICSEARCH_API_KEY_FILE: the file is not valid UTF-8',
     );
-  });
-
-  test('in files are checked like other values, and not shown', async () => {
-    const faults = faultsOf({ DATABASE_URL_FILE: await fileWith('mysql://hunter2@db') });
-    expect(faults).toEqual([expect.stringMatching(/^DATABASE_URL: must match/)]);
-    expect(faults.join()).not.toContain('hunter2');
   });
 
   const awkward = ' @/#%41:?\'"$\\+&=ä[]` ';
@@ -201,7 +183,6 @@ describe('secrets', () => {
 });
 
 test('a report shows what is set and from where, what does not exist and what has no effect, without secrets', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'secrets-'));
   const file = join(folder, 'password');
   await writeFile(file, 'of-the-file');
   const report = describeConfig({
@@ -225,5 +206,4 @@ test('a report shows what is set and from where, what does not exist and what ha
   expect(report.unknown).toEqual(['RATE_LIMIT_DEFUALT']);
   expect(report.without_effect.map(({ name }) => name)).toEqual(['ELASTICSEARCH_SHARDS', 'RATE_LIMIT_DEFAULT']);
   for (const secret of ['in-the-url', 'of-the-file']) expect(JSON.stringify(report)).not.toContain(secret);
-  await rm(folder, { recursive: true });
 });

@@ -15,6 +15,8 @@ export interface ServerProcess {
   /** Sends a signal and waits for the end of the process. Returns its exit code, or null after SIGKILL. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
   ended: Promise<number | null>;
+  /** The lines that the process has written to stderr so far. */
+  log: string[];
 }
 
 /** Checks a line of a server's stderr. Prints it if it is an error or not a line of the log. */
@@ -60,7 +62,11 @@ export async function startServerProcess(
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  createInterface(child.stderr).on('line', readLog);
+  const log: string[] = [];
+  createInterface(child.stderr).on('line', (line) => {
+    log.push(line);
+    readLog(line);
+  });
   const ended = once(child, 'exit').then(([code]) => code as number | null);
   const stop = (signal: NodeJS.Signals = 'SIGTERM') => {
     child.kill(signal);
@@ -72,5 +78,5 @@ export async function startServerProcess(
     ended.then((code) => Promise.reject(new Error(`the server ended with ${code} before it listened`))),
   ]);
   const started = JSON.parse(line) as { url: string };
-  return { url: started.url, started, pid: child.pid!, stop, ended };
+  return { url: started.url, started, pid: child.pid!, stop, ended, log };
 }

@@ -2,15 +2,13 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { loggableError } from '../../../src/process/logger.ts';
 import { mintToken } from '../../../src/access/credentials.ts';
 import { makeRecords, password } from '../../contract/records.ts';
 import { startApp } from '../../setup/app.ts';
-import { nodeEnvironment } from '../../setup/cli.ts';
 import { contactBody, inject } from '../../setup/factories.ts';
+import { startServerProcess } from '../../setup/server-process.ts';
 
 const app = await startApp();
 const root = join(import.meta.dirname, '..', '..', '..');
@@ -37,13 +35,6 @@ describe('x-request-id', () => {
     expect(given.headers['x-request-id']).toBe('Job_7.retry-2');
   });
 
-  test('is a new one for each request', async () => {
-    const ids = await Promise.all(
-      Array.from({ length: 20 }, async () => (await inject(app.fastify, 'GET', '/healthz')).headers['x-request-id']),
-    );
-    expect(new Set(ids).size).toBe(20);
-  });
-
   test("is the caller's only if it is well-formed", async () => {
     const harmful = ['', 'x'.repeat(65), 'a b', 'a\tb', 'ä', '<script>', 'a,b', '{}', 'a;b'];
     for (const given of harmful) {
@@ -58,24 +49,9 @@ describe('x-request-id', () => {
 
 test('the log has a JSON line for every response, and no secret', async () => {
   const { customer, adminEmail } = await makeRecords(app);
-  const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
-    cwd: root,
-    env: {
-      ...nodeEnvironment,
-      PATH: process.env['PATH'],
-      LOG_LEVEL: 'trace',
-      OVERLOAD_MS: '0',
-      PORT: '0',
-      DATABASE_URL: app.url,
-    },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  const log = text(child.stderr);
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  const { url } = JSON.parse(line) as { url: string };
+  const server = await startServerProcess(app.url);
   const call = async (method: string, path: string, headers: object, body?: object) => {
-    const answer = await fetch(`${url}${path}`, {
+    const answer = await fetch(`${server.url}${path}`, {
       method,
       headers: { 'content-type': 'application/json', 'x-request-id': 'traced', ...headers },
       ...(body ? { body: JSON.stringify(body) } : {}),
@@ -87,34 +63,23 @@ test('the log has a JSON line for every response, and no secret', async () => {
   const unknown = mintToken('sda').reveal();
   const login = await call('POST', '/api/auth/login', {}, { email: adminEmail, password });
   const { token } = login.body;
-  const generated = await call(
-    'POST',
-    '/api/api-key/generate',
-    { authorization: `Bearer ${token}` },
-    { name: 'a', expiration: 7 },
-  );
+  const bySession = { authorization: `Bearer ${token}` };
+  const generated = await call('POST', '/api/api-key/generate', bySession, { name: 'a', expiration: 7 });
   const { key } = generated.body.data;
-  const statuses = [
-    login.status,
-    generated.status,
-    (await call('POST', '/api/auth/login', {}, { email: adminEmail, password: 'a wrong secret' })).status,
-    (
-      await call(
-        'POST',
-        '/api/ext/contacts',
-        { authorization: `X-API-Key ${key}` },
-        contactBody({ first_name: 'Zenobia' }),
-      )
-    ).status,
-    (await call('GET', '/api/ext/customer/summary', { authorization: `X-API-Key ${unknown}` })).status,
-    (await call('POST', '/api/ext/contacts', { authorization: `X-API-Key ${key}` }, { first_name: 'Zenobia' })).status,
-    (await call('GET', `/api/ext/contacts/${nobody}`, { authorization: `X-API-Key ${key}` })).status,
+  const byKey = { authorization: `X-API-Key ${key}` };
+  const statuses = [login.status, generated.status];
+  const calls: Parameters<typeof call>[] = [
+    ['POST', '/api/auth/login', {}, { email: adminEmail, password: 'a wrong secret' }],
+    ['POST', '/api/ext/contacts', byKey, contactBody({ first_name: 'Zenobia' })],
+    ['GET', '/api/ext/customer/summary', { authorization: `X-API-Key ${unknown}` }],
+    ['POST', '/api/ext/contacts', byKey, { first_name: 'Zenobia' }],
+    ['GET', `/api/ext/contacts/${nobody}`, byKey],
   ];
-  child.kill('SIGTERM');
-  const lines = (await log)
-    .trim()
-    .split('\n')
-    .map((one) => JSON.parse(one) as Record<string, unknown>);
+  for (const given of calls) statuses.push((await call(...given)).status);
+  await server.stop();
+  const linesOf = () => server.log.map((one) => JSON.parse(one) as Record<string, unknown>);
+  await expect.poll(() => linesOf().filter(({ msg }) => msg === 'answered').length).toBe(statuses.length);
+  const lines = linesOf();
 
   expect(statuses).toEqual([200, 201, 401, 201, 401, 400, 404]);
   const answered = lines.filter(({ msg }) => msg === 'answered');
@@ -134,47 +99,22 @@ test('the log has a JSON line for every response, and no secret', async () => {
   expect(answered[5]).toMatchObject({ code: 'validation_failed', at: expect.arrayContaining(['/last_name']) });
   expect(answered[6]).toMatchObject({ code: 'not_found', id: nobody, key: expect.any(String) });
   expect(lines.filter(({ reason }) => reason).map(({ reason }) => reason)).toEqual(['wrong_password', 'unknown']);
-  for (const secret of [
-    password,
-    'a wrong secret',
-    token,
-    key,
-    unknown,
-    'Zenobia',
-    ...[token, key, unknown].map((one) => one.slice(-20)),
-  ])
+  for (const secret of [password, 'a wrong secret', 'Zenobia', ...[token, key, unknown].map((one) => one.slice(-20))])
     expect(JSON.stringify(lines)).not.toContain(secret);
 });
 
 test('the log has the lines of successful probes at level debug, and those of failed ones at level info', async () => {
-  const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
-    cwd: root,
-    env: {
-      ...nodeEnvironment,
-      LOG_LEVEL: 'debug',
-      OVERLOAD_MS: '0',
-      PORT: '0',
-      DATABASE_URL: app.url,
-      SHUTDOWN_GRACE_MS: '600000',
-    },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  const log = text(child.stderr);
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  const { url } = JSON.parse(line) as { url: string };
-  const statusOf = async (path: string, method = 'GET') => (await fetch(url + path, { method })).status;
+  const server = await startServerProcess(app.url, { LOG_LEVEL: 'debug', SHUTDOWN_GRACE_MS: '600000' });
+  const statusOf = async (path: string, method = 'GET') => (await fetch(server.url + path, { method })).status;
   for (const path of ['/healthz', '/readyz', '/metrics']) expect(await statusOf(path)).toBe(200);
   expect(await statusOf('/healthz', 'HEAD')).toBe(200);
   expect(await statusOf('/healthz', 'PUT')).toBe(405);
   expect(await statusOf('/openapi.json')).toBe(200);
-  child.kill('SIGTERM');
+  void server.stop();
   await expect.poll(() => statusOf('/readyz')).toBe(503);
   expect(await statusOf('/readyz')).toBe(503); // now the line of the one before is written
-  child.kill('SIGKILL');
-  const answered = (await log)
-    .trim()
-    .split('\n')
+  await server.stop('SIGKILL');
+  const answered = server.log
     .map((one) => JSON.parse(one) as Record<string, unknown>)
     .filter(({ msg }) => msg === 'answered')
     .map(({ level, method, route, status }) => [level, method, route, status]);
