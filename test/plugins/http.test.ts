@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { gunzipSync } from 'node:zlib';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { answerClientError } from '../../src/plugins/error-handler.ts';
@@ -46,39 +45,28 @@ const get = (path: string, ...headers: string[]): string =>
 
 const connectRequest = 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n';
 
-describe('invalid HTTP gets an error body of the contract', () => {
-  const malformed = { statusCode: 400, error: 'Bad Request', code: 'validation_failed', message: expect.any(String) };
-
-  test.each([
-    ['a broken request line', 'nonsense\r\n\r\n'],
-    ['an unknown method', 'FETCH / HTTP/1.1\r\nhost: a\r\n\r\n'],
-    ['an unknown protocol', 'GET / HTTQ/1.1\r\nhost: a\r\n\r\n'],
-    ['the start of a TLS connection', '\u0016\u0003\u0001\u0002\u0000\u0001'],
-    ['a header without a name', 'GET /healthz HTTP/1.1\r\n: a\r\n\r\n'],
-    ['a header with a control character', get('/healthz', 'x-a: \u0001')],
-    ['two lengths', get('/healthz', 'content-length: 1', 'content-length: 2')],
-    ['a length that is no number', get('/healthz', 'content-length: x')],
-    ['a length beside chunks', get('/healthz', 'content-length: 5', 'transfer-encoding: chunked')],
-    [
-      'a chunk without a length',
-      `${get('/healthz', 'transfer-encoding: chunked', 'content-type: application/json')}zz\r\n`,
-    ],
-  ])('%s', async (_what, bytes) => {
-    const { status, headers, body } = parse(await talk(bytes));
-    expect(status).toBe(400);
-    expect(body).toEqual(malformed);
-    expect(headers).toMatch(/^x-request-id: [A-Za-z0-9._-]{1,64}$/m);
-    expect(headers).toMatch(/^connection: close$/m);
-  });
-
-  test('oversized headers', async () => {
-    const { status, body } = parse(await talk(get('/healthz', `x-a: ${'x'.repeat(100_000)}`)));
-    expect(status).toBe(431);
-    expect(body).toMatchObject({ statusCode: 431, code: 'headers_too_large' });
-  });
-});
-
 test.each([
+  ['a broken request line', 'nonsense\r\n\r\n', 400, 'validation_failed'],
+  ['an unknown method', 'FETCH / HTTP/1.1\r\nhost: a\r\n\r\n', 400, 'validation_failed'],
+  ['an unknown protocol', 'GET / HTTQ/1.1\r\nhost: a\r\n\r\n', 400, 'validation_failed'],
+  ['the start of a TLS connection', '\u0016\u0003\u0001\u0002\u0000\u0001', 400, 'validation_failed'],
+  ['a header without a name', 'GET /healthz HTTP/1.1\r\n: a\r\n\r\n', 400, 'validation_failed'],
+  ['a header with a control character', get('/healthz', 'x-a: \u0001'), 400, 'validation_failed'],
+  ['two lengths', get('/healthz', 'content-length: 1', 'content-length: 2'), 400, 'validation_failed'],
+  ['a length that is no number', get('/healthz', 'content-length: x'), 400, 'validation_failed'],
+  [
+    'a length beside chunks',
+    get('/healthz', 'content-length: 5', 'transfer-encoding: chunked'),
+    400,
+    'validation_failed',
+  ],
+  [
+    'a chunk without a length',
+    `${get('/healthz', 'transfer-encoding: chunked', 'content-type: application/json')}zz\r\n`,
+    400,
+    'validation_failed',
+  ],
+  ['oversized headers', get('/healthz', `x-a: ${'x'.repeat(100_000)}`), 431, 'headers_too_large'],
   ['no Host', 'GET /healthz HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
   ['no Host on an unknown path', 'GET /nowhere HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
   ['two Hosts', get('/healthz', 'host: b'), 400, 'validation_failed'],
@@ -89,7 +77,7 @@ test.each([
   ['an unknown expectation', get('/healthz', 'expect: 200-maybe'), 417, 'expectation_failed'],
   ['CONNECT', connectRequest, 405, 'method_not_allowed'],
 ])(
-  'requests that HTTP forbids or the service does not support get an error body %s',
+  'a request that HTTP forbids or the service does not support gets an error body, and its connection ends: %s',
   async (_what, bytes, statusCode, code) => {
     const { status, headers, body } = parse(await talk(bytes));
     expect(status).toBe(statusCode);
@@ -99,7 +87,7 @@ test.each([
   },
 );
 
-test('requests that HTTP forbids or the service does not support get an error body HTTP/1.0 needs no Host', async () => {
+test('a request of HTTP/1.0 needs no Host', async () => {
   expect(parse(await talk('GET /healthz HTTP/1.0\r\n\r\n')).status).toBe(200);
 });
 
@@ -204,36 +192,15 @@ test.each(['[', '', '::1', '%', '@', 'a b', '//', '\u00e9'])(
   },
 );
 
-describe('the documentation serves its own files only', () => {
-  const names = [
-    ['%00', '..%5cx', '%2e%2e', '%2e%2e/%2e%2e/package.json', '..%2f..%2fpackage.json', '.env', 'nope'],
-    ['', 'index.html%00.png', 'scalar.js/', 'style.css%20', '%c3%a9', 'x'.repeat(300)],
-  ];
-  test.each(names.flat())('/docs/js/%s', async (name) => {
+test('the documentation serves its own files only', async () => {
+  const dots = ['%00', '..%5cx', '%2e%2e', '%2e%2e/%2e%2e/package.json', '..%2f..%2fpackage.json', '.env'];
+  const others = ['nope', '', 'index.html%00.png', 'scalar.js/', 'style.css%20', '%c3%a9', 'x'.repeat(300)];
+  for (const name of [...dots, ...others])
     for (const folder of ['/docs/js/', '/docs/static/']) {
       const { status, body } = parse(await talk(get(`${folder}${name}`, 'connection: close')));
-      expect(status).toBe(404);
+      expect([folder + name, status]).toEqual([folder + name, 404]);
       expect(body).toMatchObject({ statusCode: 404, code: 'not_found' });
     }
-  });
-
-  test.each([
-    { range: 'bytes=99999999-' },
-    { 'if-match': '"x"' },
-    { 'if-unmodified-since': new Date(0).toUTCString() },
-  ])('which are sent whole, whatever %j asks', async (headers) => {
-    const before = await app.inject('/docs/js/scalar.js');
-    const answer = await app.inject({ url: '/docs/js/scalar.js', headers });
-    expect(answer.statusCode).toBe(200);
-    expect(answer.headers['content-encoding']).toBe('gzip');
-    expect(answer.rawPayload.equals(before.rawPayload)).toBe(true);
-    expect(gunzipSync(answer.rawPayload).length).toBeGreaterThan(1_000_000);
-  });
-});
-
-test('the server still answers after all these requests', async () => {
-  const answer = parse(await talk(get('/healthz', 'connection: close')));
-  expect(answer).toMatchObject({ status: 200, body: { status: 'ok' } });
 });
 
 test('a caller that disconnects during its request affects nobody else', async () => {

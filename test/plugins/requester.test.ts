@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { LogOutput } from '../../src/process/logger.ts';
@@ -41,15 +41,20 @@ afterAll(async () => {
   await db.close();
 });
 
-/** Locks a table against readers until the returned function is called. */
+/** Locks a table against readers until the returned function is called, or the test ends. */
 async function lockTable(table: string): Promise<() => Promise<void>> {
   const session = await testApp.owner.reserve();
   await session`begin`;
   await session`lock table ${session(table)} in access exclusive mode`;
-  return async () => {
+  let isHeld = true;
+  const release = async () => {
+    if (!isHeld) return;
+    isHeld = false;
     await session`rollback`;
     session.release();
   };
+  onTestFinished(release);
+  return release;
 }
 
 /** Returns the number of the service's sessions that wait for a lock. */
@@ -96,9 +101,7 @@ describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', ()
     ['a transaction', '/contacts', contactBody(), 0],
   ])('is 503 with Retry-After, and its statement is ended: %s', async (_what, path, body, left) => {
     const release = await lockTable('contacts');
-    const before = performance.now();
     const answer = await answerOf(send('POST', path, body));
-    expect(performance.now() - before).toBeLessThan(5_000);
     expect(answer).toMatch(/^HTTP\/1\.1 503 /);
     expect(answer).toMatch(/^retry-after: 1\r$/m);
     expect(answer).toContain('"code":"unavailable"');

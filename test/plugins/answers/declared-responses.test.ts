@@ -1,10 +1,12 @@
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply } from 'fastify';
 import { expect, test } from 'vitest';
+import { ShortageBody } from '../../../src/schemas/wire.ts';
 import { appWithoutDatabase } from '../../contract/declared.ts';
 import { inject } from '../../setup/factories.ts';
 
 const access = { public: true } as const;
+const spending = { scope: 'verify_email:create' } as const;
 
 const app = appWithoutDatabase();
 let send: (reply: FastifyReply) => unknown;
@@ -42,10 +44,14 @@ test('a response without a required field becomes 500', async () => {
   expect(await answerOf((reply) => reply.send({}))).toMatchObject({ status: 500, body: { code: 'internal_error' } });
 });
 
-test('a route that declares no responses stops the start', async () => {
+const response = { 200: Type.Null() };
+
+test.each([
+  ['access', {}, { response }, 'does not declare config.access'],
+  ['responses', { access }, {}, 'does not declare its responses'],
+  ['a limit', { access: spending }, { response: { ...response, 402: ShortageBody } }, "declare config.limit: 'jobs'"],
+])('a route without %s, though it needs it, stops the start with its name', async (_, config, schema, fault) => {
   const app = appWithoutDatabase();
-  void app.register(async (scope) => {
-    scope.get('/own', { config: { access } }, async () => ({ password: 'secret' }));
-  });
-  await expect(app.ready()).rejects.toThrow('GET /own does not declare its responses');
+  void app.register(async (scope) => void scope.post('/own', { config, schema }, async () => null));
+  await expect(app.ready()).rejects.toThrow(new RegExp(`POST /own .*${fault}`));
 });

@@ -52,13 +52,6 @@ test('a thousand rejected requests are two log lines: the first, and the count o
   ]);
 });
 
-test('requests counted before the service closes are logged', async () => {
-  const { app, fail, lines } = failing();
-  await fail(unavailable('The service is at its limit'), 3);
-  await app.close();
-  expect(lines.map(({ count }) => count)).toEqual([1, 2]);
-});
-
 test('rejected requests far apart have a log line each, other responses one per request', async () => {
   const { fail, lines } = failing();
   await fail(unavailable('The service is at its limit'), 1);

@@ -1,11 +1,9 @@
-import { Type } from '@sinclair/typebox';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../../src/app.ts';
 import { parseConfig } from '../../../src/process/config.ts';
 import type { SharedDatabase } from '../../../src/database/db.ts';
-import { ShortageBody } from '../../../src/schemas/wire.ts';
 import { mintToken, sessionPrefix } from '../../../src/access/credentials.ts';
-import { appWithoutDatabase, declaredRoutes } from '../../contract/declared.ts';
+import { declaredRoutes } from '../../contract/declared.ts';
 import { openSession } from '../../contract/records.ts';
 import { startApp } from '../../setup/app.ts';
 import { inject, type Answer, type TestCustomer } from '../../setup/factories.ts';
@@ -28,10 +26,21 @@ const { documented, hidden } = await declaredRoutes();
 const nobody = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const summary = '/api/ext/customer/summary';
 
-/** Reads the account summary from an address, with or without a credential. */
-const callFrom = (address: string, authorization?: string, at = app): Promise<Answer> =>
-  inject(at, 'GET', summary, undefined, { 'x-forwarded-for': address, ...(authorization ? { authorization } : {}) });
+/** Reads the account summary, or another path, from an address, with or without a credential. */
+const callFrom = (address: string, authorization?: string, at = app, path = summary): Promise<Answer> =>
+  inject(at, 'GET', path, undefined, { 'x-forwarded-for': address, ...(authorization ? { authorization } : {}) });
 const unknownKey = () => `X-API-Key ${mintToken('sda').reveal()}`;
+
+/** Builds the app with other limits. */
+const appWith = (more: Record<string, string>) => {
+  const own = buildApp({
+    config: parseConfig({ ...environment, LOG_LEVEL: 'trace', OVERLOAD_MS: '0', ...more }),
+    db,
+    catalog,
+  });
+  onTestFinished(() => own.close());
+  return own;
+};
 
 /** The 429 response of a policy, as in the contract. */
 function expectRefusal(answer: Answer, policy: string): void {
@@ -162,23 +171,18 @@ describe('each route', () => {
     expect(Object.keys(login.responses)).toContain('429');
   });
 
-  test.each(documented.filter(({ access }) => !('public' in access)))('$name documents its policies', async (route) => {
-    const customer = await testApp.customer();
-    const authorization = route.policies.includes('keys')
-      ? `Bearer ${await openSession(testApp, customer.id, customer.adminId)}`
-      : `X-API-Key ${customer.key}`;
-    const answer = await inject(app, route.method, route.url.replace(':id', nobody), undefined, { authorization });
-    expect(Object.keys(limitsOf(answer))).toEqual(route.policies);
-    expect(Object.keys(route.responses)).toContain('429');
-  });
-
-  test('that can spend credits must declare the policy `jobs`, or the service does not start', async () => {
-    const careless = appWithoutDatabase();
-    const schema = { response: { 200: Type.Null(), 402: ShortageBody } };
-    void careless.register(async (within) => {
-      within.post('/spend', { config: { access: { scope: 'verify_email:create' } }, schema }, async () => null);
-    });
-    await expect(careless.ready()).rejects.toThrow("does not declare config.limit: 'jobs'");
+  test('counts a request under the policies that it documents', async () => {
+    const policies = ['DEFAULT', 'PROSPECTS', 'JOBS', 'BULK', 'KEYS'];
+    const own = appWith(Object.fromEntries(policies.map((policy) => [`RATE_LIMIT_${policy}`, '1000'])));
+    const { key, id, adminId } = await testApp.customer();
+    for (const route of documented.filter(({ access }) => !('public' in access))) {
+      const authorization = route.policies.includes('keys')
+        ? `Bearer ${await openSession(testApp, id, adminId)}`
+        : `X-API-Key ${key}`;
+      const answer = await inject(own, route.method, route.url.replace(':id', nobody), undefined, { authorization });
+      expect([route.name, Object.keys(limitsOf(answer))]).toEqual([route.name, route.policies]);
+      expect(Object.keys(route.responses), route.name).toContain('429');
+    }
   });
 
   test('that starts a job counts dry runs too', async () => {
@@ -192,66 +196,46 @@ describe('each route', () => {
 });
 
 describe('requests with a session', () => {
-  test('are counted per user under `keys`', async () => {
+  test('are counted per user under `keys`, in all sessions of the user together', async () => {
     const { id } = await testApp.customer();
     const [one, other] = [await makeSession(app, id), await makeSession(app, id)];
     const list = () => one.call('GET', '/api/api-key');
+    const second = await openSession(testApp, id, one.userId);
+    const again = () => inject(app, 'GET', '/api/api-key', undefined, { authorization: `Bearer ${second}` });
     expect(leftOf(await list())).toEqual({ keys: 4 });
-    expect(await inTurn(4, list)).toEqual({ 200: 4 });
+    expect(leftOf(await again())).toEqual({ keys: 3 });
+    expect(await inTurn(3, list)).toEqual({ 200: 3 });
     const refused = await list();
     expectRefusal(refused, 'keys');
     expect(leftOf(refused)).toEqual({ keys: 0 });
     expectRefusal(await one.call('POST', '/api/auth/logout'), 'keys');
     expect(leftOf(await other.call('GET', '/api/api-key'))).toEqual({ keys: 4 });
   });
-
-  test('of one user are counted together', async () => {
-    const session = await makeSession(app, (await testApp.customer()).id);
-    const second = await openSession(testApp, (await customerOf(session.userId))!, session.userId);
-    await session.call('GET', '/api/api-key');
-    const answer = await inject(app, 'GET', '/api/api-key', undefined, { authorization: `Bearer ${second}` });
-    expect(leftOf(answer)).toEqual({ keys: 3 });
-  });
-
-  const customerOf = async (userId: string) =>
-    (await testApp.owner<{ customer_id: string }[]>`select customer_id from users where id = ${userId}`)[0]
-      ?.customer_id;
 });
 
-test.each<[string, () => string | undefined]>([
+test.each<[string, (revoked: string) => string | undefined, string?]>([
   ['no credential', () => undefined],
   ['a malformed key', () => 'X-API-Key secret'],
   ['a key that fails its checksum', () => unknownKey().slice(0, -1)],
   ['a key that nobody issued', unknownKey],
+  ['a revoked key', (revoked) => `X-API-Key ${revoked}`],
+  ['an unknown session', () => `Bearer ${mintToken(sessionPrefix).reveal()}`, '/api/api-key'],
 ])(
-  'an address that sends too many requests without a valid credential gets 429 instead of 401 for %s',
-  async (_, credential) => {
+  'an address that sends too many requests without a valid credential gets 429 instead of 401 for %s, and is served with a valid key',
+  async (_, credential, path) => {
     const address = freshAddress();
-    const call = () => callFrom(address, credential());
+    const [revoked, valid] = [await testApp.customer(), await testApp.customer()];
+    await testApp.owner`update api_keys set revoked_at = now() where id = ${revoked.keyId}`;
+    const call = () => callFrom(address, credential(revoked.key), app, path);
     expect(await inTurn(5, call)).toEqual({ 401: 5 });
     const refused = await call();
     expectRefusal(refused, 'unauthenticated');
     expect(limitsOf(refused)).toEqual({});
     expect(refused.headers).not.toHaveProperty('www-authenticate');
-    expect((await callFrom(freshAddress(), credential())).status).toBe(401);
+    expect((await callFrom(freshAddress(), credential(revoked.key), app, path)).status).toBe(401);
+    expect(await inTurn(7, () => callFrom(address, `X-API-Key ${valid.key}`))).toEqual({ 200: 7 });
   },
 );
-
-test('an address that sends too many requests without a valid credential is limited for revoked keys and unknown sessions too', async () => {
-  const address = freshAddress();
-  const { key, keyId } = await testApp.customer();
-  await testApp.owner`update api_keys set revoked_at = now() where id = ${keyId}`;
-  expect(await inTurn(6, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 401: 5, 429: 1 });
-  const session = { 'x-forwarded-for': address, authorization: `Bearer ${mintToken(sessionPrefix).reveal()}` };
-  expectRefusal(await inject(app, 'GET', '/api/api-key', undefined, session), 'unauthenticated');
-});
-
-test('an address that sends too many requests without a valid credential is still served with a valid key', async () => {
-  const address = freshAddress();
-  const { key } = await testApp.customer();
-  expect(await inTurn(9, () => callFrom(address))).toEqual({ 401: 5, 429: 4 });
-  expect(await inTurn(7, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 200: 7 });
-});
 
 test('an address that sends too many requests without a valid credential is identified by its IPv6 /64, or by its IPv4 address in any form', async () => {
   let host = 0;
@@ -289,16 +273,6 @@ test('an address that sends too many requests without a valid credential is refu
 });
 
 describe('a limit', () => {
-  const appWith = (more: Record<string, string>) => {
-    const own = buildApp({
-      config: parseConfig({ ...environment, LOG_LEVEL: 'trace', OVERLOAD_MS: '0', ...more }),
-      db,
-      catalog,
-    });
-    onTestFinished(() => own.close());
-    return own;
-  };
-
   test('of 0 is off, the others stay', async () => {
     const own = appWith({ RATE_LIMIT_DEFAULT: '0', RATE_LIMIT_UNAUTHENTICATED: '0' });
     const { key } = await testApp.customer();
