@@ -125,16 +125,6 @@ test('a contact from the same prospect is found by the prospect id, even if its 
   expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
 });
 
-test('the verification of an email is not copied to a contact with another email', async () => {
-  const prospect = person({ verification_status: 'unverified' });
-  const { id } = await synced(prospect);
-  await customer.patch(`/contacts/${id}`, { work_email: 'else@where.example' });
-  expect(await synced({ ...prospect, verification_status: 'verified' })).toMatchObject({
-    id,
-    verification_status: 'unverified',
-  });
-});
-
 test.each(['', 'n/a'])('a contact whose prospect has the work email %j is unverified', async (work_email) => {
   const prospect = person({ work_email, verification_status: 'verified', date_verified: '2026-02-03T00:00:00.000Z' });
   const contact = await synced(prospect);
