@@ -25,7 +25,7 @@ export const nasty = fc.oneof(
 );
 const orNull = (value: fc.Arbitrary<unknown>) => fc.option(value, { nil: null });
 const phone = fc.record({ country_code: fc.oneof(fc.constantFrom('', '+44', '+1', '49'), nasty), number: nasty });
-export const custom = fc.dictionary(
+const custom = fc.dictionary(
   fc.oneof(fc.string({ minLength: 1, maxLength: 8 }), fc.constantFrom('prototype', 'constructor', 'a.b')),
   fc.oneof(nasty, fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer(), fc.boolean()),
 );

@@ -6,12 +6,8 @@ import { asSentBack, integer, linesIn } from '../../src/pages/base/requests.ts';
 import { mailLink, phoneLink, webLink } from '../../src/pages/base/words.ts';
 import { itemOfCells } from '../../src/files/read-records.ts';
 import { csvFormat } from '../../src/files/record-formats.ts';
-import * as countries from '../../src/files/phones.ts';
 import * as phoneNumbers from '../../src/files/phones.ts';
-import { countryCodes, phoneReader } from '../../src/files/phones.ts';
-import * as custom from '../../src/files/values.ts';
-import { readValues } from '../../src/files/values.ts';
-import * as fullNames from '../../src/files/read-value.ts';
+import * as values from '../../src/files/values.ts';
 import * as readValue from '../../src/files/read-value.ts';
 import * as cellValues from '../../src/files/xlsx-parts.ts';
 import * as matchKeys from '../../src/catalog/document.ts';
@@ -24,16 +20,7 @@ import { parseAddress } from '../../src/verification/mail-hosts.ts';
 
 type Read = (text: string) => unknown;
 
-const modules: Record<string, unknown>[] = [
-  countries,
-  custom,
-  fullNames,
-  phoneNumbers,
-  readValue,
-  cellValues,
-  matchKeys,
-  profiles,
-];
+const modules: Record<string, unknown>[] = [phoneNumbers, values, readValue, cellValues, matchKeys, profiles];
 /** All functions that modules with readers of values export. */
 const exported = modules.flatMap((members) =>
   Object.entries(members).flatMap(([name, member]): [string, Read][] =>
@@ -52,18 +39,17 @@ const texts: Record<string, Read> = {
 };
 
 async function others(): Promise<[string, Read][]> {
-  const values = { codeOf: await countryCodes(), phones: await phoneReader() };
-  const { codeOf, phones } = values;
+  const readers = { codeOf: await phoneNumbers.countryCodes(), phones: await phoneNumbers.phoneReader() };
+  const { codeOf, phones } = readers;
   const cell = (text: string) => ({ text, isQuoted: false });
-  const fields = ['first_name', 'full_name', 'work_email', 'other_emails', 'profnet_url', 'job_title', 'birth_year'];
-  const more = [
-    'location_country',
-    'phone_numbers',
-    'mobile_phone',
-    'external_id',
-    'company.name',
-    'company.domain',
-    'custom_fields',
+  const names =
+    'first_name full_name work_email other_emails profnet_url job_title birth_year location_country phone_numbers ' +
+    'mobile_phone external_id company.name company.domain custom_fields';
+  const columns = [
+    ...names.split(' ').map((name) => [name, importColumn('contacts', name)!] as const),
+    ...(['text', 'number', 'boolean', 'date'] as const).map(
+      (customType) => [customType, { ...importColumn('contacts', 'custom_fields.v')!, customType }] as const,
+    ),
   ];
   return [
     ['codeOf', codeOf],
@@ -81,20 +67,10 @@ async function others(): Promise<[string, Read][]> {
     ['webLink', webLink],
     ['mailLink', mailLink],
     ['CSV', (text) => csvFormat(',', 100).find(text, 0, true)],
-    ...[...fields, ...more].map((field): [string, Read] => {
-      const columns = [importColumn('contacts', field)!];
-      return [
-        `a cell of ${field}`,
-        (text) => readValues(values, columns, itemOfCells(columns, [cell(text)]).item, [text]),
-      ];
-    }),
-    ...(['text', 'number', 'boolean', 'date'] as const).map((customType): [string, Read] => {
-      const columns = [{ ...importColumn('contacts', 'custom_fields.v')!, customType }];
-      return [
-        `a cell of ${customType}`,
-        (text) => readValues(values, columns, itemOfCells(columns, [cell(text)]).item, [text]),
-      ];
-    }),
+    ...columns.map(([name, column]): [string, Read] => [
+      `a cell of ${name}`,
+      (text) => values.readValues(readers, [column], itemOfCells([column], [cell(text)]).item, [text]),
+    ]),
   ];
 }
 

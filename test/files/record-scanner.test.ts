@@ -58,17 +58,6 @@ describe('a reader that continues after a fault', () => {
     }
   });
 
-  test('skips a line that is longer than 1 MiB, with a quote that is left open or without', async () => {
-    for (const start of ['', '"', 'a,"']) {
-      const records = await scan(`${start}${'x'.repeat(3_000_000)}\nb\nc`, [60_000]);
-      expect(records.map(({ line, fault }) => [line, fault !== undefined])).toEqual([
-        [1, true],
-        [2, false],
-        [3, false],
-      ]);
-    }
-  });
-
   test('gives the same records in whatever chunks the file arrives', async () => {
     const part = fc.oneof(
       fc

@@ -1,11 +1,9 @@
 import { parse } from 'csv-parse/sync';
-import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readCell, writeCell, type Cell, type CellType, columnNamed, columnsOf } from '../../src/files/columns.ts';
 import { itemOfCells } from '../../src/files/read-records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
 import { companyFileFields, contactFileFields, type FileFields, type GivenFields } from '../../src/schemas/files.ts';
-import { asJson, custom } from './any-contact.ts';
 
 /** Reads CSV with the library's own reader: the cells of each record after the header line. */
 function cellsOf(text: string): { header: string[]; rows: Cell[][] } {
@@ -30,28 +28,6 @@ function throughCsv(fields: FileFields, given: GivenFields, records: object[]): 
 }
 
 describe('records written as CSV and read again', () => {
-  test('keep the values of a custom field in a column of its own', () => {
-    fc.assert(
-      fc.property(fc.array(custom, { minLength: 1, maxLength: 4 }), (all) => {
-        const keys = [...new Set(all.flatMap((one) => Object.keys(one)))];
-        if (keys.length === 0) return;
-        const names = ['id', ...keys.map((key) => `custom_fields.${key}`)];
-        const read = throughCsv(
-          contactFileFields,
-          names,
-          all.map((custom_fields, i) => ({ id: `${i}`, custom_fields })),
-        );
-        // The first reading of a file finds the types of its columns.
-        const texts = all.map((one, i) => {
-          const given = Object.entries(one).filter(([, value]) => value !== '');
-          const shown = given.map(([key, value]) => [key, typeof value === 'string' ? value : JSON.stringify(value)]);
-          return { id: `${i}`, ...(given.length > 0 ? { custom_fields: Object.fromEntries(shown) } : {}) };
-        });
-        expect(asJson(read)).toEqual(asJson(texts));
-      }),
-    );
-  });
-
   test('have one line each even if the only cell is blank', () => {
     const records = ['', ' ', '\t', '\\N', null].map((middle_name) => ({ middle_name }));
     expect(throughCsv(contactFileFields, ['middle_name'], records)).toEqual([
@@ -174,14 +150,6 @@ test('formula-like cells are not changed', () => {
   const writer = recordWriter('csv', columnsOf(contactFileFields, ['first_name', 'last_name'], 'csv'));
   expect(writer.head).toBe('first_name,last_name\r\n');
   expect(writer.write([{ first_name: '=1+1', last_name: '@SUM(A1)' }])).toBe('=1+1,@SUM(A1)\r\n');
-});
-
-test('texts with a line break of any kind are quoted', () => {
-  const writer = recordWriter('csv', columnsOf(contactFileFields, ['first_name', 'last_name'], 'csv'));
-  const texts = ['a\nb', 'a\rb', 'a\r\nb'];
-  expect(texts.map((first_name) => writer.write([{ first_name, last_name: '' }]))).toEqual(
-    texts.map((text) => `"${text}",\r\n`),
-  );
 });
 
 function phones(...all: [string, string][]): { country_code: string; number: string }[] {
