@@ -1,6 +1,6 @@
 import cookie from '@fastify/cookie';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from '../plugins/plugin.ts';
 import helmet from 'helmet';
 import type { Config } from '../process/config.ts';
 import { DomainError } from '../errors.ts';
@@ -33,17 +33,14 @@ import { webhooks } from './webhooks.ts';
  * Serves the pages under `/app`. Users log in and see only their own customer's data. The pages also work without
  * JavaScript.
  */
-export default fp(
-  async (app) => {
-    // No route, because `/` is an unknown path for everybody but browsers.
-    app.addHook('onRequest', (request, reply, done) => {
-      if (isVisitOfRoot(request)) void reply.header('vary', 'accept').redirect('/app', 303);
-      else done();
-    });
-    await app.register(pages, { prefix: '/app' });
-  },
-  { name: 'pages', dependencies: ['auth', 'error-handler'] },
-);
+export default plugin({ name: 'pages', dependencies: ['auth', 'error-handler'] }, async (app) => {
+  // No route, because `/` is an unknown path for everybody but browsers.
+  app.addHook('onRequest', (request, reply, done) => {
+    if (isVisitOfRoot(request)) void reply.header('vary', 'accept').redirect('/app', 303);
+    else done();
+  });
+  await app.register(pages, { prefix: '/app' });
+});
 
 const isVisitOfRoot = (request: FastifyRequest): boolean =>
   request.is404 &&

@@ -1,7 +1,7 @@
 import type { CookieSerializeOptions } from '@fastify/cookie';
 import { parseCookie } from 'cookie';
 import type { FastifyRequest, FastifyInstance, RouteOptions } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import type { Config } from '../process/config.ts';
 import { batchLookups } from '../database/db.ts';
 import { serviceItself, recogniseToken, authorOf } from '../access/credentials.ts';
@@ -191,38 +191,35 @@ const bearerToken = ({ headers: { authorization } }: FastifyRequest): string | u
  * (401), then the rate limits (429), then the permission (403). Each route must declare in `config.access` who may call
  * it.
  */
-export const auth = fp(
-  async (app) => {
-    const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
-    const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
-    const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit, bearerToken);
-    const authenticatePage = sessionAuthenticator(app, unauthenticatedLimit, sessionCookies(app.config).tokenOf);
-    const authenticatorFor = (wanted: Access) =>
-      'page' in wanted ? authenticatePage : 'session' in wanted ? authenticateSession : authenticateKey;
-    const countRequest = requestCounter(app.rateLimits);
-    app.decorateRequest('caller');
-    app.addHook('onRoute', requireAccess);
-    app.addHook('onRoute', allowBody);
-    app.addHook('onRequest', async (request, reply) => {
-      const wanted = accessOf(request);
-      if ('public' in wanted) return;
-      const { address } = request;
-      try {
-        request.caller = await authenticatorFor(wanted)(request);
-      } catch (error) {
-        if (error instanceof Unauthorized && !isVisit(wanted, error)) await unauthenticatedLimit.count(address);
-        throw error;
-      }
-      request.belongsTo(request.caller.customerId);
-      request.requester.actor = authorOf(request.caller);
-      await countRequest(request, reply);
-      if (mayPass(request.caller, wanted)) return;
-      request.log.info({ wanted }, 'forbidden');
-      throw forbidden(lackingScopes(request.caller, wanted));
-    });
-  },
-  { name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] },
-);
+export const auth = plugin({ name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] }, async (app) => {
+  const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
+  const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
+  const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit, bearerToken);
+  const authenticatePage = sessionAuthenticator(app, unauthenticatedLimit, sessionCookies(app.config).tokenOf);
+  const authenticatorFor = (wanted: Access) =>
+    'page' in wanted ? authenticatePage : 'session' in wanted ? authenticateSession : authenticateKey;
+  const countRequest = requestCounter(app.rateLimits);
+  app.decorateRequest('caller');
+  app.addHook('onRoute', requireAccess);
+  app.addHook('onRoute', allowBody);
+  app.addHook('onRequest', async (request, reply) => {
+    const wanted = accessOf(request);
+    if ('public' in wanted) return;
+    const { address } = request;
+    try {
+      request.caller = await authenticatorFor(wanted)(request);
+    } catch (error) {
+      if (error instanceof Unauthorized && !isVisit(wanted, error)) await unauthenticatedLimit.count(address);
+      throw error;
+    }
+    request.belongsTo(request.caller.customerId);
+    request.requester.actor = authorOf(request.caller);
+    await countRequest(request, reply);
+    if (mayPass(request.caller, wanted)) return;
+    request.log.info({ wanted }, 'forbidden');
+    throw forbidden(lackingScopes(request.caller, wanted));
+  });
+});
 
 function requireAccess(route: RouteOptions): void {
   if (!route.config?.access) {
@@ -280,15 +277,12 @@ export const actorOf = ({ caller, address }: FastifyRequest): Actor => ({
   address,
 });
 
-export const clientAddress = fp(
-  async (app) => {
-    const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');
-    app.decorateRequest('address', '');
-    app.addHook('onRequest', (request, _reply, done) => {
-      const forwarded = request.headers['x-forwarded-for'] as string | undefined; // Node joins repeated headers with commas
-      request.address = callerAddress(request.socket.remoteAddress, forwarded, ranges);
-      done();
-    });
-  },
-  { name: 'caller-address', dependencies: ['services'] },
-);
+export const clientAddress = plugin({ name: 'caller-address', dependencies: ['services'] }, async (app) => {
+  const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');
+  app.decorateRequest('address', '');
+  app.addHook('onRequest', (request, _reply, done) => {
+    const forwarded = request.headers['x-forwarded-for'] as string | undefined; // Node joins repeated headers with commas
+    request.address = callerAddress(request.socket.remoteAddress, forwarded, ranges);
+    done();
+  });
+});

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest, FastifyInstance, FastifyReply } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import type { IncomingMessage } from 'node:http';
 import { finished, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
@@ -35,41 +35,38 @@ const nothing = Buffer.alloc(0);
  * Fastify plugin that parses request bodies as JSON. An empty or missing body is treated as `{}`. If a route declares
  * no schema for the body, only `{}` is accepted.
  */
-export const jsonBody = fp(
-  async (app) => {
-    app.decorateRequest('bodyBytes');
-    app.addHook('onRequest', (request, _reply, done) => {
-      request.bodyBytes = nothing;
-      if (hasOtherType(request) && !hasBody(request)) request.headers = { 'content-type': undefined };
-      done();
-    });
-    app.removeAllContentTypeParsers();
-    app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes: Buffer, done) => {
-      request.bodyBytes = bytes;
-      if (bytes.length === 0) return done(null, undefined);
-      if (isEncoded(request)) return done(new DomainError('unsupported_media_type', 'The body must not be compressed'));
-      const parse = (): void => {
-        if (!isUtf8(bytes)) return done(refusal('is not valid UTF-8'));
-        const { value, fault } = parseJson(withoutMark(bytes).toString());
-        return fault === undefined ? done(null, value) : done(refusal(fault));
-      };
-      if (bytes.length <= largeBytes) return parse();
-      // Large bodies that arrive together would block the event loop together.
-      const { signal } = request.requester;
-      return void yieldToEventLoop()
-        .then(() => signal?.throwIfAborted())
-        .then(parse, done);
-    });
-    app.addHook('onRoute', ({ schema, config }) => {
-      if (schema?.response && !config?.takesFile) schema.body ??= NoBody;
-    });
-    app.addHook('preValidation', (request, _reply, done) => {
-      if (request.body === undefined && request.routeOptions.schema?.body) request.body = {};
-      done();
-    });
-  },
-  { name: 'json-body', dependencies: ['services', 'requester'] },
-);
+export const jsonBody = plugin({ name: 'json-body', dependencies: ['services', 'requester'] }, async (app) => {
+  app.decorateRequest('bodyBytes');
+  app.addHook('onRequest', (request, _reply, done) => {
+    request.bodyBytes = nothing;
+    if (hasOtherType(request) && !hasBody(request)) request.headers = { 'content-type': undefined };
+    done();
+  });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes: Buffer, done) => {
+    request.bodyBytes = bytes;
+    if (bytes.length === 0) return done(null, undefined);
+    if (isEncoded(request)) return done(new DomainError('unsupported_media_type', 'The body must not be compressed'));
+    const parse = (): void => {
+      if (!isUtf8(bytes)) return done(refusal('is not valid UTF-8'));
+      const { value, fault } = parseJson(withoutMark(bytes).toString());
+      return fault === undefined ? done(null, value) : done(refusal(fault));
+    };
+    if (bytes.length <= largeBytes) return parse();
+    // Large bodies that arrive together would block the event loop together.
+    const { signal } = request.requester;
+    return void yieldToEventLoop()
+      .then(() => signal?.throwIfAborted())
+      .then(parse, done);
+  });
+  app.addHook('onRoute', ({ schema, config }) => {
+    if (schema?.response && !config?.takesFile) schema.body ??= NoBody;
+  });
+  app.addHook('preValidation', (request, _reply, done) => {
+    if (request.body === undefined && request.routeOptions.schema?.body) request.body = {};
+    done();
+  });
+});
 
 const refusal = (fault: string): DomainError => validationFailed([{ path: '', message: `the body ${fault}` }]);
 
@@ -97,13 +94,10 @@ declare module 'fastify' {
   }
 }
 
-export const validation = fp(
-  async (app) => {
-    app.setValidatorCompiler(({ schema }) => compile(schema as object));
-    app.addHook('preValidation', refuseUnstorableText);
-  },
-  { name: 'validation', dependencies: ['json-body'] },
-);
+export const validation = plugin({ name: 'validation', dependencies: ['json-body'] }, async (app) => {
+  app.setValidatorCompiler(({ schema }) => compile(schema as object));
+  app.addHook('preValidation', refuseUnstorableText);
+});
 
 /**
  * Rejects a request body that contains text which PostgreSQL cannot store, such as the character U+0000. Does not check
@@ -292,25 +286,22 @@ const errorOf = ({ code, message, matchingIds }: DomainError, faults: Fault[]) =
 /** Maximum size of a body that does not count toward the limit of memory (bytes). */
 const smallBytes = 64 * 1024;
 
+// After `auth`, which sets the request's customer.
 /**
  * Fastify plugin that limits the memory for request bodies to `MAX_BUFFERED_MB`. One customer can use at most half of it.
  * A body without room is rejected with 503 before it is read. Files are streamed, so they do not count.
  */
-export const bodyMemory = fp(
-  async (app) => {
-    const memory = new FairSemaphore(app.config.MAX_BUFFERED_MB * 2 ** 20);
-    app.addHook('preParsing', (request, reply, payload, done) => {
-      const bytes = bodyBytes(request);
-      const { customerId } = request.requester;
-      if (bytes <= smallBytes || reply.raw.destroyed) return done(null, payload);
-      if (!memory.tryTake(customerId, bytes)) return done(unavailable('The service is at its limit'));
-      reply.raw.once('close', () => memory.release(customerId, bytes));
-      return done(null, payload);
-    });
-  },
-  // After `auth`, which sets the request's customer.
-  { name: 'body-memory', dependencies: ['auth', 'requester'] },
-);
+export const bodyMemory = plugin({ name: 'body-memory', dependencies: ['auth', 'requester'] }, async (app) => {
+  const memory = new FairSemaphore(app.config.MAX_BUFFERED_MB * 2 ** 20);
+  app.addHook('preParsing', (request, reply, payload, done) => {
+    const bytes = bodyBytes(request);
+    const { customerId } = request.requester;
+    if (bytes <= smallBytes || reply.raw.destroyed) return done(null, payload);
+    if (!memory.tryTake(customerId, bytes)) return done(unavailable('The service is at its limit'));
+    reply.raw.once('close', () => memory.release(customerId, bytes));
+    return done(null, payload);
+  });
+});
 
 function bodyBytes({ headers, routeOptions }: FastifyRequest): number {
   if (routeOptions.config.takesFile) return 0;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 
 const access = { public: true } as const;
 
@@ -10,7 +10,7 @@ const access = { public: true } as const;
  * Fastify plugin that serves the interactive documentation of the API at `/docs`, without authentication. All files
  * come from this service, so the documentation also works offline.
  */
-export default fp(async (app) => app.register(documentation), { name: 'docs', dependencies: ['openapi'] });
+export default plugin({ name: 'docs', dependencies: ['openapi'] }, async (app) => app.register(documentation));
 
 const asset = (name: string): Buffer => readFileSync(new URL(`docs/${name}`, import.meta.url));
 

@@ -4,7 +4,7 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { FastifyBaseLogger, FastifyRequest, FastifyError, FastifyReply } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import {
   DomainError,
   fromDatabase,
@@ -218,17 +218,14 @@ const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> 
 
 const sizeOf = (bytes: number): string => (bytes < 2 ** 20 ? `${bytes / 2 ** 10} KiB` : `${bytes / 2 ** 20} MiB`);
 
-export default fp(
-  async (app) => {
-    const refusals = new RefusalLog(app.log);
-    app.decorate('refusals', refusals);
-    app.decorateRequest('isCounted', false);
-    app.addHook('onClose', async () => refusals.flush());
-    app.setErrorHandler(sendError);
-    app.setNotFoundHandler((request, reply) => sendError(noRoute(), request, reply));
-  },
-  { name: 'error-handler' },
-);
+export default plugin({ name: 'error-handler' }, async (app) => {
+  const refusals = new RefusalLog(app.log);
+  app.decorate('refusals', refusals);
+  app.decorateRequest('isCounted', false);
+  app.addHook('onClose', async () => refusals.flush());
+  app.setErrorHandler(sendError);
+  app.setNotFoundHandler((request, reply) => sendError(noRoute(), request, reply));
+});
 
 export const sendError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply =>
   send(reply, answerTo(thrown, request, reply));

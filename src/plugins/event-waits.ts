@@ -1,4 +1,4 @@
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import { serviceItself } from '../access/credentials.ts';
 import { DomainError } from '../errors.ts';
 import { openCursors, type FeedCursors, findCustomersWithNewEvents } from '../queries/records/feed.ts';
@@ -74,20 +74,17 @@ class EventWaits {
   }
 }
 
-export default fp(
-  async (app) => {
-    const waits = new EventWaits((waiting) => findCustomersWithNewEvents(app.db, waiting));
-    app.decorate('eventWaits', waits);
-    let cursors: Promise<FeedCursors> | undefined;
-    app.decorate(
-      'feedCursors',
-      () =>
-        (cursors ??= openCursors(app.db.for({ customerId: serviceItself }, null)).catch((error: unknown) => {
-          cursors = undefined;
-          throw error;
-        })),
-    );
-    app.addHook('preClose', async () => waits.close());
-  },
-  { name: 'event-waits', dependencies: ['services'] },
-);
+export default plugin({ name: 'event-waits', dependencies: ['services'] }, async (app) => {
+  const waits = new EventWaits((waiting) => findCustomersWithNewEvents(app.db, waiting));
+  app.decorate('eventWaits', waits);
+  let cursors: Promise<FeedCursors> | undefined;
+  app.decorate(
+    'feedCursors',
+    () =>
+      (cursors ??= openCursors(app.db.for({ customerId: serviceItself }, null)).catch((error: unknown) => {
+        cursors = undefined;
+        throw error;
+      })),
+  );
+  app.addHook('preClose', async () => waits.close());
+});

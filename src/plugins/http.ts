@@ -2,7 +2,7 @@ import fastify, { LogController } from 'fastify';
 import type { FastifyError, FastifyReply, FastifyRequest, FastifyInstance } from 'fastify';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import router from 'find-my-way';
 import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { Config } from '../process/config.ts';
@@ -53,24 +53,21 @@ function options(config: Config, frameworkErrors: ErrorAnswer) {
  * Fastify plugin that rejects requests which violate rules of HTTP (RFC 9110 and 9112) that Node does not check. Also
  * replaces some of Node's error responses by responses in the format of this API.
  */
-export const httpRules = fp(
-  async (app) => {
-    app.addHook('onRequest', (request, reply, done) => {
-      const fault = faultOf(request.raw);
-      if (fault) void reply.header('connection', 'close'); // sender and proxy may disagree where the next request begins
-      done(fault);
-    });
-    const unwatch = watchRequests();
-    app.addHook('onClose', async () => unwatch());
-    // Without these listeners Node destroys the socket of a CONNECT, and a socket error ends the process.
-    app.server.on('connect', (request, socket) => {
-      socket.on('error', () => socket.destroy());
-      refuseOnSocket(socket as Socket, connectRefusal, requestId(request), ['allow: ']);
-    });
-    app.server.on('checkExpectation', refuseExpectation);
-  },
-  { name: 'http-rules' },
-);
+export const httpRules = plugin({ name: 'http-rules' }, async (app) => {
+  app.addHook('onRequest', (request, reply, done) => {
+    const fault = faultOf(request.raw);
+    if (fault) void reply.header('connection', 'close'); // sender and proxy may disagree where the next request begins
+    done(fault);
+  });
+  const unwatch = watchRequests();
+  app.addHook('onClose', async () => unwatch());
+  // Without these listeners Node destroys the socket of a CONNECT, and a socket error ends the process.
+  app.server.on('connect', (request, socket) => {
+    socket.on('error', () => socket.destroy());
+    refuseOnSocket(socket as Socket, connectRefusal, requestId(request), ['allow: ']);
+  });
+  app.server.on('checkExpectation', refuseExpectation);
+});
 
 const connectRefusal: Refusal = [405, 'method_not_allowed', 'CONNECT is not supported: this service is not a proxy'];
 const expectationRefusal: Refusal = [417, 'expectation_failed', 'The only supported expectation is 100-continue'];
@@ -127,7 +124,8 @@ declare module 'fastify' {
  * connections get 503. Every response closes its connection. Connections that are still open after `SHUTDOWN_MS` are
  * closed by force.
  */
-export const gracefulClose = fp(
+export const gracefulClose = plugin(
+  { name: 'graceful-close', dependencies: ['services', 'error-handler', 'request-log'] },
   async (app) => {
     let isStopping = false;
     let isClosing = false;
@@ -145,7 +143,6 @@ export const gracefulClose = fp(
       done();
     });
   },
-  { name: 'graceful-close', dependencies: ['services', 'error-handler', 'request-log'] },
 );
 
 declare module 'fastify' {
@@ -164,7 +161,8 @@ export function watchPaths(app: FastifyInstance): Set<string> {
  * Fastify plugin that responds with 405 and an `Allow` header if the path of a request exists, but does not support the
  * method. Must be registered after all routes, because it adds a route for each unsupported method.
  */
-export const refuseOtherMethods = fp(
+export const refuseOtherMethods = plugin(
+  { name: 'refuse-other-methods' },
   async (app, { paths }: { paths: Set<string> }) => {
     // Node knows 26 methods that no route supports. Routes for them would take a third of the time in which all are made.
     const known = router({ maxParamLength: app.initialConfig.routerOptions!.maxParamLength! });
@@ -177,7 +175,6 @@ export const refuseOtherMethods = fp(
     // As a result, `GET /contacts/list` gets 405 and is not read as the contact with the id "list".
     for (const url of paths) if (!url.includes('*')) refuse(app, url, known);
   },
-  { name: 'refuse-other-methods' },
 );
 
 function refuse(app: FastifyInstance, url: string, known: ReturnType<typeof router>): void {
@@ -209,39 +206,36 @@ function wrongMethod(reply: FastifyReply, allow: string): DomainError {
  * Fastify plugin for CORS: allows web pages from the origins in the environment variable `CORS_ORIGINS` to call the
  * API. If the variable is not set, browsers block such calls.
  */
-export const crossOrigin = fp(
-  async (app) => {
-    const origins = app.config.CORS_ORIGINS?.split(',').map((origin) => origin.trim());
-    if (!origins) return;
-    // `*` is the package's route for preflight requests to paths without a route of their own.
-    app.addHook('onRoute', (route) => {
-      if (route.url === '*') route.config = { ...route.config, access: { public: true } };
-    });
-    const options = {
-      origin: origins,
-      methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-      exposedHeaders: [
-        'etag',
-        'idempotency-replayed',
-        'ratelimit',
-        'ratelimit-policy',
-        'retry-after',
-        'www-authenticate',
-        'x-required-scope',
-        'x-next-cursor',
-        'x-more',
-        'x-events-cursor',
-        'x-as-of',
-        'x-request-id',
-      ],
-    };
-    await app.register(cors, {
-      delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
-        done(null, { ...options, preflight: isPreflight(request) }),
-    });
-  },
-  { name: 'cors', dependencies: ['services'] },
-);
+export const crossOrigin = plugin({ name: 'cors', dependencies: ['services'] }, async (app) => {
+  const origins = app.config.CORS_ORIGINS?.split(',').map((origin) => origin.trim());
+  if (!origins) return;
+  // `*` is the package's route for preflight requests to paths without a route of their own.
+  app.addHook('onRoute', (route) => {
+    if (route.url === '*') route.config = { ...route.config, access: { public: true } };
+  });
+  const options = {
+    origin: origins,
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+    exposedHeaders: [
+      'etag',
+      'idempotency-replayed',
+      'ratelimit',
+      'ratelimit-policy',
+      'retry-after',
+      'www-authenticate',
+      'x-required-scope',
+      'x-next-cursor',
+      'x-more',
+      'x-events-cursor',
+      'x-as-of',
+      'x-request-id',
+    ],
+  };
+  await app.register(cors, {
+    delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
+      done(null, { ...options, preflight: isPreflight(request) }),
+  });
+});
 
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
   // Other OPTIONS requests get 405.

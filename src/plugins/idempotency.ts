@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import type { Queryable, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { decide, storeApprovedAnswer } from '../queries/accounts/approvals.ts';
@@ -34,32 +34,29 @@ declare module 'fastify' {
   }
 }
 
-export default fp(
-  async (app) => {
-    app.decorate('once', async (request, reply, effect, { prepare, size } = {}) => {
-      const { customerId } = request.caller;
-      const key = idempotencyKey(request);
-      const use = key === undefined ? undefined : { key, fingerprint: fingerprintOf(request) };
-      // Looked up before the preparation, which can take long.
-      const early = use && prepare && (await request.db.lookup((sql) => findStored(sql, customerId, use)));
-      if (early) return replay(reply, early);
-      const prepared = (await prepare?.()) as never;
-      const run = async (sql: Transaction) => {
-        const { caller } = request;
-        const approved = caller.kind === 'key' ? caller.approved : undefined;
-        if (approved) await decide(sql, approved, 'approved');
-        const waits = size && (await requestApprovalIfNeeded(sql, request, reply, () => size(sql, prepared)));
-        const body = waits ?? (await effect(sql, prepared));
-        if (approved) await storeApprovedAnswer(sql, approved, body);
-        return body;
-      };
-      if (!use) return reply.send(await request.db.transaction(run));
-      const { stored, body } = await request.db.transaction((sql) => runOnce(sql, customerId, use, reply, run));
-      return stored ? replay(reply, stored) : reply.send(body);
-    });
-  },
-  { name: 'idempotency', dependencies: ['requester', 'json-body'] },
-);
+export default plugin({ name: 'idempotency', dependencies: ['requester', 'json-body'] }, async (app) => {
+  app.decorate('once', async (request, reply, effect, { prepare, size } = {}) => {
+    const { customerId } = request.caller;
+    const key = idempotencyKey(request);
+    const use = key === undefined ? undefined : { key, fingerprint: fingerprintOf(request) };
+    // Looked up before the preparation, which can take long.
+    const early = use && prepare && (await request.db.lookup((sql) => findStored(sql, customerId, use)));
+    if (early) return replay(reply, early);
+    const prepared = (await prepare?.()) as never;
+    const run = async (sql: Transaction) => {
+      const { caller } = request;
+      const approved = caller.kind === 'key' ? caller.approved : undefined;
+      if (approved) await decide(sql, approved, 'approved');
+      const waits = size && (await requestApprovalIfNeeded(sql, request, reply, () => size(sql, prepared)));
+      const body = waits ?? (await effect(sql, prepared));
+      if (approved) await storeApprovedAnswer(sql, approved, body);
+      return body;
+    };
+    if (!use) return reply.send(await request.db.transaction(run));
+    const { stored, body } = await request.db.transaction((sql) => runOnce(sql, customerId, use, reply, run));
+    return stored ? replay(reply, stored) : reply.send(body);
+  });
+});
 
 const replay = (reply: FastifyReply, { status, body }: StoredAnswer): FastifyReply =>
   reply.code(status).header('idempotency-replayed', 'true').send(body);

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import { Gauge, Registry } from '@prometheus-io/client';
 import { checkSchema } from '../database/migrations.ts';
 import { readJobHealth, readBacklog, type Backlog } from '../queries/jobs/runs.ts';
@@ -33,18 +33,15 @@ declare module 'fastify' {
 
 const checkMs = 250;
 
-export const readiness = fp(
-  async (app) => {
-    let shared: Promise<Readiness> | undefined;
-    app.decorate('readiness', () => {
-      shared ??= check(app).finally(() => {
-        setTimeout(() => (shared = undefined), checkMs).unref();
-      });
-      return shared;
+export const readiness = plugin({ name: 'readiness', dependencies: ['services', 'rate-limits'] }, async (app) => {
+  let shared: Promise<Readiness> | undefined;
+  app.decorate('readiness', () => {
+    shared ??= check(app).finally(() => {
+      setTimeout(() => (shared = undefined), checkMs).unref();
     });
-  },
-  { name: 'readiness', dependencies: ['services', 'rate-limits'] },
-);
+    return shared;
+  });
+});
 
 async function check({ db, catalog, rateLimits, config }: FastifyInstance): Promise<Readiness> {
   const [schema, jobs, isCatalogUp, areLimitsUp] = await Promise.all([
@@ -225,7 +222,8 @@ const config = { access: { public: true }, isProbe: true } as const;
  * Fastify plugin that measures the duration of every request if `isMeasured` is true, and serves all metrics at
  * `/metrics` if `isExposed` is true.
  */
-export const metrics = fp(
+export const metrics = plugin(
+  { name: 'metrics', dependencies: ['services', 'readiness'] },
   async (app, { isMeasured, isExposed }: Options) => {
     measureProcess();
     if (isMeasured) app.addHook('onResponse', measure);
@@ -235,7 +233,6 @@ export const metrics = fp(
       reply.type(metrics.contentType).send(await metrics.read()),
     );
   },
-  { name: 'metrics', dependencies: ['services', 'readiness'] },
 );
 
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

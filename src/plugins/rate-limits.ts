@@ -1,5 +1,5 @@
 import type { FastifyContextConfig, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
 import underPressure from '@fastify/under-pressure';
 import { FairSemaphore } from '../access/concurrency-limiter.ts';
@@ -22,15 +22,12 @@ declare module 'fastify' {
   }
 }
 
-export const rateLimits = fp(
-  async (app) => {
-    const limits = await openRateLimits(app.config, app.log);
-    app.decorate('rateLimits', limits);
-    app.addHook('onClose', async () => limits.close());
-    app.addHook('onRoute', requireLimit);
-  },
-  { name: 'rate-limits', dependencies: ['services'] },
-);
+export const rateLimits = plugin({ name: 'rate-limits', dependencies: ['services'] }, async (app) => {
+  const limits = await openRateLimits(app.config, app.log);
+  app.decorate('rateLimits', limits);
+  app.addHook('onClose', async () => limits.close());
+  app.addHook('onRoute', requireLimit);
+});
 
 function requireLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
@@ -99,22 +96,19 @@ function itemOf(use: Use): string {
 
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;
 
+// After `auth`, which sets the request's customer.
 /**
  * Fastify plugin that rejects requests with 503 while the event loop of the process is delayed. Rejects only requests
  * of customers that have more than one running request. Never rejects health checks.
  */
-export const overload = fp(
-  async (app) => {
-    await app.register(underPressure, {
-      maxEventLoopDelay: app.config.OVERLOAD_MS,
-      sampleInterval: 250, // the default of 1 s misses short stalls
-      pressureHandler: ({ requester, routeOptions }, _reply, _type, delay) => {
-        if (delay === Infinity) return; // nothing was measured: the process itself got no CPU time
-        if (routeOptions.config.isProbe) return; // whoever overloads the service must not take it out of rotation
-        if (app.inFlight.heldBy(requester.customerId) > 1) throw unavailable('The service is overloaded');
-      },
-    });
-  },
-  // After `auth`, which sets the request's customer.
-  { name: 'overload', dependencies: ['auth', 'requester'] },
-);
+export const overload = plugin({ name: 'overload', dependencies: ['auth', 'requester'] }, async (app) => {
+  await app.register(underPressure, {
+    maxEventLoopDelay: app.config.OVERLOAD_MS,
+    sampleInterval: 250, // the default of 1 s misses short stalls
+    pressureHandler: ({ requester, routeOptions }, _reply, _type, delay) => {
+      if (delay === Infinity) return; // nothing was measured: the process itself got no CPU time
+      if (routeOptions.config.isProbe) return; // whoever overloads the service must not take it out of rotation
+      if (app.inFlight.heldBy(requester.customerId) > 1) throw unavailable('The service is overloaded');
+    },
+  });
+});

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, METHODS } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import type { Fault } from '../errors.ts';
 import { canonicalId } from '../text/ids.ts';
 import type { RequestSpan } from '../process/spans.ts';
@@ -48,40 +48,37 @@ export function requestId(request: IncomingMessage): string {
  * bodies. `RefusalLog` summarises requests that get 503. Successful requests of monitoring systems are logged at level
  * `debug`.
  */
-export const requestLog = fp(
-  async (app) => {
-    app.decorateRequest('refusal', undefined);
-    app.decorateRequest('createdId', undefined);
-    app.addHook<Created | null>('preSerialization', (request, _reply, payload, done) => {
-      if (request.method === 'POST') request.createdId = payload?.data?.id ?? payload?.id;
-      done(null, payload);
-    });
-    app.addHook('onRequest', (request, reply, done) => {
-      setCommonHeaders(request, reply);
-      done();
-    });
-    app.addHook('onResponse', (request, reply, done) => {
-      if (request.isCounted) return done();
-      const isQuiet = request.routeOptions.config.isProbe && reply.statusCode < 400;
-      request.log[isQuiet ? 'debug' : 'info'](
-        {
-          method: request.method,
-          route: request.routeOptions.url,
-          status: reply.statusCode,
-          ms: Math.round(reply.elapsedTime * 10) / 10,
-          address: request.address,
-          ...senderOf(request),
-          ...recordIn(request),
-          ...(request.createdId === undefined ? {} : { created: request.createdId }),
-          ...request.refusal,
-        },
-        'answered',
-      );
-      return done();
-    });
-  },
-  { name: 'request-log' },
-);
+export const requestLog = plugin({ name: 'request-log' }, async (app) => {
+  app.decorateRequest('refusal', undefined);
+  app.decorateRequest('createdId', undefined);
+  app.addHook<Created | null>('preSerialization', (request, _reply, payload, done) => {
+    if (request.method === 'POST') request.createdId = payload?.data?.id ?? payload?.id;
+    done(null, payload);
+  });
+  app.addHook('onRequest', (request, reply, done) => {
+    setCommonHeaders(request, reply);
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    if (request.isCounted) return done();
+    const isQuiet = request.routeOptions.config.isProbe && reply.statusCode < 400;
+    request.log[isQuiet ? 'debug' : 'info'](
+      {
+        method: request.method,
+        route: request.routeOptions.url,
+        status: reply.statusCode,
+        ms: Math.round(reply.elapsedTime * 10) / 10,
+        address: request.address,
+        ...senderOf(request),
+        ...recordIn(request),
+        ...(request.createdId === undefined ? {} : { created: request.createdId }),
+        ...request.refusal,
+      },
+      'answered',
+    );
+    return done();
+  });
+});
 
 interface Created {
   id?: string;
@@ -116,24 +113,21 @@ declare module 'fastify' {
  * request has the header `traceparent`, the span continues the caller's trace. Requests of monitoring systems are not
  * traced. The plugin does nothing if tracing is off.
  */
-export const traces = fp(
-  async (app) => {
-    if (!isTracing()) return;
-    app.decorateRequest('span', undefined);
-    app.addHook('onRequest', (request, reply, done) => {
-      const { url: route, config } = request.routeOptions;
-      if (config.isProbe) return done();
-      const method = METHODS.includes(request.method) ? request.method : '_OTHER';
-      const span = startRequestSpan(route === undefined ? method : `${method} ${route}`, request.raw.headers);
-      if (!span) return done();
-      request.span = span;
-      request.log = reply.log = request.log.child({ trace_id: span.traceId });
-      reply.raw.once('close', () => end(span, method, request, reply));
-      return span.run(done);
-    });
-  },
-  { name: 'traces' },
-);
+export const traces = plugin({ name: 'traces' }, async (app) => {
+  if (!isTracing()) return;
+  app.decorateRequest('span', undefined);
+  app.addHook('onRequest', (request, reply, done) => {
+    const { url: route, config } = request.routeOptions;
+    if (config.isProbe) return done();
+    const method = METHODS.includes(request.method) ? request.method : '_OTHER';
+    const span = startRequestSpan(route === undefined ? method : `${method} ${route}`, request.raw.headers);
+    if (!span) return done();
+    request.span = span;
+    request.log = reply.log = request.log.child({ trace_id: span.traceId });
+    reply.raw.once('close', () => end(span, method, request, reply));
+    return span.run(done);
+  });
+});
 
 /**
  * Ends the span of a request. Sets the attributes that OpenTelemetry defines for HTTP servers.

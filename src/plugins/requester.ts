@@ -1,4 +1,4 @@
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest, InjectOptions, FastifyReply } from 'fastify';
@@ -36,14 +36,11 @@ declare module 'fastify' {
   }
 }
 
-export const services = fp(
-  async (app, services: Services) => {
-    app.decorate('config', services.config);
-    app.decorate('db', services.db);
-    app.decorate('catalog', services.catalog);
-  },
-  { name: 'services' },
-);
+export const services = plugin({ name: 'services' }, async (app, services: Services) => {
+  app.decorate('config', services.config);
+  app.decorate('db', services.db);
+  app.decorate('catalog', services.catalog);
+});
 
 const inside = new AsyncLocalStorage<{ approved?: ApprovedCall }>();
 
@@ -120,70 +117,67 @@ declare module 'fastify' {
  * uploads or downloads a file. The time starts when the request headers arrive. On a timeout, the running SQL statement
  * is cancelled and the response is 503.
  */
-export const requester = fp(
-  async (app) => {
-    const { REQUEST_TIMEOUT_MS, DATABASE_QUEUE_MS } = app.config;
-    const inFlight = new FairSemaphore(Infinity);
-    app.decorate('inFlight', inFlight);
-    app.decorateRequest('requester');
-    app.decorateRequest('isAnswered', false);
-    app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
-      if (this.requester.signal!.aborted) return; // no longer in flight
-      inFlight.release(this.requester.customerId);
-      this.requester.customerId = customerId;
-      inFlight.take(customerId);
-    });
-    app.decorateRequest('db', { getter: dbOf });
-    app.decorateRequest('catalog', { getter: catalogOf });
-    app.addHook('onRequest', (request, reply, done) => {
-      const { isLong } = request.routeOptions.config;
-      if (isLong) exemptFromTimeout(reply.raw);
-      const controller = new AbortController();
-      const time = new AbortController();
-      const requester = {
-        customerId: serviceItself,
-        signal: controller.signal,
-        timeUp: time.signal,
-        changeId: randomUUID(),
-        requestId: request.id,
-        ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { retryTimeoutMs: DATABASE_QUEUE_MS }),
-      };
-      request.requester = requester;
-      inFlight.take(requester.customerId);
-      const end = (reason?: Error) => {
-        reply.raw.removeListener('close', closed);
-        inFlight.release(requester.customerId);
-        if (reason) controller.abort(reason);
-      };
-      const timer = setTimeout(
-        () => {
-          const reason = unavailable('The request took too long');
-          time.abort(reason);
-          if (controller.signal.aborted) return; // the caller hung up: nobody reads a response
-          end(reason);
-          // Most requests are answered by now: the operation they waited for failed with this error.
-          setImmediate(answerLate, request, reply);
-        },
-        isLong ? longestMs : REQUEST_TIMEOUT_MS,
-      );
-      // Listens to the response: once its body is read, the request closes whether or not the caller hung up.
-      // If the caller hangs up, the work is cancelled, but a running transaction may continue until the time is up.
-      const closed = () => {
-        const hungUp = reply.raw.writableFinished ? undefined : new CallerHungUp();
-        if (hungUp) timer.unref();
-        else clearTimeout(timer);
-        end(hungUp);
-      };
-      reply.raw.once('close', closed);
-      done();
-    });
-    app.addHook('onSend', (request, _reply, _payload, done) => {
-      request.isAnswered = true;
-      done();
-    });
-  },
-  { name: 'requester', dependencies: ['services'] },
-);
+export const requester = plugin({ name: 'requester', dependencies: ['services'] }, async (app) => {
+  const { REQUEST_TIMEOUT_MS, DATABASE_QUEUE_MS } = app.config;
+  const inFlight = new FairSemaphore(Infinity);
+  app.decorate('inFlight', inFlight);
+  app.decorateRequest('requester');
+  app.decorateRequest('isAnswered', false);
+  app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
+    if (this.requester.signal!.aborted) return; // no longer in flight
+    inFlight.release(this.requester.customerId);
+    this.requester.customerId = customerId;
+    inFlight.take(customerId);
+  });
+  app.decorateRequest('db', { getter: dbOf });
+  app.decorateRequest('catalog', { getter: catalogOf });
+  app.addHook('onRequest', (request, reply, done) => {
+    const { isLong } = request.routeOptions.config;
+    if (isLong) exemptFromTimeout(reply.raw);
+    const controller = new AbortController();
+    const time = new AbortController();
+    const requester = {
+      customerId: serviceItself,
+      signal: controller.signal,
+      timeUp: time.signal,
+      changeId: randomUUID(),
+      requestId: request.id,
+      ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { retryTimeoutMs: DATABASE_QUEUE_MS }),
+    };
+    request.requester = requester;
+    inFlight.take(requester.customerId);
+    const end = (reason?: Error) => {
+      reply.raw.removeListener('close', closed);
+      inFlight.release(requester.customerId);
+      if (reason) controller.abort(reason);
+    };
+    const timer = setTimeout(
+      () => {
+        const reason = unavailable('The request took too long');
+        time.abort(reason);
+        if (controller.signal.aborted) return; // the caller hung up: nobody reads a response
+        end(reason);
+        // Most requests are answered by now: the operation they waited for failed with this error.
+        setImmediate(answerLate, request, reply);
+      },
+      isLong ? longestMs : REQUEST_TIMEOUT_MS,
+    );
+    // Listens to the response: once its body is read, the request closes whether or not the caller hung up.
+    // If the caller hangs up, the work is cancelled, but a running transaction may continue until the time is up.
+    const closed = () => {
+      const hungUp = reply.raw.writableFinished ? undefined : new CallerHungUp();
+      if (hungUp) timer.unref();
+      else clearTimeout(timer);
+      end(hungUp);
+    };
+    reply.raw.once('close', closed);
+    done();
+  });
+  app.addHook('onSend', (request, _reply, _payload, done) => {
+    request.isAnswered = true;
+    done();
+  });
+});
 
 const longestMs = 3_600_000;
 
@@ -217,14 +211,11 @@ declare module 'fastify' {
   }
 }
 
-export const webhookSender = fp(
-  async (app) => {
-    let opened: Promise<Sender> | undefined;
-    // Loaded at the first test event, because its HTTP client needs much memory.
-    const open = async () => (await import('../accounts/webhook-sender.ts')).openSender(app.config);
-    const close = async () => (await opened)?.close();
-    app.decorate('webhookSender', { send: async (...given) => (await (opened ??= open())).send(...given), close });
-    app.addHook('onClose', close);
-  },
-  { name: 'webhook-sender', dependencies: ['services'] },
-);
+export const webhookSender = plugin({ name: 'webhook-sender', dependencies: ['services'] }, async (app) => {
+  let opened: Promise<Sender> | undefined;
+  // Loaded at the first test event, because its HTTP client needs much memory.
+  const open = async () => (await import('../accounts/webhook-sender.ts')).openSender(app.config);
+  const close = async () => (await opened)?.close();
+  app.decorate('webhookSender', { send: async (...given) => (await (opened ??= open())).send(...given), close });
+  app.addHook('onClose', close);
+});

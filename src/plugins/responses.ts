@@ -1,6 +1,6 @@
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { FastifyReply, FastifyRequest, FastifySerializerCompiler, RouteOptions } from 'fastify';
-import fp from 'fastify-plugin';
+import { plugin } from './plugin.ts';
 import { Readable } from 'node:stream';
 import type { Access } from '../schemas/scopes.ts';
 import { ApprovalNeeded } from '../schemas/accounts.ts';
@@ -20,25 +20,22 @@ declare module 'fastify' {
  * Fastify plugin that requires every route to declare its responses. An undeclared success status becomes an error,
  * because the fields of its body would not be filtered.
  */
-export default fp(
-  async (app) => {
-    app.setSerializerCompiler(serializerOf);
-    app.addHook('onRoute', (route) => {
-      if (route.schema?.hide) return;
-      if (!route.schema?.response)
-        throw new Error(`${String(route.method)} ${route.url} does not declare its responses: add schema.response`);
-      route.schema.response = { ...commonErrors(route), ...route.schema.response };
-    });
-    // Not preSerialization: that hook is called for objects only.
-    app.addHook('onSend', (request, reply, payload, done) => {
-      const declared = request.routeOptions.schema?.response as Record<number, unknown> | undefined;
-      const isSlip = reply.statusCode < 400 && declared && !(reply.statusCode in declared);
-      if (isSlip) done(undeclared(request, reply));
-      else done(null, payload);
-    });
-  },
-  { name: 'declared-responses' },
-);
+export default plugin({ name: 'declared-responses' }, async (app) => {
+  app.setSerializerCompiler(serializerOf);
+  app.addHook('onRoute', (route) => {
+    if (route.schema?.hide) return;
+    if (!route.schema?.response)
+      throw new Error(`${String(route.method)} ${route.url} does not declare its responses: add schema.response`);
+    route.schema.response = { ...commonErrors(route), ...route.schema.response };
+  });
+  // Not preSerialization: that hook is called for objects only.
+  app.addHook('onSend', (request, reply, payload, done) => {
+    const declared = request.routeOptions.schema?.response as Record<number, unknown> | undefined;
+    const isSlip = reply.statusCode < 400 && declared && !(reply.statusCode in declared);
+    if (isSlip) done(undeclared(request, reply));
+    else done(null, payload);
+  });
+});
 
 const compileSerializer = SerializerSelector()({}, {});
 const serializers = new WeakMap<object, ReturnType<typeof compileSerializer>>();
