@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { durations, noCaps, KeyRequest, SpendCapsChange, keyLimits, anySize } from '../schemas/accounts.ts';
+import { durations, noCaps, KeyRequest, SpendCapsChange } from '../schemas/accounts.ts';
 import type { ApproveOver, capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, issuedBefore } from './base/layout.ts';
@@ -8,110 +8,158 @@ import { versionField, pageOf, doneNotice, faultText, group, choices, controlsFo
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import type { Fields } from './base/requests.ts';
 import { requireCurrent, requireValid, type Faults, type Refused } from './base/refusals.ts';
-import { badge, empty, table, linkButton, dialogLink, buttons, html, type Html, type Column } from './base/html.ts';
+import {
+  when,
+  badge,
+  empty,
+  table,
+  linkButton,
+  dialogLink,
+  buttons,
+  html,
+  type Html,
+  type Column,
+} from './base/html.ts';
 import { dayMs, moment, date, count, counted } from './base/values.ts';
+import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../process/config.ts';
-import { DomainError, notFound } from '../errors.ts';
+import { DomainError, notFound, type Fault } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { compile } from '../validation/validator.ts';
 
-type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps; approve_over: ApproveOver };
+type KeyDraft = Required<KeyRequest> & KeyLimits & { preset: string };
 
 const resources: Record<string, string> = {
   customer: 'Account and credits',
   contacts: 'Contacts',
   companies: 'Companies',
-  list_contacts: 'Contact lists (reading also allows to copy and to verify them, which spends credits)',
-  list_contact_details: 'Members of lists',
+  list_contacts: 'Lists (who reads them can also verify them)',
+  list_contact_details: 'Who is in a list',
   products: 'Products',
   opportunities: 'Opportunities',
-  activities: 'Activities (notes, tasks, calls)',
+  activities: 'Notes, tasks and calls',
   pipelines: 'Pipelines',
   stages: 'Stages',
   prospect: 'Prospects',
   payment_prospect: 'Unlocking prospects (spends credits)',
   verify_email: 'Verifying e-mail addresses (spends credits)',
-  webhooks: 'Webhooks (makes and changes endpoints to which events are sent)',
-  fields: 'Fields (declares what your own fields are)',
+  webhooks: 'Webhooks',
+  fields: 'Your own fields',
+};
+
+const actions: Record<string, string> = {
+  read: 'read',
+  create: 'create',
+  update: 'change',
+  delete: 'delete',
+  manage: 'change',
 };
 
 const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
-const actionOf = (scope: Scope): string => scope.split(':')[1]!;
 const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'].includes(resourceOf(scope));
+
+const actionOf = (scope: Scope): string => (isPaidFor(scope) ? 'start' : actions[scope.split(':')[1]!]!);
+
+/** Scopes of which a key needs one to spend credits of a pool. */
+const spending: Record<Pool, readonly Scope[]> = {
+  subscription: ['payment_prospect:create'],
+  verification: ['verify_email:create', 'list_contacts:read'],
+};
 
 const nothing = { amount: 0, per: 'total' } as const;
 
-export const presets: readonly { id: string; label: string; scopes: Scope[]; caps: SpendCaps }[] = [
+interface Preset {
+  id: string;
+  label: string;
+  advice: string;
+  scopes: readonly Scope[];
+  caps: SpendCaps;
+}
+
+export const presets: readonly Preset[] = [
   {
     id: 'read',
     label: 'Read only',
-    scopes: scopes.filter((scope) => actionOf(scope) === 'read'),
+    advice: 'It sees everything, changes nothing and spends no credits.',
+    scopes: scopes.filter((scope) => scope.endsWith(':read')),
     // A scope for reading is enough to verify a list.
     caps: { subscription: nothing, verification: nothing },
   },
   {
     id: 'crm',
-    label: 'CRM',
+    label: 'Work with records',
+    advice: 'It reads, creates, changes and deletes contacts, companies, lists, opportunities and so on.',
     scopes: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
     caps: noCaps,
   },
-  { id: 'all', label: 'Everything', scopes: [...usualScopes], caps: noCaps },
+  {
+    id: 'all',
+    label: 'Everything',
+    advice: 'It also finds and unlocks prospects and verifies addresses, which spends credits.',
+    scopes: usualScopes,
+    caps: noCaps,
+  },
 ];
 
-const keyForm = ({ name, expiration, permissions, ...limits }: KeyDraft, faults: Faults): Html =>
-  html`<div class="card">
-      !${controlsFor({ name }, faults).input('name', 'Name', {
-        hint: 'What the key is for, such as “Nightly import”.',
-        more: 'maxlength="120" autocomplete="off" required',
-      })}
-      !${choices(
-        'Expires after',
-        durations.map((days) =>
-          tick('radio', ['expiration', String(days)], `${days} days`, days === expiration, 'required'),
-        ),
-        faultText('expiration', faults),
-      )}
-    </div>
+const own = 'own';
+
+/** Returns what a key may do, in words for a person. */
+function permissionsText(permissions: readonly Scope[]): string {
+  const byResource = Map.groupBy(permissions, resourceOf);
+  const verbsOf = (some: readonly Scope[]): string => some.map(actionOf).join(', ');
+  const byVerbs = Map.groupBy(byResource, ([, some]) => verbsOf(some));
+  return [...byVerbs]
+    .map(([verbs, some]) => `${verbs}: ${some.map(([resource]) => resources[resource]).join(', ')}`)
+    .join('; ');
+}
+
+const keyForm = ({ name, expiration, permissions, preset, ...limits }: KeyDraft, faults: Faults): Html =>
+  html`<div class="card">!${nameAndEnd({ name, expiration: String(expiration) }, faults)}</div>
     !${group(
-      'Scopes',
-      html`<p class="row small">
-          <span class="quiet">Start with</span>
-          !${presets.map(({ id, label, scopes: own, caps }) =>
-            linkButton(
-              label,
-              `/app/keys/new?preset=${id}`,
-              'secondary outline',
-              html`data-preset="${own.join(' ')}" data-cap="${caps.verification?.amount ?? ''}"`,
-            ),
-          )}
-        </p>
+      'What it may do',
+      html`!${presets.map(({ id, label, advice }) =>
+          tick(
+            'radio',
+            ['preset', id],
+            html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`,
+            id === preset,
+          ),
+        )}
+        !${tick('radio', ['preset', own], html`<strong>Only what is ticked here</strong>`, preset === own)}
         !${faultText('permissions', faults)}
-        <div class="columns">!${Object.entries(resources).map((entry) => scopesOfResource(entry, permissions))}</div>`,
+        <details !${when(preset === own, 'open')}>
+          <summary>Choose one by one</summary>
+          <div class="columns" data-ticks>
+            !${Object.entries(resources).map((entry) => scopesOfResource(entry, permissions))}
+          </div>
+        </details>`,
       'permissions',
     )}
     !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
 
-function scopesOfResource([resource, label]: [string, string], chosen: readonly Scope[]): Html {
-  const own = scopes.filter((scope) => resourceOf(scope) === resource);
-  const ticks = own.map((scope) =>
-    tick(
-      'checkbox',
-      ['permissions', scope],
-      actionOf(scope),
-      chosen.includes(scope),
-      html`aria-label="${label}: ${actionOf(scope)}"`,
-    ),
-  );
-  return choices(label, ticks);
+function nameAndEnd(values: Fields, faults: Faults): Html {
+  const { input, choice } = controlsFor(values, faults);
+  const hint = 'What the key is for, such as “Nightly import”.';
+  return html`!${input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' })}
+  !${choice(
+    'expiration',
+    'Ends after',
+    durations.map((days) => [String(days), `${days} days`]),
+  )}`;
 }
 
-const poolLabels: Record<Pool, string> = {
-  subscription: 'Unlocking prospects',
-  verification: 'Verifying e-mail addresses',
-};
+function scopesOfResource([resource, label]: [string, string], chosen: readonly Scope[]): Html {
+  const some = scopes.filter((scope) => resourceOf(scope) === resource);
+  const ticks = some.map((scope) => {
+    const action = actionOf(scope);
+    const spoken = html`aria-label="${label}: ${action}"`;
+    return tick('checkbox', ['permissions', scope], action, chosen.includes(scope), spoken);
+  });
+  return choices(label, ticks);
+}
 
 const periodLabels: Record<(typeof capPeriods)[number], string> = {
   day: 'per day (UTC)',
@@ -136,14 +184,13 @@ function capFields({ spend_caps: caps, approve_over: over }: KeyLimits, faults: 
     input(name, label, { more: html`inputmode="numeric" autocomplete="off" placeholder="${none}"` });
   const capOfPool = (pool: Pool) =>
     html`<div class="columns">
-      !${amount(`cap_${pool}`, poolLabels[pool], 'no cap')}
-      !${choice(`cap_${pool}_per`, `${poolLabels[pool]}: in which time`, Object.entries(periodLabels))}
+      !${amount(`cap_${pool}`, `Credits ${poolWords[pool].purpose}`, 'no cap')}
+      !${choice(`cap_${pool}_per`, `In which time, ${poolWords[pool].purpose}`, Object.entries(periodLabels))}
     </div>`;
   return html`!${group(
     'Spend caps',
     html`<p class="quiet">
-        Credits that jobs of this key may cost. Empty: no cap of its own. 0: the key cannot spend. The customer's
-        credits are a limit for all keys together.
+        How many credits this key may spend. Empty: as many as your company has, and none if it only reads. 0: none.
       </p>
       !${faultText('spend_caps', faults)} !${pools.map(capOfPool)}`,
     'spend_caps',
@@ -170,15 +217,22 @@ const limitsIn = (fields: Fields): KeyLimits => ({
 const overOf = (fields: Fields, name: string): number | null =>
   text(fields, name).trim() === '' ? null : integer(fields, name);
 
+/** Returns a fault for each cap of credits that the key cannot spend anyway. */
+const needlessCaps = (caps: SpendCaps, permissions: readonly Scope[]): Fault[] =>
+  pools
+    .filter((pool) => caps[pool]?.amount && !spending[pool].some((scope) => permissions.includes(scope)))
+    .map((pool) => ({
+      path: `/cap_${pool}`,
+      message: 'the key may not do this, so it needs no cap: empty this field',
+    }));
+
 const capOf = (fields: Fields, pool: Pool): SpendCaps[Pool] =>
   text(fields, `cap_${pool}`).trim() === ''
     ? null
     : { amount: integer(fields, `cap_${pool}`), per: text(fields, `cap_${pool}_per`) as 'day' };
 
 const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html =>
-  html`!${pools.map((pool) => html`<span class="line">!${spentIn(spent[pool], caps[pool])} ${purposes[pool]}</span>`)}`;
-
-const purposes: Record<Pool, string> = { subscription: 'to unlock', verification: 'to verify' };
+  html`!${pools.map((pool) => html`<span class="line">${poolWords[pool].word}: !${spentIn(spent[pool], caps[pool])}</span>`)}`;
 
 const spentIn = (spent: number, cap: SpendCaps[Pool]): Html =>
   cap === null ? count(spent) : html`!${count(spent)} of !${count(cap.amount)} ${periodLabels[cap.per]}`;
@@ -193,22 +247,25 @@ export async function keys(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
     act: async (request) => {
-      const draft = draftOf(request);
-      requireValid(check, draft);
+      const { preset: _, ...draft } = draftOf(request);
+      requireValid(check, draft, needlessCaps(draft.spend_caps, draft.permissions));
       const issued = await once(request, (sql) => issueKey(sql, request.caller, draft, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
   });
 
-  formRoutes(app, '/keys/:id/rotate', forAdmins, {
-    show: showRotate,
+  question(app, '/keys/:id/rotate', forAdmins, {
+    about: requireActiveKey,
+    title: 'Rotate the key',
+    text: (key) =>
+      html`!${named(key)} gets a new value, which lasts as long as the present one did, counted from now. The present
+      one stops working at once: each program that uses it is refused until it has the new one. !${lastUse(key)}`,
+    back: () => section,
+    tone: '',
     act: async (request) => {
-      const named = { customer_id: request.caller.customerId, id: idOf(request, 'API key') };
-      const draft = draftOf(request);
-      const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
-      requireValid(check, { name: 'unchanged', expiration: 90, ...change });
-      const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [named]));
-      const issued = await once(request, (sql) => replaceKey(sql, before, change, KEY_PREFIX, actorOf(request)));
+      const key = { customer_id: request.caller.customerId, id: idOf(request, 'API key') };
+      const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [key]));
+      const issued = await once(request, (sql) => replaceKey(sql, before, {}, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
   });
@@ -219,7 +276,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
       const limits = limitsIn(fieldsOf(request));
       const key = await requireKey(request);
       requireCurrent(request, limitsOf(key));
-      requireValid(checkCaps, limits);
+      requireValid(checkCaps, limits, needlessCaps(limits.spend_caps, key.permissions));
       await write(request, setSpendCaps, key.id, limits, actorOf(request));
       return `${section}?done=capped`;
     },
@@ -229,8 +286,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     about: requireKey,
     title: 'Revoke the key',
     text: (key) =>
-      html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every program
-        that uses it gets 401. !${lastUse(key)}`,
+      html`!${named(key)} stops working at once and for good: each program that uses it is refused. !${lastUse(key)}`,
     back: () => section,
     act: async (request) => {
       const isKnown = await write(request, revokeKey, idOf(request, 'API key'), actorOf(request));
@@ -257,27 +313,33 @@ async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
   return key;
 }
 
+/** Returns the key that a form describes. What the form leaves open is as its preset says. */
 function draftOf(request: FastifyRequest): KeyDraft {
   const fields = fieldsOf(request);
+  const preset = presets.find(({ id }) => id === text(fields, 'preset'));
+  const { spend_caps: caps, approve_over } = limitsIn(fields);
   return {
+    preset: preset?.id ?? own,
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
-    permissions: values(fields, 'permissions', scopes.length) as KeyDraft['permissions'],
-    ...limitsIn(fields),
+    permissions: [...(preset?.scopes ?? (values(fields, 'permissions', scopes.length) as Scope[]))],
+    spend_caps: {
+      subscription: caps.subscription ?? preset?.caps.subscription ?? null,
+      verification: caps.verification ?? preset?.caps.verification ?? null,
+    },
+    approve_over,
   };
 }
 
-function presetOf(request: FastifyRequest): KeyDraft {
-  const { scopes: permissions, caps } = presets.find(({ id }) => id === queryText(request, 'preset')) ?? presets[0]!;
-  return { name: '', expiration: 90, permissions, spend_caps: caps, approve_over: anySize };
-}
+const blank = { preset: 'read', expiration: 90 } as const;
 
 const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
   title: 'New API key',
   lead: html`<p class="lead">
-    Give each program its own key, with only the scopes that it needs. The key is shown once.
+    A program needs a key to work with your data. Give each program its own, which may do only what it needs. The key is
+    shown once.
   </p>`,
-  body: keyForm(request.method === 'POST' ? draftOf(request) : presetOf(request), faults),
+  body: keyForm({ ...draftOf(request), ...(request.method !== 'POST' && blank) }, faults),
   attributes: 'data-once data-keep',
 });
 
@@ -294,28 +356,12 @@ function showIssued(request: FastifyRequest, issued: Issued | undefined): Page {
       <pre
         tabindex="0"
       ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request.server.config)}/api/ext/customer/summary</code></pre>
-      <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>`,
+      <p class="quiet">It ends on !${date(expires_at)}. It may ${permissionsText(permissions)}.</p>`,
     next: section,
   });
 }
 
-async function showRotate(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
-  const key = await requireActiveKey(request);
-  return {
-    title: 'Rotate the key',
-    body: html`<p>
-        <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at
-        once, and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
-      </p>
-      !${controlsFor({}, faults).choice('expiration', 'It then expires after', [
-        ['', 'the same time as until now'],
-        ...durations.map((days) => [String(days), `${days} days`] as const),
-      ])}
-      !${buttons('Rotate the key', section, 'Leave it as it is')}`,
-    attributes: 'data-once',
-    isNarrow: true,
-  };
-}
+const named = ({ name, start }: ApiKey): Html => html`<strong>${name}</strong> (<code>${start}…</code>)`;
 
 const limitsOf = ({ spend_caps, approve_over }: ApiKey): KeyLimits => ({ spend_caps, approve_over });
 
@@ -324,7 +370,7 @@ async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<F
   const limits = request.method === 'POST' ? limitsIn(fieldsOf(request)) : key;
   return {
     title: 'Limits of the key',
-    body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
+    body: html`<p>!${named(key)} keeps its value.</p>
       !${versionField(limitsOf(key))} !${capFields(limits, faults)}
       !${buttons('Change the limits', section, 'Leave them as they are')}`,
   };
@@ -341,37 +387,36 @@ const doneTexts: Record<string, string> = {
   capped: 'The limits are changed. They count from the next call on.',
 };
 
+const isActive = ({ status }: ApiKey): boolean => status === 'active';
+
 function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const add = linkButton('New key', `${section}/new`);
-  const isActive = ({ status }: ApiKey): boolean => status === 'active';
-  const working = all.filter(isActive);
-  const rows = [...working, ...all.filter((key) => !isActive(key))];
-  const ended = rows.length - working.length;
-  const { shown, links } = pageOf(request, rows, pageRows);
-  const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
+  const [isEnded, mayChange] = [queryText(request, 'ended') !== '', isAdmin(request)];
+  const ended = all.filter((key) => !isActive(key));
+  const { shown, links } = pageOf(request, isEnded ? ended : all.filter(isActive), pageRows);
   const none = empty(
-    'No keys yet',
-    'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
+    'No keys',
+    'A program needs a key to work with your data. Issue one for each program, so that you can revoke it alone.',
     'key',
-    isAdmin(request) ? add : html`<p>Ask an admin of your company for one.</p>`,
+    mayChange ? add : html`<p>Ask an admin of your company for one.</p>`,
   );
-  const actions: readonly Column<ApiKey>[] = isAdmin(request) ? [['Actions', actsOf]] : [];
-  const works = table('API keys', [...columns, ...actions], active, html`<p>No key works at present.</p>`);
-  const summary = `${ended < keyLimits.endedShown ? '' : 'The last '}${counted(ended, 'key')} that no longer work${ended === 1 ? 's' : ''}`;
-  const endedKeys = html`<details !${active.length === 0 ? 'open' : ''}>
-    <summary>${summary}</summary>
-    !${table('Keys that no longer work', columns, others)}
-  </details>`;
-  const body = html`!${doneNotice(request, doneTexts)} !${rows.length === 0 ? none : works}
-  !${others.length > 0 ? endedKeys : ''} !${links}`;
+  const actions: readonly Column<ApiKey>[] = mayChange && !isEnded ? [['Actions', actsOf]] : [];
+  const others = isEnded
+    ? html`<p><a href="${section}">Keys that work</a></p>`
+    : html`<p><a href="${section}?ended=1">Keys that no longer work: ${count(ended.length)}</a></p>`;
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
-  return { title: 'API keys', body, actions: isAdmin(request) && rows.length > 0 ? html`!${approvals} !${add}` : '' };
+  return {
+    title: isEnded ? 'Keys that no longer work' : 'API keys',
+    actions: when(mayChange, html`!${approvals} !${add}`),
+    body: html`!${doneNotice(request, doneTexts)} !${table('API keys', [...columns, ...actions], shown, none)} !${links}
+    !${when(isEnded || ended.length > 0, others)}`,
+  };
 }
 
 const columns: readonly Column<ApiKey>[] = [
   ['Key', ({ name, start }) => html`<strong>${name}</strong><br /><code>${start}…</code>`],
   ['State', (key) => stateOf(key)],
-  ['Scopes', (key) => scopesOf(key)],
+  ['May do', (key) => permissionsOf(key)],
   ['Last used', ({ last_used_at }) => moment(last_used_at, 'Never')],
   [
     'Ends',
@@ -396,10 +441,12 @@ function stateOf({ status, expires_at }: ApiKey): Html {
   return badge(daysLeft <= 1 ? 'ends within a day' : `ends in ${daysLeft} days`, 'warning');
 }
 
-function scopesOf({ permissions }: ApiKey): Html {
+function permissionsOf({ permissions }: ApiKey): Html {
+  const isLike = ({ scopes: some }: Preset): boolean =>
+    new Set(some).symmetricDifference(new Set(permissions)).size === 0;
   return html`<details>
-    <summary>${permissions.length} of ${scopes.length}</summary>
-    ${permissions.join(', ')}
+    <summary>${presets.find(isLike)?.label ?? counted(permissions.length, 'permission')}</summary>
+    ${permissionsText(permissions)}
   </details>`;
 }
 

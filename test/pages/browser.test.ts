@@ -62,10 +62,10 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await logIn(page);
     await page.waitForURL('**/app/keys/new');
     await page.getByLabel('Name').fill('Nightly import');
-    await page.getByRole('button', { name: 'CRM' }).click();
-    expect(await page.getByLabel('Name').inputValue()).toBe('Nightly import');
-    expect(await page.getByRole('checkbox', { name: 'Contacts: delete' }).isChecked()).toBe(true);
-    expect(await page.getByRole('checkbox', { name: /Unlocking/ }).isChecked()).toBe(false);
+    await page.getByText('Choose one by one').click();
+    await page.getByRole('checkbox', { name: 'Account and credits: read' }).check();
+    expect(await page.getByRole('radio', { name: 'Only what is ticked here' }).isChecked()).toBe(true);
+    await page.getByRole('radio', { name: /^Work with records/ }).check();
     await page.getByRole('button', { name: 'Issue the key' }).click();
     const key = await page.getByLabel('API key', { exact: true }).inputValue();
     expect(key).toMatch(keyPattern);
@@ -238,8 +238,8 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const fillIn = async (): Promise<Page> => {
       const page = await open('/app/keys/new');
       await page.getByLabel('Name').fill('Half done');
-      await page.getByLabel('7 days').check();
-      await page.getByRole('button', { name: 'CRM' }).click();
+      await page.getByLabel('Ends after').selectOption('7');
+      await page.getByRole('radio', { name: /^Work with records/ }).check();
       await app.owner`update sessions set expires_at = now()`;
       await page.getByRole('button', { name: 'Issue the key' }).click();
       await page.getByText('Your session has ended.').waitFor();
@@ -251,8 +251,8 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await logIn(page);
     await page.waitForURL('**/app/keys/new');
     expect(await page.getByLabel('Name').inputValue()).toBe('Half done');
-    expect(await page.getByLabel('7 days').isChecked()).toBe(true);
-    expect(await page.getByRole('checkbox', { name: 'Contacts: delete' }).isChecked()).toBe(true);
+    expect(await page.getByLabel('Ends after').inputValue()).toBe('7');
+    expect(await page.getByRole('radio', { name: /^Work with records/ }).isChecked()).toBe(true);
     await page.getByRole('button', { name: 'Issue the key' }).click();
     await page.getByRole('heading', { name: 'Your new key' }).waitFor();
     await page.waitForLoadState(); // the script, which deletes the contents, runs before

@@ -303,6 +303,7 @@ export function question<Row extends object>(
           <button class="${tone}">${of(title)}</button>
           !${linkButton(refusal, back(row, request), 'secondary outline', attributes)}
         </div>`,
+      attributes: 'data-once',
       isNarrow: true,
     };
   };

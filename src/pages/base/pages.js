@@ -136,12 +136,9 @@ on('click', 'data-copy', async ({ dataset }) => {
   document.querySelector('[data-copied]').textContent = 'Copied to the clipboard.';
 });
 
-/** Checks the scopes of a preset and sets its spend caps. Leaves the other fields unchanged. */
-on('click', 'data-preset', ({ dataset: { preset, cap } }, event) => {
-  event.preventDefault();
-  const chosen = preset.split(' ');
-  for (const box of document.querySelectorAll('input[name="permissions"]')) box.checked = chosen.includes(box.value);
-  for (const amount of document.querySelectorAll('#spend_caps input')) amount.value = cap;
+/** Chooses "only what is ticked" as soon as somebody ticks. */
+on('change', 'data-ticks', () => {
+  document.querySelector('[name="preset"][value="own"]').checked = true;
 });
 
 /** Disables the button of a form that is being sent. Otherwise a double click would send the form twice. */
