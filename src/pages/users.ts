@@ -52,6 +52,10 @@ export async function users(app: FastifyInstance): Promise<void> {
     return {
       title: 'Users',
       actions: linkButton('New user', `${section}/new`),
+      lead: roles
+        .toReversed()
+        .map((role) => html`<strong>${roleWords[role].word}s</strong> ${roleWords[role].may}.`)
+        .join(' '),
       body: html`!${doneNotice(request, notices)}
       !${table(
         'Users',
@@ -179,13 +183,20 @@ function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
 function showLink(request: FastifyRequest, issued: IssuedLink | undefined): Page {
   if (!issued) return issuedBefore(request, 'link', 'make a new one.');
   const { user, token, expires_at } = issued;
+  const link = `${publicUrl(request.server.config)}/app/link/${token.reveal()}`;
+  const mail = { subject: 'Your log-in', body: `Hello ${user.name},\n\nset your password here, once:\n${link}\n` };
+  const encoded = Object.entries(mail).map(([name, text]) => `${name}=${encodeURIComponent(text)}`);
+  const address = encodeURIComponent(user.email).replaceAll('%40', '@');
   return secretPage({
     title: `Link for ${user.name}`,
     lead: html`Send this link to ${user.name} (${user.email}), and to nobody else: whoever opens it can set the
     password. It is not shown again.`,
     label: 'Link',
-    value: `${publicUrl(request.server.config)}/app/link/${token.reveal()}`,
-    advice: html`<p class="quiet">It works once, until !${moment(expires_at)}.</p>`,
+    value: link,
+    advice: html`<p>
+        !${linkButton('Write the e-mail', `mailto:${address}?${encoded.join('&')}`, 'secondary outline', 'data-secret')}
+      </p>
+      <p class="quiet">It works once, until !${moment(expires_at)}.</p>`,
     next: section,
   });
 }
@@ -245,8 +256,16 @@ function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
   const body = html`!${hidden({ next: ownPath(text('next' in sent ? sent : query, 'next')) })}
     !${input('email', 'E-mail address', { type: 'email', more: 'autocomplete="username" required autofocus' })}
     !${input('password', 'Password', { type: 'password', more: 'autocomplete="current-password" required' })}
-    <div class="buttons"><button>Log in</button></div>`;
-  return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body, isNarrow: true };
+    <div class="buttons"><button>Log in</button></div>
+    <details>
+      <summary>Forgot your password, or new here?</summary>
+      <p>
+        Ask an admin of your company. Under “Users”, an admin makes a link for you, with which you set a new password.
+        If you are the only admin, ask whoever runs this service.
+      </p>
+    </details>`;
+  const lead = faults[''] ? '' : message || html`<p class="lead">Your company's contacts, deals and prospects.</p>`;
+  return { title: 'Log in', lead, action: '/app/login', body, isNarrow: true };
 }
 
 export async function password(app: FastifyInstance): Promise<void> {

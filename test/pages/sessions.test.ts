@@ -137,7 +137,9 @@ describe('a session', () => {
     const visitor = new Visitor(app.fastify);
     expect((await visitor.get('/app')).location).toBe('/app/login');
     expect((await visitor.get('/app/keys')).location).toBe('/app/login?next=%2Fapp%2Fkeys');
-    expect(textOf(await visitor.get('/app/login'))).not.toContain('ended');
+    const login = textOf(await visitor.get('/app/login'));
+    expect(login).not.toContain('ended');
+    expect(login).toMatch(/Forgot your password.* Ask an admin of your company/);
   });
 
   test.each([

@@ -34,7 +34,11 @@ describe('a user by link', () => {
     const shown = await invite();
     const path = pathIn(shown.body);
     expect(shown.headers['cache-control']).toBe('no-store');
-    expect(textOf(await admin.get('/app/users'))).toContain('has a link');
+    expect(decodeURIComponent(shown.body)).toContain(`mailto:${email}?subject`);
+    expect(decodeURIComponent(shown.body).split(path)).toHaveLength(3); // in the field and in the e-mail
+    const users = textOf(await admin.get('/app/users'));
+    expect(users).toContain('Admins may also spend credits');
+    expect(users).toContain('has a link');
     for (let i = 0; i < 2; i++) {
       const opened = await stranger().get(path); // opening it does not use it up
       expect([opened.status, opened.headers['referrer-policy']]).toEqual([200, 'no-referrer']);

@@ -246,10 +246,7 @@ async function follow() {
 
 /** Removes secrets from the page, so the browser does not keep them in its back/forward cache. */
 function forgetSecrets() {
-  each('data-secret', (input) => {
-    input.value = '';
-    input.removeAttribute('value');
-  });
+  each('data-secret', (element) => element.remove());
 }
 
 on('click', 'data-dismiss', (link, event) => {
