@@ -17,12 +17,6 @@ import { plain } from './base/words.ts';
 
 export const section = '/app/imports';
 
-export const modeLabels: Record<ImportMode, string> = {
-  create: 'Create new records',
-  update: 'Change stored records',
-  upsert: 'Change stored records, create missing ones',
-};
-
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
 
 export async function importUpload(app: FastifyInstance): Promise<void> {

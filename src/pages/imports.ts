@@ -19,6 +19,7 @@ import {
   mappingForm,
   modeOf,
   modesFor,
+  modeText,
   namesContacts,
   changesOf,
   obstaclesTo,
@@ -40,7 +41,7 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { compile } from '../validation/validator.ts';
-import { decideByFile, importUpload, modeLabels, section, titleOf } from './import-upload.ts';
+import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
 
 const maxShown = 30;
@@ -252,7 +253,7 @@ const columns: readonly Column<Import>[] = [
     'Import',
     (one) =>
       html`<a href="${section}/${one.id}">${titleOf(one)}</a><br />
-        <span class="quiet">${modeLabels[one.mode]}${one.dry_run ? ', check only' : ''}</span>`,
+        <span class="quiet">${modeText(one)}${one.dry_run ? ', check only' : ''}</span>`,
   ],
   ['Status', ({ status }) => statusBadge(status)],
   ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
@@ -418,8 +419,6 @@ function failureText({ dry_run: isCheck, failed, total, warnings }: Import): str
 }
 
 function factsOf(found: Import): Html {
-  const { mode, match, object, dry_run: isCheck } = found;
-  const by = match === null ? '' : `, found by ${fieldWord(object, match).toLowerCase()}`;
   const numbers = [
     ['Created', count(found.created)],
     ['Changed', count(found.updated)],
@@ -429,8 +428,8 @@ function factsOf(found: Import): Html {
   ] as const;
   return facts([
     ['Status', statusBadge(found.status)],
-    ['What it does', html`${modeLabels[mode]}${by}`],
-    ...(isCheck ? ([['Writes', 'nothing: check only']] as const) : []),
+    ['What it does', modeText(found)],
+    ...(found.dry_run ? ([['Writes', 'nothing: check only']] as const) : []),
     ...(found.status === 'UPLOADED' ? [] : numbers),
     ['Begun', moment(found.created_at)],
     ['Ended', moment(found.finished_at, 'Not yet')],

@@ -167,7 +167,7 @@ const commonEncodings = [
 ];
 
 function settings(found: Import, preview: DetailedPreview, { state, lists, sent }: MappingState): Html {
-  const { sheets, encoding, separator } = preview;
+  const { sheets, encoding } = preview;
   const values = {
     mode: text(sent, 'mode') || modeOf(found),
     invalid_values: found.invalid_values,
@@ -178,7 +178,6 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const { choice } = controlsFor(values, {});
   const same = (name: string): Choice => [name, name];
   const encodings = [...new Set([values.encoding, ...commonEncodings])].map(same);
-  const separated = separator === null ? '' : ` (cells are separated by ${separatorLabels[separator] ?? separator})`;
   const invalid = invalidValues.map((name) => [name, invalidLabels[name]] as const);
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
@@ -186,7 +185,7 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
       !${choice('mode', 'What to do with the records', modesFor(found.object))} !${lists}
       !${choice('invalid_values', 'Values that cannot be read', invalid)}
       !${when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same)))}
-      !${when(found.format === 'csv' && encoding, choice('encoding', `Encoding${separated}`, encodings))}
+      !${when(found.format === 'csv' && encoding, choice('encoding', 'Encoding', encodings))}
       !${when(hasLines, choice('header', 'The first line', firstLines))}
     </div>`;
 }
@@ -207,31 +206,26 @@ export function modesFor(object: ImportObject): Choice[] {
   ];
 }
 
+/** Returns what an import does with its records, in words. */
+export const modeText = (found: Pick<Import, 'object' | 'mode' | 'match'>): string =>
+  modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
+
 const firstLines: readonly Choice[] = [
   ['names', 'has the names of the columns'],
   ['record', 'is a record: the file has no header'],
 ];
 
-const separatorLabels: Record<string, string> = {
-  ',': 'commas',
-  ';': 'semicolons',
-  '\t': 'tabs',
-  '|': 'vertical bars',
-};
-
-const maxFields = 40;
-
 function records({ object }: Import, { records: items }: DetailedPreview): Html {
   const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
   const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
   const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
-  const names = all.slice(0, maxFields);
-  const shown = names.map((name): Column<object> => [
-    fieldLabel(object, name),
-    (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
-  ]);
-  const note = html`<p class="quiet">The first ${maxFields} of ${count(all.length)} fields are shown.</p>`;
-  return html`!${all.length > maxFields ? note : ''} !${table<object>('First records', shown, items)}`;
+  const shown = all
+    .slice(0, 40)
+    .map((name): Column<object> => [
+      fieldLabel(object, name),
+      (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
+    ]);
+  return table<object>('First records', shown, items);
 }
 
 export const shortened = (text: string, most: number): string =>

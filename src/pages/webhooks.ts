@@ -126,12 +126,7 @@ export const typeLabels = Object.fromEntries(
 typeLabels['credits.low'] = 'Credits are low';
 typeLabels['prospect.removed'] = 'Unlocked person removed from the catalog';
 
-function endpointForm(
-  { url, description, types, bulk }: EndpointDraft,
-  faults: Faults,
-  save: string,
-  back: string,
-): Html {
+function endpointForm({ url, description, types, bulk }: EndpointDraft, faults: Faults): Html {
   const { input, area } = controlsFor({ url, description }, faults);
   return html`<div class="card">
       !${input('url', 'URL', {
@@ -148,8 +143,7 @@ function endpointForm(
           !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)))}
         </div>
         <p>!${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk)}</p>`,
-    )}
-    !${buttons(save, back)}`;
+    )}`;
 }
 
 const check = compile(EndpointRequest);
@@ -158,7 +152,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   addPage(app, '/webhooks', forAdmins, showList);
 
   formRoutes(app, '/webhooks/new', forAdmins, {
-    show: showNew,
+    show: showForm,
     act: async (request) => {
       const draft = draftOf(request);
       requireValid(check, draft);
@@ -169,7 +163,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   addPage(app, '/webhooks/:id', forAdmins, (request) => showEndpoint(request));
 
   formRoutes(app, '/webhooks/:id/edit', forAdmins, {
-    show: showEdit,
+    show: async (request, refused) => showForm(request, refused, await requireShown(request)),
     act: async (request) => {
       const stored = await requireShown(request);
       const draft = draftOf(request);
@@ -298,20 +292,20 @@ const columns: readonly Column<Endpoint>[] = [
 
 const blank: EndpointDraft = { url: '', types: [], bulk: false, description: '' };
 
-const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
-  title: 'New endpoint',
-  lead: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>`,
-  body: endpointForm(request.method === 'POST' ? draftOf(request) : blank, faults, 'Create the endpoint', section),
-  attributes: 'data-once',
-});
-
 const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft => ({ url, types, bulk, description });
 
-async function showEdit(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
-  const stored = await requireShown(request);
-  const settings = settingsOf(stored);
-  const form = endpointForm(request.method === 'POST' ? draftOf(request) : settings, faults, 'Save', pathOf(stored));
-  return { title: 'Change the endpoint', body: html`!${versionField(settings)} !${form}` };
+function showForm(request: FastifyRequest, { faults }: Refused, stored?: Endpoint): FormPage {
+  const settings = stored ? settingsOf(stored) : blank;
+  const draft = request.method === 'POST' ? draftOf(request) : settings;
+  const [title, verb, back] = stored
+    ? ['Change the endpoint', 'Save', pathOf(stored)]
+    : ['New endpoint', 'Create the endpoint', section];
+  return {
+    title,
+    lead: html`<p class="lead">What you choose here is sent to your URL when it happens.</p>`,
+    body: html`!${versionField(settings)} !${endpointForm(draft, faults)} !${buttons(verb, back)}`,
+    attributes: 'data-once',
+  };
 }
 
 /** Returns the page that shows a new secret once. If the form was sent before, returns a page that says so. */
