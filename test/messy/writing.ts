@@ -1,10 +1,8 @@
 /** A file as people really have it, and what it means. */
 export interface MessyFile {
-  name: string;
   bytes: Buffer;
   /** What a person would read in the file, by the first e-mail address of the person, in lower case. */
   people: Map<string, Person>;
-  records: number;
   /** Records in which nobody can be recognised: without a name, an address and a phone number. */
   hopeless: number;
 }
@@ -21,37 +19,6 @@ export interface Person {
   country?: string | undefined;
   /** The mobile phone number in E.164. */
   mobile?: string | undefined;
-}
-
-/** Pseudo-random numbers, the same in every run (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-export class Chance {
-  readonly #next: () => number;
-  constructor(seed: number) {
-    this.#next = randomOf(seed);
-  }
-  below(limit: number): number {
-    return Math.floor(this.#next() * limit);
-  }
-  one<T>(of: readonly T[]): T {
-    return of[this.below(of.length)]!;
-  }
-  /** True once in `n` times. */
-  in(n: number): boolean {
-    return this.below(n) === 0;
-  }
-  digits(length: number): string {
-    return Array.from({ length }, (_, i) => (i === 0 ? 1 + this.below(9) : this.below(10))).join('');
-  }
 }
 
 export const plain = (text: string): string =>
