@@ -152,17 +152,6 @@ describe('an import', () => {
     );
   });
 
-  test('stores what each record has, whatever the records before it lack', async () => {
-    const phoneOf = (i: number) => (i % 3 === 0 ? '' : `030 ${100_000 + i}`);
-    const lines = Array.from({ length: 1_200 }, (_, i) => `Ada,No ${i},ada${i}@example.com,${phoneOf(i)}`);
-    const done = await importFile(app, customer, upserted, contactsCsv(...lines));
-    expect(countsOf(done)).toMatchObject({ created: 1_200, failed: 0 });
-    const stored = await contactsOf(customer, 'work_email', 'phone_numbers');
-    expect(stored.map(({ phone_numbers }) => phone_numbers.length)).toEqual(
-      lines.map((_, i) => (phoneOf(i) === '' ? 0 : 1)),
-    );
-  });
-
   test('hands an external id over from one record to another in the order of the file', async () => {
     const lines = ['ra,EX,a', 'ra,EY,b', 'rb,EX,c', 'stored,,d', 'stored,E2,e', 'rc,E1,f', 'rd,EY,g'];
     const text = [
@@ -359,28 +348,6 @@ describe('several workers', () => {
       AttemptLost,
     );
     expect(await counted()).toBe(3);
-  });
-
-  test('never deadlock with batches of the same records', async () => {
-    const names = Array.from({ length: 40 }, (_, i) => i);
-    const item = (i: number) => ({
-      ...contactBody({ work_email: `same${i}@example.com` }),
-      company: { name: `Co ${i % 7}` },
-    });
-    const row = (i: number) => `Ada,L,same${i}@example.com,,Co ${(i + 3) % 7}`;
-    const id = await beginImport(customer, upserted);
-    const header = 'first_name,last_name,work_email,phone_numbers,company.name';
-    const rows = [...names, ...names.toReversed(), ...names].map(row);
-    await sendFile(customer, id, [header, ...rows].join('\n'));
-    const body = { match: 'work_email', items: names.toReversed().map(item) };
-    const [answers] = await Promise.all([
-      Promise.all(Array.from({ length: 8 }, () => customer.post('/contacts/batch/upsert', body))),
-      workAtAll(app, customer),
-    ]);
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
-    const { body: done } = await customer.get(`/imports/${id}`);
-    expect(done).toMatchObject({ status: 'COMPLETED', total: 120, failed: 0 });
-    expect(await counted()).toBe(40);
   });
 });
 
