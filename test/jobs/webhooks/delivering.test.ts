@@ -2,6 +2,7 @@ import { afterAll, expect, test, vi } from 'vitest';
 import { updateEndpoint, replayEndpoint, secretRotation } from '../../../src/accounts/webhooks.ts';
 import { startWorkers } from '../../../src/jobs/workers.ts';
 import { commandLine } from '../../../src/schemas/accounts.ts';
+import type { EventSource, EventType } from '../../../src/schemas/events.ts';
 import { startApp } from '../../setup/app.ts';
 import { dbOf } from '../../setup/factories.ts';
 import { contextOf } from '../working.ts';
@@ -90,23 +91,15 @@ test('an endpoint gets only the types that it wants, and what imports and jobs w
   await expectOnly(everything, bulk.id, ['wanted', 'other type', 'imported', 'end', 'by a job']);
 });
 
-test('an endpoint gets nothing of imports any more when it is changed to be without bulk, also if a delivery waits', async () => {
+test.each<[what: string, Parameters<typeof updateEndpoint>[2], EventSource, EventType]>([
+  ['of imports any more when it is changed to be without bulk', { bulk: false }, 'import', 'contact.created'],
+  ['of a type that it does not want any more', { types: ['company.created'] }, 'api', 'company.created'],
+])('an endpoint gets nothing %s, also if a delivery waits', async (_what, change, source, type) => {
   const { customerId, receiver, id } = await start({ bulk: true }, status(500));
-  await record(app, customerId, contacts('imported'), 'import');
-  await record(app, customerId, contacts('wanted'));
+  await record(app, customerId, contacts('unwanted'), source);
+  await record(app, customerId, [[type, { name: 'wanted' }]]);
   await wait(async () => expect(await stored(id)).toMatchObject({ pending: 2, failures_in_row: 2, taken_by: null }));
-  await updateEndpoint(management(customerId), id, { bulk: false });
-  receiver.answer = status(200);
-  receiver.received.length = 0;
-  await makeDue(id);
-  await expectOnly(receiver, id, ['wanted']);
-});
-
-test('an endpoint gets nothing of a type that it does not want any more, also if a delivery waits', async () => {
-  const { customerId, receiver, id } = await start({}, status(500));
-  await record(app, customerId, [...contacts('unwanted'), ['company.created', { name: 'wanted' }]]);
-  await wait(async () => expect(await stored(id)).toMatchObject({ pending: 2, failures_in_row: 2, taken_by: null }));
-  await updateEndpoint(management(customerId), id, { types: ['company.created'] });
+  await updateEndpoint(management(customerId), id, change);
   receiver.answer = status(200);
   receiver.received.length = 0;
   await makeDue(id);
