@@ -3,11 +3,10 @@ import { describe, expect, test } from 'vitest';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { mergeCompanies as mergeAllCompanies } from '../../src/queries/crm/record-merges.ts';
-import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, opportunityBody, productBody } from '../setup/factories.ts';
-import type { Answer } from '../setup/factories.ts';
 import { startNameServer } from '../setup/name-server.ts';
-import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
+import { undoing } from './undoing.ts';
 import { resultsOf } from './spending.ts';
 import { startVerify } from './verifying.ts';
 import { contextOf, workAtUndos } from './working.ts';
@@ -15,11 +14,7 @@ import { contextOf, workAtUndos } from './working.ts';
 const names = await startNameServer();
 
 const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
-const customer = customerOfEachTest(app);
-
-const undo = (changeId: string) => undoChange(app, customer, changeId);
-const newestChange = () => findNewestChange(customer);
-const changeOf = (call: Promise<Answer>) => findChangeOf(customer, call);
+const { customer, undo, newestChange, changeOf } = undoing(app);
 
 const contact = (more: object = {}) => make(customer, '/contacts', contactBody(more));
 const company = (more: object = {}) => make(customer, '/company', companyBody(more));

@@ -3,14 +3,13 @@ import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { ruleLimits } from '../../src/schemas/lists.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, opportunityBody, productBody, unique } from '../setup/factories.ts';
-import type { Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { importFile } from './importing.ts';
 import { ended } from './spending.ts';
-import { changeOf as findChangeOf, newestChange, undoChange } from './undoing.ts';
+import { undoing } from './undoing.ts';
 import { startVerify } from './verifying.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
@@ -18,11 +17,7 @@ const names = await startNameServer();
 
 const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
 await app.catalog.prepare();
-const customer = customerOfEachTest(app);
-
-const undo = (changeId: string) => undoChange(app, customer, changeId);
-const changeOf = (call: Promise<Answer>) => findChangeOf(customer, call);
-const estimate = async (changeId: string) => (await customer.post(`/changes/${changeId}/undo`, { dry_run: true })).body;
+const { customer, undo, estimate, newestChange, changeOf } = undoing(app);
 
 /** The newest change of a record, as the history shows it. */
 const newestOf = async (record_id: string) =>
@@ -146,7 +141,7 @@ describe('what follows from other members', () => {
     const product = await make(customer, '/products', productBody({ name: 'Chair' }));
     const body = await opportunityBody(customer, { products: [{ id: product, price: 4, quantity: 2 }] });
     const id = await make(customer, '/opportunities', body);
-    const creation = await newestChange(customer);
+    const creation = await newestChange();
     const change = await changeOf(
       customer.patch(`/opportunities/${id}`, { products: { update: [{ id: product, quantity: 5 }] } }),
     );
@@ -213,17 +208,26 @@ describe('of lists with rules, an undo', () => {
   });
 });
 
-test('an opportunity that is restored before its company belongs to the company again when that is restored', async () => {
-  const company = await make(customer, '/company', companyBody());
-  const deal = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: company }));
-  const companyOf = async () => (await customer.get(`/opportunities/${deal}`)).body.company_id;
-  const first = await changeOf(customer.delete(`/company/${company}`));
-  const second = await changeOf(customer.delete(`/opportunities/${deal}`));
-  await undo(second);
-  expect(await companyOf()).toBeNull();
-  await undo(first);
-  expect(await companyOf()).toBe(company);
-});
+test.each([
+  ['/contacts', (company: string) => contactBody({ company: { id: company } })],
+  ['/opportunities', (company: string) => opportunityBody(customer, { company_id: company })],
+] as const)(
+  'what is restored before its company belongs to the company again when that is restored: %s',
+  async (path, body) => {
+    const company = await make(customer, '/company', companyBody());
+    const id = await make(customer, path, await body(company));
+    const companyOf = async () => {
+      const { body: record } = await customer.get(`${path}/${id}`);
+      return path === '/contacts' ? record.company.id : record.company_id;
+    };
+    const first = await changeOf(customer.delete(`/company/${company}`));
+    const second = await changeOf(customer.delete(`${path}/${id}`));
+    await undo(second);
+    expect(await companyOf()).toBeNull();
+    await undo(first);
+    expect(await companyOf()).toBe(company);
+  },
+);
 
 test.each([
   ['in reverse order', (deletion: string, change: string) => [change, deletion]],

@@ -6,20 +6,16 @@ import { isOnCitus } from '../setup/database.ts';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { purgeCompanies } from '../../src/queries/crm/deletions.ts';
-import { customerOfEachTest, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
 import type { Answer } from '../setup/factories.ts';
 import { importFile } from './importing.ts';
 import { readJob, resultsOf } from './spending.ts';
-import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
+import { undoing } from './undoing.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
 const app = await startApp();
-const customer = customerOfEachTest(app);
-
-const undo = (changeId: string) => undoChange(app, customer, changeId);
-const newestChange = () => findNewestChange(customer);
-const changeOf = (call: Promise<Answer>) => findChangeOf(customer, call);
+const { customer, undo, estimate, newestChange, changeOf } = undoing(app);
 
 /** Everything that can be read of a customer's records, but for what every write changes. */
 async function readAll() {
@@ -271,12 +267,7 @@ describe('what was written since', () => {
     );
     const other = await customer.withScopes(['contacts:update']);
     await other.patch(`/contacts/${id}`, { industry: 'Cake', custom_fields: { b: 3 } });
-    expect((await customer.post(`/changes/${change}/undo`, { dry_run: true })).body).toEqual({
-      records: 1,
-      restored: 1,
-      kept: 1,
-      conflicts: 0,
-    });
+    expect(await estimate(change)).toEqual({ records: 1, restored: 1, kept: 1, conflicts: 0 });
     const { results } = await undo(change);
     const kept = { actor: { type: 'key', id: other.keyId }, occurred_at: expect.any(String) };
     expect(results).toMatchObject([
@@ -460,8 +451,7 @@ describe('a record that is removed for good', () => {
       { type: 'updated', fields: {} },
       { type: 'created', fields: {} },
     ]);
-    const { body: estimate } = await customer.post(`/changes/${deletion}/undo`, { dry_run: true });
-    expect(estimate).toEqual({ records: 1, restored: 0, kept: 0, conflicts: 0 });
+    expect(await estimate(deletion)).toEqual({ records: 1, restored: 0, kept: 0, conflicts: 0 });
     for (const change of [update, deletion])
       expect((await undo(change)).results).toMatchObject([{ item: id, status: 'failed', reason: 'gone' }]);
     expect((await customer.delete(`${path}/${id}`)).status).toBe(404);
@@ -559,7 +549,6 @@ test('many records of a change are taken back once each, however often a worker 
   const { body: made } = await customer.post('/contacts/batch/create', { items });
   const change = await newestChange();
   const total = 1_010;
-  const estimate = async (id: string) => (await customer.post(`/changes/${id}/undo`, { dry_run: true })).body;
   expect(await estimate(change)).toEqual({ records: total, restored: total, kept: 0, conflicts: 0 });
   await undo(await changeOf(customer.patch(`/contacts/${made.data.results[0].id}`, { job_title: 'Baker' })));
   expect(await estimate(change)).toEqual({ records: total, restored: total - 1, kept: 1, conflicts: 0 });

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { TestApp } from '../setup/app.ts';
+import { customerOfEachTest, type TestApp } from '../setup/app.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
 import { readJob, resultsOf } from './spending.ts';
 import { workAtUndos } from './working.ts';
@@ -43,4 +43,16 @@ export async function changeOf(customer: TestCustomer, call: Promise<Answer>): P
   const { status, body } = await call;
   expect(status, JSON.stringify(body)).toBeLessThan(300);
   return newestChange(customer);
+}
+
+/** Returns a customer that is a new one in each test, and what the tests of undos do with it. */
+export function undoing(app: TestApp) {
+  const customer = customerOfEachTest(app);
+  return {
+    customer,
+    undo: (changeId: string) => undoChange(app, customer, changeId),
+    estimate: async (changeId: string) => (await customer.post(`/changes/${changeId}/undo`, { dry_run: true })).body,
+    newestChange: () => newestChange(customer),
+    changeOf: (call: Promise<Answer>) => changeOf(customer, call),
+  };
 }
