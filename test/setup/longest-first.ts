@@ -7,7 +7,6 @@ const alone: Record<string, number> = {
   'catalog/elasticsearch/faults': 190,
   'chaos/chaos': 200,
   'model/model': 90,
-  'jobs/unlock.faults': 65,
   'chaos/feed': 65,
 };
 

@@ -13,7 +13,7 @@ export const testAll: readonly string[] = [
   'test/embedded-postgres/server.test.ts',
   'test/files/{huge-files,hostile-files,linear-readers}.test.ts',
   'test/filters/narrowing-plans.test.ts',
-  'test/jobs/{imports.kills,unlock.damage,unlock.elasticsearch,unlock.faults}.test.ts',
+  'test/jobs/unlock.damage.test.ts',
   'test/limits/redis.test.ts',
   'test/pages/{browser,sizes}.test.ts',
   'test/plugins/{graceful-close,rate-limits.redis}.test.ts',
