@@ -133,8 +133,12 @@ const acts: Record<string, Act> = {
   'a new activity': ({ contacts }) => customer.post('/activities', { body: 'New', contact_id: contacts[3] }),
   'an update of an activity': ({ activities, contacts, companies }) =>
     customer.patch(`/activities/${activities[1]}`, {
-      ...{ type: 'call', title: '', body: 'Said no', external_id: null },
-      ...{ contact_id: contacts[3], company_id: companies[0] },
+      type: 'call',
+      title: '',
+      body: 'Said no',
+      external_id: null,
+      contact_id: contacts[3],
+      company_id: companies[0],
     }),
   'a deletion of activities': ({ activities }) =>
     customer.post('/activities/batch/delete', items([activities[1]!, activities[4]!])),
@@ -142,7 +146,10 @@ const acts: Record<string, Act> = {
     customer.post('/contacts', contactBody({ work_email: 'new@example.com', company: { name: 'Brand new' } })),
   'an update of a contact': ({ contacts, companies }) =>
     customer.patch(`/contacts/${contacts[1]}`, {
-      ...{ job_title: 'Queen', work_email: 'queen@example.com', external_id: 'q', phone_numbers: [] },
+      job_title: 'Queen',
+      work_email: 'queen@example.com',
+      external_id: 'q',
+      phone_numbers: [],
       company: { id: companies[0] },
       custom_fields: { plan: null, n: 9, more: true },
     }),
