@@ -3,16 +3,17 @@ import { scopes } from '../src/schemas/scopes.ts';
 import { appWithoutDatabase } from './contract/declared.ts';
 import { startApp } from './setup/app.ts';
 import { contactBody, inject, make, type Answer, type TestCustomer } from './setup/factories.ts';
-import { readIntroduction } from './setup/introduction.ts';
+import { readPage, tables } from './setup/generated-tables.ts';
 
 // docs/api.md is the introduction of /docs. What it claims is true of the service.
-const { is: text, shouldBe } = await readIntroduction();
+const { is: text } = await readPage(tables.filters);
 // No search cluster listens on this port.
 const limits = { RATE_LIMITS: 'on', RATE_LIMIT_DEFAULT: '100', ELASTICSEARCH_URL: 'http://127.0.0.1:9' };
 const app = await startApp(limits);
 
-test('the table of filters matches the filters (else run `npm run contract`)', () => {
-  expect(text).toBe(shouldBe);
+test.each(Object.entries(tables))('the table of %s is up to date (else run `npm run contract`)', async (_, table) => {
+  const { is, shouldBe } = await readPage(table);
+  expect(is).toBe(shouldBe);
 });
 
 test('names every scope', () => {

@@ -1,5 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { TProperties } from '@sinclair/typebox';
+import { ConfigSchema } from '../../src/process/config.ts';
 import { activityFilterFields } from '../../src/schemas/activities.ts';
 import { companyFilterFields } from '../../src/schemas/companies.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
@@ -20,14 +22,27 @@ const typeNames: Readonly<Record<Exclude<FieldType, 'number'>, string>> = {
   of: 'id, or an array of ids',
 };
 
-const file = join(import.meta.dirname, '..', '..', 'docs', 'api.md');
-const [open, close] = ['<!-- filters -->\n', '<!-- /filters -->'];
+/** A table of the handbook that is generated: its file, the marks around it, and its text. */
+interface Table {
+  file: string;
+  mark: string;
+  text: () => string;
+}
 
-/** Returns the introduction to the API as it is, and with a newly generated table of filters. */
-export async function readIntroduction(): Promise<{ is: string; shouldBe: string }> {
-  const is = await readFile(file, 'utf8');
+/** The table of filters in the introduction to the API, and that of the configuration. */
+export const tables = {
+  filters: { file: 'api.md', mark: 'filters', text: () => `\n${filterTable()}\n\n` },
+  configuration: { file: 'configuration.md', mark: 'configuration', text: () => configurationTable() },
+} satisfies Record<string, Table>;
+
+const pathOf = ({ file }: Table): string => join(import.meta.dirname, '..', '..', 'docs', file);
+
+/** Returns a page of the handbook as it is, and with its table newly generated. */
+export async function readPage(table: Table): Promise<{ is: string; shouldBe: string }> {
+  const is = await readFile(pathOf(table), 'utf8');
+  const [open, close] = [`<!-- ${table.mark} -->\n`, `<!-- /${table.mark} -->`];
   const [before, rest] = is.split(open) as [string, string];
-  return { is, shouldBe: `${before}${open}\n${filterTable()}\n\n${close}${rest.split(close)[1]}` };
+  return { is, shouldBe: `${before}${open}${table.text()}${close}${rest.split(close)[1]}` };
 }
 
 function filterTable(): string {
@@ -51,5 +66,15 @@ function filterTable(): string {
   return [head, '|---|---|---|---|---|', ...rows].join('\n');
 }
 
-// `npm run contract` writes the table that the test compares with.
-if (process.argv[1] === import.meta.filename) await writeFile(file, (await readIntroduction()).shouldBe);
+function configurationTable(): string {
+  const rows = Object.entries(ConfigSchema.properties as TProperties).map(([name, schema]) => {
+    const value: unknown = schema['default'];
+    const file = schema['secret'] === true ? `, \`${name}_FILE\`` : '';
+    return `| \`${name}\`${file} | ${value === undefined ? '' : `\`${JSON.stringify(value).replaceAll('"', '')}\``} | ${schema['description']} |\n`;
+  });
+  return `| variable | default | meaning |\n|---|---|---|\n${rows.join('')}`;
+}
+
+// `npm run contract` writes the tables that the tests compare with.
+if (process.argv[1] === import.meta.filename)
+  for (const table of Object.values(tables)) await writeFile(pathOf(table), (await readPage(table)).shouldBe);
