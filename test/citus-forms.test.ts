@@ -14,9 +14,8 @@ interface Form {
   name: string;
   /** Returns whether a statement, or a fragment of one, has the form. */
   isIn: (text: string) => boolean;
-  /** Statements with the form, and the same in a form that Citus takes. */
+  /** Statements with the form. */
   refused: string[];
-  taken: string[];
 }
 
 const volatile = String.raw`(?:clock_timestamp|timeofday|gen_random_uuid|uuidv[47]|random|nextval)\(`;
@@ -30,7 +29,6 @@ const forms: Form[] = [
     name: 'a volatile function outside of `(select …)`; column defaults may be one',
     isIn: matching(String.raw`(?<!select )(?<!default )\b${volatile}`),
     refused: ['update jobs set due_at = clock_timestamp()', 'update jobs set turn = gen_random_uuid()'],
-    taken: ['update jobs set due_at = (select clock_timestamp())', 'at timestamptz default clock_timestamp()'],
   },
   {
     name: 'a volatile function within `case` or `coalesce`: read it in a `with` part',
@@ -39,7 +37,6 @@ const forms: Form[] = [
       'set started_at = coalesce(j.started_at, (select clock_timestamp()))',
       'set due_at = case when turn is not null then (select clock_timestamp()) end',
     ],
-    taken: ['set started_at = coalesce(j.started_at, next.now)', 'case when a then b end, (select clock_timestamp())'],
   },
   {
     name: '`now()` or an interval within `case` or `coalesce` of an update: read it in a `with` part',
@@ -50,41 +47,32 @@ const forms: Form[] = [
       'update runs set seen_at = case when a then now() else seen_at end',
       `update runs set one = case when at < b - ${hole}::interval then other else one end`,
     ],
-    taken: ['update runs set seen_at = case when a then clock.now else seen_at end, at = now()'],
   },
   {
     name: '`= default` in an update: use `excluded`, or a value of the service',
     isIn: matching(String.raw`=\s*default\b`),
     refused: ['on conflict (customer_id) do update set version = default'],
-    taken: ['on conflict (customer_id) do update set version = excluded.version'],
   },
   {
     name: '`skip locked` across customers; api_keys is no tenant table',
     isIn: (text) => /skip locked/i.test(text) && !/customer_id = \$\$|from api_keys/i.test(text),
     refused: ['select id from jobs where purged_at is null limit 1 for no key update skip locked'],
-    taken: [`select id from jobs where customer_id = ${hole} and id = ${hole} for no key update skip locked`],
   },
   {
     name: 'a subquery within `values`: use `insert … select`; the catalogs are no tenant table',
     isIn: matching(String.raw`insert into (?!catalogs\b)\w+[^;]*\bvalues\s*\((?:[^()]|\([^()]*\))*\(\s*select\b`),
     refused: ['insert into jobs (id, at) values ($1, (select now()))'],
-    taken: ['insert into jobs (id, at) select $1, now()'],
   },
   {
     name: '`now()` within `returning`: read what was written in a `with` part',
     isIn: matching(String.raw`\breturning\b[^;)]*\bnow\(\)`),
     refused: ['update api_keys set name = $1 returning expires_at <= now()'],
-    taken: ['with written as (update api_keys set name = $1 returning *) select expires_at <= now() from written'],
   },
   {
     name: 'a subquery that takes the customer from the row outside: name the customer in each subquery',
     isIn: matching(String.raw`\bwhere \w+\.customer_id = [a-z]\w*\.customer_id`),
     refused: [
       'select array(select m.list_id from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id)',
-    ],
-    taken: [
-      `select array(select m.list_id from list_members m where m.customer_id = ${hole} and m.contact_id = c.id)`,
-      'from contacts c join companies co on co.customer_id = c.customer_id and co.id = c.company_id',
     ],
   },
   {
@@ -93,28 +81,21 @@ const forms: Form[] = [
     refused: [
       'with moved as (update a set b = $1 returning c), e as (insert into d (c) select c from moved returning 1) select 1 from e',
     ],
-    taken: [
-      'with moved as (update a set b = $1 returning c) insert into d (c) select c from moved',
-      'with e as (insert into d (c) select c from given returning c) update f set g = (select count(*) from e)',
-    ],
   },
   {
     name: 'a subquery without columns: `select 1`',
     isIn: matching(String.raw`\(\s*select\s+from\b`),
     refused: ["select exists (select from jobs where status = 'PENDING')"],
-    taken: ["select exists (select 1 from jobs where status = 'PENDING')"],
   },
   {
     name: 'a cast of a given text to another type in `set`: give the type with jsonb_to_recordset or unnest',
     isIn: matching(String.raw`\bset\b[^;]*?= (?:given|item|row)\.\w+::`),
     refused: ['update contacts t set folded = given.folded::jsonb from unnest($1::text[]) as given (folded)'],
-    taken: ['update contacts t set folded = given.folded from unnest($1::jsonb[]) as given (folded)'],
   },
   {
     name: 'a whole row as a value, which loses its names if the table has a virtual column: list the columns',
     isIn: matching(String.raw`\b(?:to_jsonb?|row_to_json)\((?:[a-z]|co)\)`),
     refused: ['select to_jsonb(t) from contacts t'],
-    taken: ["select jsonb_build_object('id', t.id) from contacts t", 'select to_jsonb(t.name) from contacts t'],
   },
   {
     name: 'a lock of rows that every node has: it locks the whole table, and those to which it refers',
@@ -122,19 +103,16 @@ const forms: Form[] = [
       String.raw`\bfrom (?:users|customers|subscription_tiers|prospects)\b(?:(?!\bfrom\b).)*\bfor (?:no key )?(?:update|share|key share)\b`,
     ),
     refused: ['select id from users where id = $1 for share'],
-    taken: ['select id from users where id = $1', 'select id from lists where id = $1 for share'],
   },
   {
     name: '`on conflict` with rows that every node has: it locks the whole table, and those to which it refers',
     isIn: matching(String.raw`\binsert into (?:users|customers|subscription_tiers)\b.*\bon conflict\b`),
     refused: ['insert into users (email) values ($1) on conflict do nothing'],
-    taken: ['insert into users (email) values ($1)', 'insert into lists (name) values ($1) on conflict do nothing'],
   },
   {
     name: 'a column that is cast to a time in an update: give the type with jsonb_to_recordset',
     isIn: matching(String.raw`\bupdate\b[^;]*\b\w+\.\w+::timestamptz`),
     refused: ['update lists l set name = $1 from unnest($2::text[]) as given (at) where l.at < given.at::timestamptz'],
-    taken: ['update lists l set name = $1 from jsonb_to_recordset($2) as given (at timestamptz) where l.at < given.at'],
   },
   {
     name: '`now()` or an interval in the condition of `on conflict`: update before the insert',
@@ -142,26 +120,17 @@ const forms: Form[] = [
     refused: [
       "insert into lists (at) values ($1) on conflict do update set at = excluded.at where lists.at < now() - interval '1 day'",
     ],
-    taken: [
-      'insert into lists (at) values ($1) on conflict do update set at = excluded.at where lists.at < excluded.at',
-      "update lists set at = now() where at < now() - interval '1 minute'",
-    ],
   },
   {
     name: 'a lateral subquery without `from` that has a subquery: select it in a subquery of the table',
     isIn: (text) =>
       lateralsIn(text).some((part) => /\(\s*select\b/i.test(part) && !/\bfrom\b/i.test(withoutInner(part))),
     refused: ['from contacts c cross join lateral (select exists (select 1 from unnest(c.emails) e) as found) t'],
-    taken: [
-      'from (select exists (select 1 from unnest(emails) e) as found from contacts) t',
-      'cross join lateral (select lower(c.name) as name) t',
-    ],
   },
   {
     name: 'a recursive query that is not of one customer',
     isIn: (text) => /\bwith recursive\b/i.test(text) && !/customer_id = \$/i.test(text),
     refused: ['with recursive found as (select customer_id from contacts) select customer_id from found'],
-    taken: [`with recursive found as (select id from contacts where customer_id = ${hole}) select id from found`],
   },
 ];
 
@@ -197,7 +166,6 @@ const migrationForms: Form[] = [
       'alter table lists add column source text, add constraint source_known check (true)',
       'alter table lists drop constraint if exists source_known, add constraint source_known check (true)',
     ],
-    taken: ['alter table lists add column source text', 'alter table lists add constraint source_known check (true)'],
   },
   {
     name: '`create table` with foreign keys to both kinds of tables: add one of them afterwards',
@@ -205,7 +173,6 @@ const migrationForms: Form[] = [
     refused: [
       'create table t (foreign key (customer_id) references customers (id), foreign key (customer_id, j) references jobs (customer_id, id))',
     ],
-    taken: ['create table t (foreign key (customer_id, job_id) references jobs (customer_id, id))'],
   },
   {
     name: 'a key or unique index of a table of tenants that does not start with customer_id',
@@ -215,19 +182,16 @@ const migrationForms: Form[] = [
         /\b(?:primary key|unique)\s*\((?!\s*customer_id\b)/i.test(text)) ||
       /\bcreate unique index\b[^(]*\((?!\s*customer_id\b)/i.test(text),
     refused: ['create table t (\ncustomer_id uuid,\nid uuid,\nprimary key (id))', 'create unique index u on t (id)'],
-    taken: ['create table t (\ncustomer_id uuid,\nid uuid,\nprimary key (customer_id, id))'],
   },
   {
     name: 'a trigger',
     isIn: matching(String.raw`\bcreate (?:or replace )?(?:constraint )?trigger\b`),
     refused: ['create trigger t after insert on contacts execute function f()'],
-    taken: ['create table triggers (name text)'],
   },
   {
     name: '`on delete set null`: detach by an update',
     isIn: matching(String.raw`\bon delete set (?:null|default)\b`),
     refused: ['foreign key (customer_id, c) references companies (customer_id, id) on delete set null'],
-    taken: ['foreign key (customer_id, c) references companies (customer_id, id)'],
   },
 ];
 
@@ -280,10 +244,9 @@ test('the statements of the service are found', () => {
 describe.each([
   ...forms.map((form) => ({ ...form, texts: [...statements, ...changes] })),
   ...migrationForms.map((form) => ({ ...form, texts: changes })),
-])('$name', ({ isIn, refused, taken, texts }) => {
+])('$name', ({ isIn, refused, texts }) => {
   test('is recognised', () => {
     expect(refused.filter((text) => !isIn(text))).toEqual([]);
-    expect(taken.filter(isIn)).toEqual([]);
   });
 
   test('is in no statement', () => {
