@@ -1,4 +1,6 @@
 import { request } from 'node:http';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { freePort } from '../setup/free-port.ts';
@@ -48,4 +50,40 @@ test('serve, with SHUTDOWN_GRACE_MS ends at once with exit code 1 after a second
 test('serve, with SHUTDOWN_GRACE_MS stops at once after SIGINT, as a terminal sends it', async () => {
   const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
   expect(await server.stop('SIGINT')).toBe(0);
+});
+
+const lateRequest = 'GET /api/ext/products HTTP/1.1\r\nHost: x\r\nX-Request-Id: late-1\r\n\r\n';
+
+test.each([0, 30])('a request of which %i bytes arrived before the close gets the usual error body', async (early) => {
+  const server = await startServerProcess(databaseUrl);
+  const { hostname, port } = new URL(server.url);
+  const status = () =>
+    get(`${server.url}/healthz`).then(
+      (answer) => answer.status,
+      () => 'refused',
+    );
+  const socket = connect(Number(port), hostname);
+  socket.write(lateRequest.slice(0, early));
+  // Connections are accepted in order, so the server has accepted the one above when it answers this one.
+  expect(await status()).toBe(200);
+  const stopped = server.stop();
+  await expect.poll(status).toBe('refused');
+  socket.write(lateRequest.slice(early));
+  const [head, body] = (await text(socket)).split('\r\n\r\n') as [string, string];
+  expect(JSON.parse(body)).toEqual({
+    statusCode: 503,
+    error: 'Service Unavailable',
+    code: 'unavailable',
+    message: 'This instance of the service is stopping',
+  });
+  const headers = head.toLowerCase().split('\r\n');
+  expect(headers).toEqual(
+    expect.arrayContaining([
+      'http/1.1 503 service unavailable',
+      'connection: close',
+      'retry-after: 1',
+      'x-request-id: late-1',
+    ]),
+  );
+  expect(await stopped).toBe(0);
 });

@@ -1,6 +1,5 @@
 import { PgBoss } from 'pg-boss';
 import { expect, test } from 'vitest';
-import { asMigrator } from '../../src/database/migrate.ts';
 import { withSessionSettings } from '../../src/database/connection.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
@@ -62,16 +61,6 @@ test('values are read and written alike, whatever the settings of the database',
   const since = { filters: { created_at: { gte: before.toISOString() } } };
   const found = await customer.post('/contacts/list', since);
   expect(found.body.map((contact: { id: string }) => contact.id)).toEqual([id]);
-});
-
-test('each lane of the service pins the settings of its sessions', async () => {
-  const lanes = ['lookup', 'search', 'transaction'] as const;
-  for (const lane of lanes)
-    expect(toRecord(await app.db[lane]((sql: any) => sql.unsafe(inForce))), lane).toEqual(expected); // eslint-disable-line typescript/no-explicit-any -- the lanes differ in the type of their session
-});
-
-test('the migrator pins the settings of its session', async () => {
-  expect(toRecord(await asMigrator(app.ownerUrl, (sql) => sql.unsafe(inForce)))).toEqual(expected);
 });
 
 test.each(['', '?application_name=x', '?options=-c%20DateStyle=German+-c%20work_mem=5MB'])(

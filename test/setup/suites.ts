@@ -16,7 +16,7 @@ export const testAll: readonly string[] = [
   'test/jobs/unlock.damage.test.ts',
   'test/limits/redis.test.ts',
   'test/pages/{browser,sizes}.test.ts',
-  'test/plugins/{graceful-close,rate-limits.redis}.test.ts',
+  'test/plugins/rate-limits.redis.test.ts',
   'test/process/metrics.test.ts',
   'test/queries/{plans,plans-after-load}.test.ts',
   'test/queries/records/search-terms.test.ts',
