@@ -56,9 +56,13 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
   }
 
   /** Returns a function that sends requests with a new key. */
-  async function caller(): Promise<(app: FastifyInstance) => Promise<Answer>> {
+  async function caller(
+    method = 'GET',
+    path = summary,
+    body?: object,
+  ): Promise<(app: FastifyInstance) => Promise<Answer>> {
     const { key } = await testApp.customer();
-    return (app) => inject(app, 'GET', summary, undefined, { authorization: `X-API-Key ${key}` });
+    return (app) => inject(app, method, path, body, { authorization: `X-API-Key ${key}` });
   }
 
   /** Checks that every request is answered at once, and that each process enforces the limits alone. */
@@ -78,17 +82,12 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     expect(await inTurn(8, inTurns(call))).toEqual({ 200: 6, 429: 2 });
   }
 
-  test('hold for both instances together', async () => {
+  test('hold for both instances together, under each policy of a request', async () => {
     const call = await caller();
     expect(leftOf(await call(one))).toEqual({ default: 5 });
     expect(leftOf(await call(other))).toEqual({ default: 4 });
     expect(await atOnce(20, inTurns(call))).toEqual({ 200: 4, 429: 16 });
-  });
-
-  test('count a request under several policies', async () => {
-    const { key } = await testApp.customer();
-    const headers = { authorization: `X-API-Key ${key}` };
-    const list = (app: FastifyInstance) => inject(app, 'POST', '/api/ext/prospect/list', {}, headers);
+    const list = await caller('POST', '/api/ext/prospect/list', {});
     expect(leftOf(await list(one))).toEqual({ default: 5, prospects: 3 });
     expect(await inTurn(4, inTurns(list))).toEqual({ 201: 3, 429: 1 });
   });
@@ -133,35 +132,25 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     await expectSharedLimits();
   });
 
-  test('hold in each process while the server is down, and together when it is back', async () => {
-    await redis.kill();
-    await expectLimitsPerProcess();
-    await expect.poll(checks, { timeout: 10_000 }).toEqual(['degraded', 'degraded']);
-    await redis.start();
-    await recover();
-    await expectSharedLimits();
-  });
-
-  test('hold in each process while the server is frozen, and together when it continues', async () => {
+  test.each<[string, () => unknown, () => unknown]>([
+    ['is down', () => redis.kill(), () => redis.start()],
+    // Requests in flight when it freezes wait for it, all at the same time.
+    ['is frozen', () => redis.freeze(), () => redis.thaw()],
+    [
+      'accepts no writes',
+      () => redis.command('CONFIG', 'SET', 'maxmemory', '1'),
+      () => redis.command('CONFIG', 'SET', 'maxmemory', '0'),
+    ],
+  ])('hold in each process while the server %s, and together when it is back', async (_, hurt, mend) => {
     const call = await caller();
     await call(one);
-    redis.freeze();
-    // Requests in flight when it freezes wait for it, all at the same time.
+    await hurt();
     const begun = performance.now();
     expect(await atOnce(6, () => call(one))).toEqual({ 200: 6 });
     expect(performance.now() - begun).toBeLessThan(promptMs);
     await expectLimitsPerProcess();
     await expect.poll(checks, { timeout: 10_000 }).toEqual(['degraded', 'degraded']);
-    redis.thaw();
-    await recover();
-    await expectSharedLimits();
-  });
-
-  test('hold in each process while the server accepts no writes', async () => {
-    await redis.command('CONFIG', 'SET', 'maxmemory', '1');
-    await expectLimitsPerProcess();
-    await expect.poll(checks, { timeout: 10_000 }).toEqual(['degraded', 'degraded']);
-    await redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    await mend();
     await recover();
     await expectSharedLimits();
   });
