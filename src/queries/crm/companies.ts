@@ -248,7 +248,11 @@ export const companiesWritten: WrittenTable<ReturnType<typeof companyRow<Company
   columns: [...companyFields, 'folded', 'terms'],
 };
 
-export function encodedCompany<Columns extends CompanyColumns>(sql: Transaction, customerId: string, columns: Columns) {
-  const row = companyRow(customerId, columns);
-  return { ...row, custom_fields: sql.json(row.custom_fields), folded: sql.json(row.folded) };
-}
+/** The columns of a company, also those that only the service writes. */
+export type WholeCompany = CompanyColumns &
+  Pick<Company, 'score' | 'verification_status'> & { last_verified: string | null };
+
+export const wholeCompanies: WrittenTable<ReturnType<typeof companyRow<WholeCompany>>> = {
+  name: 'companies',
+  columns: [...companiesWritten.columns, ...serviceColumns],
+};

@@ -33,6 +33,13 @@ export const serviceColumns = [
   'removal_requested_at',
 ] as const;
 
+/** The columns of a contact, also those that only the service writes. */
+export type WholeContact = ContactColumns &
+  Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
+    prospect_id: string | null;
+    last_verified: string | null;
+  };
+
 /** SQL columns of a contact as responses show them. Without a verification, `last_verified` is the creation time. */
 const shown = `
   c.id,
@@ -269,12 +276,10 @@ export const contactsWritten: WrittenTable<ReturnType<typeof contactRow<ContactC
     ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,
 };
 
-export function encodedContact<Columns extends ContactColumns>(sql: Transaction, customerId: string, columns: Columns) {
-  const row = contactRow(customerId, columns);
-  return {
-    ...row,
-    phone_numbers: sql.json(row.phone_numbers),
-    custom_fields: sql.json(row.custom_fields),
-    folded: sql.json(row.folded),
-  };
-}
+/** Writes contacts with the columns that only the service writes. */
+export const wholeContacts: WrittenTable<ReturnType<typeof contactRow<WholeContact>>> = {
+  ...contactsWritten,
+  columns: [...contactsWritten.columns, ...serviceColumns],
+  computedAssignments: (sql, customerId) =>
+    sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
+};

@@ -1,10 +1,10 @@
-import type postgres from 'postgres';
-import { searchColumnsOfContact, type SearchColumns } from '../../filters/to-sql.ts';
-import { type Contact, contactFields } from '../../schemas/contacts.ts';
+import { canonicalInstant } from '../../filters/columns.ts';
+import { contactFields } from '../../schemas/contacts.ts';
 import { isEmailAddress } from '../../schemas/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold, isPlaceholder } from '../../text/fold.ts';
-import { blank, type ContactColumns, companyAfter } from './contacts.ts';
+import { blank, contactRow, serviceColumns, wholeContacts, type WholeContact } from './contacts.ts';
+import { insertRows, updateRows } from '../records/batch-rows.ts';
 import { type CountryCodes, countryCodes } from '../../files/phones.ts';
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
@@ -13,12 +13,6 @@ import type { LockedCompanies } from '../records/batches.ts';
 import { lockContacts, withDeferredWrites, type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { findByMergedProspect } from '../records/merged-records.ts';
 import { addToLists } from './list-members.ts';
-
-export type SyncedContact = ContactColumns &
-  Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at'> & {
-    prospect_id: string | null;
-    last_verified: string | null;
-  };
 
 /**
  * Maximum lengths of a contact's texts (characters), and its maximum number of other e-mail addresses. Values in the
@@ -31,7 +25,7 @@ const maxLengths = { text: 255, url: 2048, otherEmails: 20 };
  * Converts a prospect to a contact. Unknown names and countries become `""`, and long texts are cut. Without a valid
  * work e-mail the contact is unverified, because the prospect's verification is about another address.
  */
-export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedContact {
+export function toContact(prospect: Prospect, codeOf: CountryCodes): WholeContact {
   const work_email = isEmailAddress(prospect.work_email) ? prospect.work_email : '';
   return {
     ...blank,
@@ -53,8 +47,9 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
     social2_url: url(prospect.social2_url),
     score: prospect.score,
     verification_status: work_email === '' ? 'unverified' : prospect.verification_status,
-    last_verified: work_email === '' ? null : prospect.date_verified,
+    last_verified: work_email === '' ? null : canonicalInstant(prospect.date_verified),
     crm_synced_at: null,
+    removal_requested_at: null,
   };
 }
 
@@ -79,38 +74,14 @@ function otherEmails(emails: string[], workEmail: string): string[] | null {
   return others.size === 0 ? null : [...others.values()].slice(0, maxLengths.otherEmails);
 }
 
-const syncedColumns = {
-  prospect_id: 'uuid',
-  first_name: 'text',
-  last_name: 'text',
-  job_title: 'text',
-  industry: 'text',
-  work_email: 'text',
-  other_emails: 'text[]',
-  mobile_phone: 'text',
-  location_locality: 'text',
-  location_region: 'text',
-  location_country: 'text',
-  location_postal_code: 'text',
-  profnet_url: 'text',
-  social1_url: 'text',
-  social2_url: 'text',
-  company_id: 'uuid',
-  score: 'integer',
-  verification_status: 'text',
-  last_verified: 'timestamptz',
-} as const satisfies Partial<Record<keyof SyncedContact, string>>;
-
-const prospectColumns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
-
 /**
  * Fills the empty fields of the contact `own` with those of a contact made from a prospect. A score of `0` counts as
  * empty. Takes the verification only if both then have the same work e-mail, and `own` is not verified.
  */
-function fillIn<T extends SyncedContact>(own: T, inCatalog: SyncedContact): T {
+function fillIn<T extends WholeContact>(own: T, inCatalog: WholeContact): T {
   const filled = { ...own };
-  for (const column of prospectColumns)
-    if (column !== 'last_verified' && isEmpty(own[column])) Object.assign(filled, { [column]: inCatalog[column] });
+  for (const [column, value] of Object.entries(inCatalog))
+    if (column !== 'last_verified' && isEmpty(own[column as keyof T])) Object.assign(filled, { [column]: value });
   const isVerified = own.verification_status !== 'unverified' && own.work_email !== '';
   if (isVerified || fold(filled.work_email) !== fold(inCatalog.work_email)) return filled;
   const { verification_status, last_verified } = inCatalog;
@@ -120,16 +91,10 @@ function fillIn<T extends SyncedContact>(own: T, inCatalog: SyncedContact): T {
 export const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
-function toRow(customerId: string, contact: SyncedContact): Record<string, postgres.JSONValue> {
-  const row: Record<string, postgres.JSONValue> = { ...searchColumnsOfContact(customerId, contact) };
-  for (const column of prospectColumns) row[column] = contact[column];
-  return row;
-}
-
 interface SyncedRow {
   id: LockedId | undefined;
-  stored?: SyncedContact;
-  contact: SyncedContact;
+  stored?: WholeContact;
+  contact: WholeContact;
 }
 
 /**
@@ -180,7 +145,7 @@ class SyncBatch {
       if (!this.#byProspect.has(prospectId)) this.#byProspect.set(prospectId, row);
   }
 
-  add(inCatalog: SyncedContact): SyncedRow {
+  add(inCatalog: WholeContact): SyncedRow {
     const row = this.#byProspect.get(inCatalog.prospect_id!) ?? this.#byEmail.get(fold(inCatalog.work_email));
     const added = row ?? { id: undefined, contact: inCatalog };
     added.contact = fillIn(added.contact, inCatalog);
@@ -202,13 +167,13 @@ function lockForSync(sql: Transaction, customerId: string, prospects: readonly P
   return lockCompanies(sql, customerId, { keys: names });
 }
 
-const emailsOf = (inCatalog: readonly SyncedContact[]): string[] =>
+const emailsOf = (inCatalog: readonly WholeContact[]): string[] =>
   [...new Set(inCatalog.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
 
 function findContacts(
   sql: Transaction,
   customerId: string,
-  inCatalog: readonly SyncedContact[],
+  inCatalog: readonly WholeContact[],
 ): Promise<{ id: string }[]> {
   const ids = inCatalog.map(({ prospect_id }) => prospect_id!);
   return sql<{ id: string }[]>`
@@ -234,7 +199,7 @@ function findContacts(
  * Locks the stored contacts that have the same prospect id or work e-mail as contacts in `inCatalog`. Returns their
  * values, the oldest first. The id of a deleted company is null.
  */
-async function lockStored(sql: Transaction, customerId: string, inCatalog: readonly SyncedContact[]): Promise<Stored> {
+async function lockStored(sql: Transaction, customerId: string, inCatalog: readonly WholeContact[]): Promise<Stored> {
   const prospectIds = inCatalog.map(({ prospect_id }) => prospect_id!);
   const merged = await findByMergedProspect(sql, customerId, prospectIds);
   const found = (await findContacts(sql, customerId, inCatalog)).map(({ id }) => id);
@@ -244,15 +209,10 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
   // sees a company that another transaction created for one of these contacts.
   const [, contacts] = await Promise.all([
     lockContacts(sql, customerId, ids),
-    sql<Locked<SyncedContact>[]>`
+    sql<Locked<WholeContact>[]>`
       select
         id,
-        ${constant(sql, contactFields.join(', '))},
-        prospect_id,
-        score,
-        verification_status,
-        last_verified,
-        crm_synced_at,
+        ${constant(sql, [...contactFields, ...serviceColumns].join(', '))},
         (
           select co.id
           from ${liveCompanies(sql, customerId)}
@@ -296,14 +256,6 @@ async function fillCompanies(
     synced.contact = { ...synced.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
 
-const searchColumns = { folded: 'jsonb', terms: 'integer[]' } as const satisfies Record<keyof SearchColumns, string>;
-
-const writtenColumns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');
-const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([column, type]) => `${column} ${type}`);
-const updates = Object.keys({ ...syncedColumns, ...searchColumns })
-  .filter((column) => column !== 'company_id')
-  .map((column) => `${column} = given.${column}`);
-
 async function write(
   sql: Transaction,
   customerId: string,
@@ -312,8 +264,11 @@ async function write(
 ): Promise<void> {
   const [stored, fresh] = [rows.filter(({ id }) => id !== undefined), rows.filter(({ id }) => id === undefined)];
   await updateSynced(sql, customerId, stored, deferred);
-  const inserted = await insertContacts(sql, customerId, fresh);
-  for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
+  const crm_synced_at = await readClock(sql);
+  const ids = await insertRows(sql, customerId, wholeContacts, fresh, ({ contact }) =>
+    contactRow(customerId, { ...contact, crm_synced_at }),
+  );
+  for (const [i, row] of fresh.entries()) row.id = ids[i]!;
   deferred.count('contacts', fresh.length);
   for (const row of fresh) deferred.created('contact', eventSubjectOf(row));
 }
@@ -330,35 +285,16 @@ export async function updateSynced(
   deferred: DeferredWrites,
 ): Promise<void> {
   if (stored.length === 0) return;
-  const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
-  const written = await sql<(Pick<SyncedContact, 'last_verified' | 'crm_synced_at'> & { id: string })[]>`
-    update contacts c
-    set
-      ${constant(sql, updates.join(', '))},
-      company_id = ${companyAfter(sql, customerId, 'c', sql`given.company_id`)},
-      crm_synced_at = (select clock_timestamp()),
-      updated_at = (select clock_timestamp())
-    from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
-    where c.customer_id = ${customerId}
-      and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has
-      and c.id = given.id
-    returning c.id, c.last_verified, c.crm_synced_at`;
-  const times = new Map(written.map(({ id, ...columns }) => [id, columns]));
+  const crm_synced_at = await readClock(sql);
+  await updateRows(sql, customerId, wholeContacts, stored, ({ id, contact }) => ({
+    ...contactRow(customerId, { ...contact, crm_synced_at }),
+    id: id!,
+  }));
   for (const row of stored)
-    deferred.updated('contact', eventSubjectOf(row), row.stored!, { ...row.contact, ...times.get(row.id!) });
+    deferred.updated('contact', eventSubjectOf(row), row.stored!, { ...row.contact, crm_synced_at });
 }
 
-async function insertContacts(
-  sql: Transaction,
-  customerId: string,
-  fresh: readonly SyncedRow[],
-): Promise<Map<string, LockedId>> {
-  if (fresh.length === 0) return new Map();
-  const rows = fresh.map(({ contact }) => toRow(customerId, contact));
-  const inserted = await sql<{ id: LockedId; prospect_id: string }[]>`
-    insert into contacts (customer_id, ${constant(sql, writtenColumns)}, crm_synced_at)
-    select ${customerId}, ${constant(sql, writtenColumns)}, (select clock_timestamp())
-    from jsonb_to_recordset(${sql.json(rows)}) as given (${constant(sql, typed.join(', '))})
-    returning id, prospect_id`;
-  return new Map(inserted.map(({ id, prospect_id }) => [prospect_id, id]));
+async function readClock(sql: Transaction): Promise<string> {
+  const [{ now }] = await sql<[{ now: string }]>`select clock_timestamp()::timestamptz(3) as now`;
+  return now;
 }

@@ -6,7 +6,9 @@ import { type DeferredWrites, lockedInOrder, lockBulk } from '../records/deferre
 import type { Writing } from '../records/record-writes.ts';
 import { purgeActivitiesOf } from './links.ts';
 import { purgeMerged, findByMergedProspect } from '../records/merged-records.ts';
-import { blankCompany, encodedCompany, findCompanies, removeCompanies, type CompanyColumns } from './companies.ts';
+import { blankCompany, companiesWritten, companyRow, findCompanies, removeCompanies } from './companies.ts';
+import type { CompanyColumns } from './companies.ts';
+import { updateRows } from '../records/batch-rows.ts';
 import { findContacts, removeContacts, type ContactColumns } from './contacts.ts';
 
 /** Deletes locked contacts. A purge also removes the remaining data of contacts that were deleted earlier. */
@@ -51,9 +53,13 @@ async function purge<Row>(
 
 /** Clears the columns of deleted companies. Many records can refer to them, so a worker removes their rows later. */
 async function blankRows(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
+  await updateRows(sql, customerId, companiesWritten, ids as LockedId[], (id) => ({
+    id,
+    ...companyRow(customerId, blankCompany),
+  }));
   await sql`
     update companies
-    set ${sql(encodedCompany(sql, customerId, blankCompany))}, deleted_at = 'epoch'
+    set deleted_at = 'epoch'
     where customer_id = ${customerId}
       and id = any(${ids as string[]}::uuid[])
       and deleted_at is not null`;

@@ -12,7 +12,8 @@ import type { EnrichedField } from '../../schemas/clean-data.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import type { LockedCompanies } from '../records/batches.ts';
 import { findOrCreateNamed, lockCompanies, type NamedCompany } from './companies.ts';
-import { updateSynced, companyOf, isEmpty, toContact, type SyncedContact } from './crm-sync.ts';
+import { updateSynced, companyOf, isEmpty, toContact } from './crm-sync.ts';
+import { serviceColumns, type WholeContact } from './contacts.ts';
 
 /**
  * Returns SQL for the newest result of an address that a job can reuse, or null.
@@ -155,7 +156,7 @@ const lockAddresses = (sql: Transaction, customerId: string, ids: readonly strin
   ${lockedInOrder(sql)}`;
 
 /** A contact as enrichment reads it. The columns of a deleted company are null. */
-export type EnrichedContact = SyncedContact & { id: string; company_name: string | null };
+export type EnrichedContact = WholeContact & { id: string; company_name: string | null };
 
 export interface EnrichOptions {
   fields: readonly EnrichedField[];
@@ -166,7 +167,7 @@ export interface Enrichment<Contact = EnrichedContact> {
   contact: Contact;
   prospect: Prospect;
   changed: EnrichedField[];
-  filled: SyncedContact;
+  filled: WholeContact;
   company: NamedCompany | undefined;
 }
 
@@ -198,16 +199,11 @@ async function selectContacts(
   ids: readonly string[],
 ): Promise<Map<string, EnrichedContact>> {
   if (ids.length === 0) return new Map();
-  const columns = contactFields.map((name) => `c.${name}`).join(', ');
+  const columns = [...contactFields, ...serviceColumns].map((name) => `c.${name}`).join(', ');
   const rows = await sql<EnrichedContact[]>`
     select
       c.id,
       ${constant(sql, columns)},
-      c.prospect_id,
-      c.score,
-      c.verification_status,
-      c.last_verified,
-      c.crm_synced_at,
       co.id as company_id,
       co.company_name
     from contacts c
@@ -234,7 +230,7 @@ export function enrichmentOf<Contact extends EnrichedContact>(
     field === 'company' ? isNewCompany : isFilled(field, before, inCatalog, options.overwrite),
   );
   const values = changed.flatMap((field) => (field === 'company' ? [] : [[field, inCatalog[field]] as const]));
-  const filled: SyncedContact = { ...before, ...Object.fromEntries(values) };
+  const filled: WholeContact = { ...before, ...Object.fromEntries(values) };
   return {
     contact,
     prospect,
@@ -246,8 +242,8 @@ export function enrichmentOf<Contact extends EnrichedContact>(
 
 function isFilled(
   field: Exclude<EnrichedField, 'company'>,
-  before: SyncedContact,
-  inCatalog: SyncedContact,
+  before: WholeContact,
+  inCatalog: WholeContact,
   overwrite: boolean,
 ): boolean {
   const [own, value] = [before[field], inCatalog[field]];
@@ -260,7 +256,7 @@ function isFilled(
 /**
  * Sets the columns that only the service writes. Copies a verification only if the contact has the verified address.
  */
-function withServiceColumns(filled: SyncedContact, before: SyncedContact, inCatalog: SyncedContact): SyncedContact {
+function withServiceColumns(filled: WholeContact, before: WholeContact, inCatalog: WholeContact): WholeContact {
   const isSameAddress = filled.work_email !== '' && fold(filled.work_email) === fold(inCatalog.work_email);
   const isNewAddress = fold(filled.work_email) !== fold(before.work_email);
   const { verification_status, last_verified } =

@@ -1,14 +1,16 @@
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import { RecordsChanged } from '../../errors.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
-import { companyFields, type Company } from '../../schemas/companies.ts';
+import { companyFields } from '../../schemas/companies.ts';
 import type { Merge } from '../../schemas/clean-data.ts';
 import { withRepeats } from '../records/batches.ts';
 import { withDeferredWrites, type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { rememberMerge } from '../records/merged-records.ts';
 import { byHolder, countReferring, moveActivities, moveOpportunityContacts, moveReferring } from './links.ts';
 import type { PlaceInOpportunity } from './links.ts';
-import { encodedCompany, lockCompanyRows, removeCompanies, type CompanyColumns, lockCompanies } from './companies.ts';
+import { companyRow, lockCompanies, lockCompanyRows, removeCompanies, wholeCompanies } from './companies.ts';
+import type { WholeCompany } from './companies.ts';
+import { updateRows } from '../records/batch-rows.ts';
 import {
   mergedCustomFields,
   mergedFields,
@@ -24,10 +26,10 @@ import {
   verificationOf,
 } from './merges.ts';
 import type { Moved } from './merges.ts';
-import { contactFields, type Contact } from '../../schemas/contacts.ts';
+import { contactFields } from '../../schemas/contacts.ts';
 import { addToLists, findManualLists } from './list-members.ts';
-import { companyAfter, encodedContact, lockContactRows, removeContacts, serviceColumns } from './contacts.ts';
-import type { ContactColumns } from './contacts.ts';
+import { contactRow, lockContactRows, removeContacts, serviceColumns, wholeContacts } from './contacts.ts';
+import type { WholeContact } from './contacts.ts';
 
 type MergeRecords = (sql: Transaction, customerId: string, merge: Merge) => Promise<void>;
 
@@ -44,8 +46,7 @@ function mergeBy(
   };
 }
 
-type StoredCompany = CompanyColumns &
-  Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
+type StoredCompany = WholeCompany & { id: string };
 
 /**
  * Merges companies into the first one, which gets the values that it lacks, and all contacts, opportunities and
@@ -90,12 +91,11 @@ async function mergeAllCompanies(
     ]),
   );
   await removeCompanies(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
-  const { id: _id, ...columns } = encodedCompany(sql, customerId, merged);
-  await sql`
-    update companies
-    set ${sql(columns)}, updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`updated_at`}
-    where customer_id = ${customerId}
-      and id = ${kept.id}`;
+  const table = { ...wholeCompanies, keepsTime: !isJournaled };
+  await updateRows(sql, customerId, table, [merged], (columns) => ({
+    ...companyRow(customerId, columns),
+    id: kept.id,
+  }));
 }
 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql`
@@ -127,12 +127,7 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   };
 }
 
-type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
-  last_verified: string | null;
-  prospect_id: string | null;
-};
-
-type StoredContact = ContactColumns & OwnColumns & { id: string };
+type StoredContact = WholeContact & { id: string };
 
 /**
  * Merges contacts into the first one, which gets the values that it lacks, and the manual lists, opportunities and
@@ -187,15 +182,11 @@ async function mergeAllContacts(
   );
   const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
   await removeContacts(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
-  const { id: _id, company_id, ...columns } = encodedContact(sql, customerId, merged);
-  await sql`
-    update contacts r
-    set
-      ${sql(columns)},
-      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
-      updated_at = ${isJournaled ? sql`(select clock_timestamp())` : sql`r.updated_at`}
-    where customer_id = ${customerId}
-      and id = ${kept.id}`;
+  const table = { ...wholeContacts, keepsTime: !isJournaled };
+  await updateRows(sql, customerId, table, [merged], (columns) => ({
+    ...contactRow(customerId, columns),
+    id: kept.id,
+  }));
 }
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql`

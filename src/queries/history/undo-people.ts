@@ -5,21 +5,21 @@ import { contactFields } from '../../schemas/contacts.ts';
 import { fold } from '../../text/fold.ts';
 import {
   blankCompany,
-  companiesWritten,
   companyRow,
   lockCompanyRows,
   removeCompanies,
   serviceColumns as companyServiceColumns,
-  type CompanyColumns,
+  wholeCompanies,
+  type WholeCompany,
 } from '../crm/companies.ts';
 import {
   blank,
   contactRow,
-  contactsWritten,
   lockContactRows,
   removeContacts,
   serviceColumns as contactServiceColumns,
-  type ContactColumns,
+  wholeContacts,
+  type WholeContact,
 } from '../crm/contacts.ts';
 import { isSame } from '../records/journal.ts';
 import { companyTable, contactTable, insertRows, updateRows, type RecordTable } from '../records/batch-rows.ts';
@@ -48,7 +48,6 @@ interface People {
   noun: 'contact' | 'company';
   records: RecordTable;
   table: 'contacts' | 'companies';
-  columns: readonly string[];
   serviceColumns: readonly string[];
   blank: Values;
   lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<(Values & { id: LockedId })[]>;
@@ -199,32 +198,25 @@ function regainedOf({ row, reverted }: { row: { id: string }; reverted: Reverted
 const pick = (row: Values, names: readonly string[]): Values =>
   Object.fromEntries(names.map((name) => [name, row[name] ?? null]));
 
+const wholeContactRow = (customerId: string, row: Values) => {
+  const names = [...contactFields, 'company_id', ...contactServiceColumns];
+  return contactRow(customerId, pick(row, names) as unknown as WholeContact);
+};
+
 const contacts: People = {
   noun: 'contact',
   records: contactTable,
   table: 'contacts',
-  columns: [...contactFields, 'company_id'],
   serviceColumns: contactServiceColumns,
   blank: { ...blank, score: 0, verification_status: 'unverified' },
   lock: lockContactRows,
   remove: ({ sql, customerId, deferred }, ids) => removeContacts(sql, customerId, ids, deferred),
   findInUse: async () => new Set(),
-  update: async ({ sql, customerId }, rows) => {
-    await updateRows(sql, customerId, contactsWritten, rows, (row) => ({
-      id: row.id,
-      ...contactRow(customerId, pick(row, contacts.columns) as unknown as ContactColumns),
-    }));
-    await setServiceColumns(sql, customerId, contacts, rows);
-  },
+  update: ({ sql, customerId }, rows) =>
+    updateRows(sql, customerId, wholeContacts, rows, ({ id, ...row }) => ({ id, ...wholeContactRow(customerId, row) })),
   restore: async ({ sql, customerId, effects }, rows) => {
-    const table = {
-      ...contactsWritten,
-      columns: ['id', ...contactsWritten.columns, ...contactServiceColumns] as never[],
-    };
-    await insertRows(sql, customerId, table, rows, (row) => {
-      const columns = pick(row, contacts.columns) as unknown as ContactColumns;
-      return { id: row.id, ...pick(row, contactServiceColumns), ...contactRow(customerId, columns) };
-    });
+    const table = { ...wholeContacts, columns: ['id', ...wholeContacts.columns] as never[] };
+    await insertRows(sql, customerId, table, rows, ({ id, ...row }) => ({ id, ...wholeContactRow(customerId, row) }));
     await markRemoved(sql, customerId, rows);
     const ids = new Set(rows.map(({ id }) => id));
     await restoreLinks(
@@ -241,7 +233,6 @@ const companies: People = {
   noun: 'company',
   records: companyTable,
   table: 'companies',
-  columns: companyFields,
   serviceColumns: companyServiceColumns,
   blank: { ...blankCompany, score: 0, verification_status: 'unverified' },
   lock: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'update'),
@@ -285,13 +276,11 @@ const companies: People = {
     const rows = await sql<{ company_id: string }[]>`${used('contacts')} union ${used('opportunities')}`;
     return new Set(rows.map(({ company_id }) => company_id));
   },
-  update: async ({ sql, customerId }, rows) => {
-    await updateRows(sql, customerId, companiesWritten, rows, (row) => ({
+  update: ({ sql, customerId }, rows) =>
+    updateRows(sql, customerId, wholeCompanies, rows, (row) => ({
       id: row.id,
-      ...companyRow(customerId, pick(row, companyFields) as unknown as CompanyColumns),
-    }));
-    await setServiceColumns(sql, customerId, companies, rows);
-  },
+      ...companyRow(customerId, pick(row, [...companyFields, ...companyServiceColumns]) as unknown as WholeCompany),
+    })),
   // Their rows are there (with an external id that may be taken), and their contacts and opportunities refer to them, unless a merge has moved these.
   restore: async ({ sql, customerId, effects }, rows) => {
     const present = await sql<{ id: LockedId }[]>`
@@ -312,22 +301,6 @@ const companies: People = {
     return ids;
   },
 };
-
-async function setServiceColumns(
-  sql: Transaction,
-  customerId: string,
-  { table, serviceColumns }: People,
-  rows: readonly (Values & { id: string })[],
-): Promise<void> {
-  if (rows.length === 0) return;
-  const given = rows.map((row) => ({ id: row.id, ...pick(row, serviceColumns) }));
-  await sql`
-    update ${constant(sql, table)} r
-    set ${constant(sql, serviceColumns.map((name) => `${name} = given.${name}`).join(', '))}
-    from jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(given)}) given
-    where r.customer_id = ${customerId}
-      and r.id = given.id`;
-}
 
 async function findLiveCompanies(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();

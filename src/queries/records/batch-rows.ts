@@ -234,6 +234,8 @@ export interface WrittenTable<R extends object> {
    * unchanged.
    */
   unassigned?: readonly string[];
+  /** True if an update does not change `updated_at`. */
+  keepsTime?: boolean;
   /** Returns further SQL assignments for an update of the record `r`. `given` has the new values. */
   computedAssignments?: (sql: Transaction, customerId: string) => Fragment;
 }
@@ -323,7 +325,7 @@ export async function updateRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
-  const { unassigned = [], computedAssignments } = table;
+  const { unassigned = [], keepsTime = false, computedAssignments } = table;
   const names = table.columns.filter((name) => !unassigned.includes(name));
   const assignments = constant(sql, names.map((name) => `${name} = given.${name}`).join(', '));
   await writeInParts(
@@ -332,7 +334,10 @@ export async function updateRows<T, R extends object>(
     (record) => rowOf(record) as Row,
     (rows) => sql`
       update ${constant(sql, table.name)} r
-      set ${assignments}, ${computedAssignments ? sql`${computedAssignments(sql, customerId)},` : sql``} updated_at = (select clock_timestamp())
+      set
+        ${assignments},
+        ${computedAssignments ? sql`${computedAssignments(sql, customerId)},` : sql``}
+        updated_at = ${keepsTime ? sql`r.updated_at` : sql`(select clock_timestamp())`}
       from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
         and r.id = any(${rows.map((row) => row['id'] as string)}::uuid[])
