@@ -1,32 +1,18 @@
 import type { FastifyContextConfig } from 'fastify';
 
+const verbs = ['read', 'create', 'update', 'delete'] as const;
+
+const scopesFor = <Records extends string>(records: Records) => verbs.map((verb) => `${records}:${verb}` as const);
+
 export const scopes = [
   'customer:read',
-  'contacts:read',
-  'contacts:create',
-  'contacts:update',
-  'contacts:delete',
-  'companies:read',
-  'companies:create',
-  'companies:update',
-  'companies:delete',
-  'list_contacts:read',
-  'list_contacts:create',
-  'list_contacts:update',
-  'list_contacts:delete',
+  ...scopesFor('contacts'),
+  ...scopesFor('companies'),
+  ...scopesFor('list_contacts'),
   'list_contact_details:update',
-  'products:read',
-  'products:create',
-  'products:update',
-  'products:delete',
-  'opportunities:read',
-  'opportunities:create',
-  'opportunities:update',
-  'opportunities:delete',
-  'activities:read',
-  'activities:create',
-  'activities:update',
-  'activities:delete',
+  ...scopesFor('products'),
+  ...scopesFor('opportunities'),
+  ...scopesFor('activities'),
   'pipelines:read',
   'stages:read',
   'prospect:read',
