@@ -8,7 +8,7 @@ import { activityFileFields } from '../../schemas/files.ts';
 import { recordReads } from './record-pages.ts';
 import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
 import { activityTable, insertRows, type WrittenTable } from '../records/batch-rows.ts';
-import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
+import { finderOf, inOrderOf } from '../records/finders.ts';
 import { addDeletions, recordWrites, writeRows, type Writing } from '../records/record-writes.ts';
 
 type ActivityColumns = Pick<Activity, (typeof activityFields)[number]>;
@@ -27,17 +27,14 @@ export const {
   export: exportActivities,
 } = recordReads<Activity>({ source: activitySource, projection, fields: activityFileFields, title: 'Activities' });
 
-export const findActivities: FindRecords<Activity> = (sql, customerId, ids) =>
-  findByIds(
-    sql,
-    ids,
-    sql`
-      select ${projection(sql)}
-      from activities a
-      where a.customer_id = ${customerId}
-        and a.id = wanted.id
-        and a.hidden_at is null`,
-  );
+export const findActivities = finderOf<Activity>(
+  (sql, customerId) => sql`
+    select ${projection(sql)}
+    from activities a
+    where a.customer_id = ${customerId}
+      and a.id = wanted.id
+      and a.hidden_at is null`,
+);
 
 /** Returns those of the given notes that are already stored for their contact or company. */
 export const findNotes = (

@@ -12,7 +12,7 @@ import { companySource } from '../../filters/columns.ts';
 import { blankOf } from '../../schemas/wire.ts';
 import { companyFileFields } from '../../schemas/files.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
+import { finderOf, inOrderOf } from '../records/finders.ts';
 import { detachActivities, lastActivityAt } from './links.ts';
 import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { recordReads } from './record-pages.ts';
@@ -178,15 +178,12 @@ export const {
   export: exportCompanies,
 } = recordReads<Company>({ source: companySource, projection, fields: companyFileFields, title: 'Companies' });
 
-export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
-  findByIds(
-    sql,
-    ids,
-    sql`
-      select ${projection(sql)}, ${lastActivityAt(sql, customerId, 'company', 'co.id')} as last_activity_at
-      from ${liveCompanies(sql, customerId)}
-        and co.id = wanted.id`,
-  );
+export const findCompanies = finderOf<Company>(
+  (sql, customerId) => sql`
+    select ${projection(sql)}, ${lastActivityAt(sql, customerId, 'company', 'co.id')} as last_activity_at
+    from ${liveCompanies(sql, customerId)}
+      and co.id = wanted.id`,
+);
 
 /**
  * Deletes companies that the caller has locked `for update`. No read finds them any more, but their rows, and

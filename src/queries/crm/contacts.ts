@@ -14,7 +14,7 @@ import type { RuleGiven } from '../../schemas/lists.ts';
 import { fold, normalise } from '../../text/fold.ts';
 import { profileKey } from '../../text/domains.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import { findByIds, inOrderOf, type FindRecords } from '../records/finders.ts';
+import { finderOf, inOrderOf } from '../records/finders.ts';
 import type { DeferredWrites, Removal } from '../records/deferred-writes.ts';
 import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { detachActivities, lastActivityAt, removeFromOpportunities } from './links.ts';
@@ -88,19 +88,16 @@ export function countRuleMatches(
   return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, max);
 }
 
-export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =>
-  findByIds(
-    sql,
-    ids,
-    sql`
-      select
-        ${projection(sql)},
-        array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids,
-        ${lastActivityAt(sql, customerId, 'contact', 'c.id')} as last_activity_at
-      from ${fromOf(sql, contactSource, customerId)}
-      where c.customer_id = ${customerId}
-        and c.id = wanted.id`,
-  );
+export const findContacts = finderOf<ContactDetail>(
+  (sql, customerId) => sql`
+    select
+      ${projection(sql)},
+      array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids,
+      ${lastActivityAt(sql, customerId, 'contact', 'c.id')} as last_activity_at
+    from ${fromOf(sql, contactSource, customerId)}
+    where c.customer_id = ${customerId}
+      and c.id = wanted.id`,
+);
 
 interface ContactChange {
   stored: Locked<ContactColumns>;

@@ -23,7 +23,7 @@ import { errorOfMissing, lockReferencesOf, type Reference } from '../records/ref
 import { addEvents, opportunityTable, setUnchanged, eventSubjectOf, writeItems } from '../records/batch-rows.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import type { Item } from '../records/batches.ts';
-import { findByIds, type FindRecords } from '../records/finders.ts';
+import { finderOf } from '../records/finders.ts';
 import { addDeletions, recordWrites, type Writing } from '../records/record-writes.ts';
 import { detachActivities } from './links.ts';
 import { findProducts } from './products.ts';
@@ -247,16 +247,13 @@ export function sumByStage(
   );
 }
 
-export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids) =>
-  findByIds(
-    sql,
-    ids,
-    sql`
-      select ${projection(sql, customerId)}
-      from ${fromOf(sql, opportunitySource, customerId)}
-      where o.customer_id = ${customerId}
-        and o.id = wanted.id`,
-  );
+export const findOpportunities = finderOf<Opportunity>(
+  (sql, customerId) => sql`
+    select ${projection(sql, customerId)}
+    from ${fromOf(sql, opportunitySource, customerId)}
+    where o.customer_id = ${customerId}
+      and o.id = wanted.id`,
+);
 
 /**
  * Returns the references of an item to records that do not exist. A line that the opportunity already has may keep a

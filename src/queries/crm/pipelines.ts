@@ -10,8 +10,8 @@ import type {
   Visibility,
 } from '../../schemas/opportunities.ts';
 import type { Column } from '../../filters/columns.ts';
-import { limitAndOffset, readPage, findByIds } from '../records/finders.ts';
-import type { RecordPage, PageOrCursor, FindRecords, UpdateRecord } from '../records/finders.ts';
+import { limitAndOffset, readPage, finderOf } from '../records/finders.ts';
+import type { RecordPage, PageOrCursor, UpdateRecord } from '../records/finders.ts';
 import { requireMatch } from '../../text/ids.ts';
 
 const stageProjection = (sql: Queryable) => sql`
@@ -183,16 +183,13 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
   where p.customer_id = ${customerId}
   order by p.id desc`;
 
-export const findPipelines: FindRecords<Pipeline> = (sql, customerId, ids) =>
-  findByIds(
-    sql,
-    ids,
-    sql`
-      select ${projection(sql, customerId)}
-      from pipelines p
-      where p.customer_id = ${customerId}
-        and p.id = wanted.id`,
-  );
+export const findPipelines = finderOf<Pipeline>(
+  (sql, customerId) => sql`
+    select ${projection(sql, customerId)}
+    from pipelines p
+    where p.customer_id = ${customerId}
+      and p.id = wanted.id`,
+);
 
 export const listPipelinesWithStages = (sql: Queryable, customerId: string): Promise<Pipeline[]> => sql`
   select ${projection(sql, customerId)}

@@ -8,7 +8,7 @@ import { normalise } from '../../text/fold.ts';
 import { recordReads } from './record-pages.ts';
 import { productTable, type WrittenTable } from '../records/batch-rows.ts';
 import type { Batch, Item } from '../records/batches.ts';
-import { findByIds, type FindRecords } from '../records/finders.ts';
+import { finderOf } from '../records/finders.ts';
 import { addDeletions, recordWrites, writeRows } from '../records/record-writes.ts';
 
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
@@ -30,17 +30,14 @@ export const { list: listProducts, export: exportProducts } = recordReads<Produc
   },
 });
 
-export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
-  findByIds(
-    sql,
-    ids,
-    sql`
-      select ${projection(sql)}
-      from products p
-      where p.customer_id = ${customerId}
-        and p.id = wanted.id
-        and p.deleted_at is null`,
-  );
+export const findProducts = finderOf<Product>(
+  (sql, customerId) => sql`
+    select ${projection(sql)}
+    from products p
+    where p.customer_id = ${customerId}
+      and p.id = wanted.id
+      and p.deleted_at is null`,
+);
 
 async function blankProduct(
   sql: Transaction,

@@ -43,15 +43,17 @@ export type DeleteRecord = (
 ) => Promise<void>;
 
 /**
- * Returns the records with these ids, in any order. Leaves out ids for which `one` selects nothing.
- * @param one SQL `select` of the record whose id is `wanted.id`
+ * Returns a function that finds records by their ids. Leaves out ids for which `one` selects nothing.
+ * @param one returns the SQL `select` of the record whose id is `wanted.id`
  */
-export const findByIds = <Row extends object>(sql: Queryable, ids: readonly string[], one: Fragment): Promise<Row[]> =>
-  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
-  sql<Row[]>`
-    select found.*
-    from unnest(${ids as string[]}::uuid[]) as wanted (id)
-    cross join lateral (${one} offset 0) as found`;
+export const finderOf =
+  <Row extends object>(one: (sql: Queryable, customerId: string) => Fragment): FindRecords<Row> =>
+  (sql, customerId, ids) =>
+    // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+    sql<Row[]>`
+      select found.*
+      from unnest(${ids as string[]}::uuid[]) as wanted (id)
+      cross join lateral (${one(sql, customerId)} offset 0) as found`;
 
 /**
  * Returns SQL for the number of rows, up to `max` + 1.
