@@ -2,6 +2,8 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { Enum, Named, Described } from '../schemas/wire.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
+const Part = (text: string) => Enum(['up', 'degraded'], `\`degraded\`: ${text}`);
+
 const Readiness = Named('Readiness', {
   status: Enum(
     ['ready', 'not ready', 'stopping'],
@@ -13,30 +15,12 @@ const Readiness = Named('Readiness', {
       ['current', 'behind', 'ahead', 'unknown'],
       'The schema of the database, compared with this release. `ahead` is ready if the newer release says that this one can run on it.',
     ),
-    catalog: Enum(
-      ['up', 'degraded'],
-      '`degraded`: the prospect catalog is unavailable. Everything except `/prospect/*` works.',
-    ),
-    rate_limits: Enum(
-      ['up', 'degraded'],
-      '`degraded`: the shared server is unavailable. Each process counts rate limits alone.',
-    ),
-    workers: Enum(
-      ['up', 'degraded'],
-      '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
-    ),
-    verification: Enum(
-      ['up', 'degraded'],
-      '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
-    ),
-    webhooks: Enum(
-      ['up', 'degraded'],
-      '`degraded`: there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.',
-    ),
-    storage: Enum(
-      ['up', 'degraded'],
-      '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
-    ),
+    catalog: Part('the prospect catalog is unavailable. Everything except `/prospect/*` works.'),
+    rate_limits: Part('the shared server is unavailable. Each process counts rate limits alone.'),
+    workers: Part('a job has waited for a minute, and no worker was seen for a minute. Calls still work.'),
+    verification: Part('the name server of the workers knows no domain, so verifications wait. Calls still work.'),
+    webhooks: Part('there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.'),
+    storage: Part('the last write failed because the disk of the database is full. Reads still work.'),
   }),
 });
 

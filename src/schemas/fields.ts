@@ -1,12 +1,12 @@
 import { Type, type Static, type TObject, type TSchema } from '@sinclair/typebox';
-import { Activity, ActivityCreate, ActivityPatch, activityTable } from './activities.ts';
 import { referenced, DoneWith, Enum, Named } from './wire.ts';
 import type { DeclaredField, DeclaredObject, FieldEntry, FieldTable } from './wire.ts';
 import type { Scope } from './scopes.ts';
-import { Company, CompanyCreate, CompanyPatch, companyTable } from './companies.ts';
-import { ContactCreate, ContactDetail, ContactPatch, contactTable } from './contacts.ts';
-import { Opportunity, OpportunityCreate, OpportunityPatch, opportunityTable } from './opportunities.ts';
-import { Product, ProductCreate, ProductPatch, productTable } from './products.ts';
+import { Company } from './companies.ts';
+import { ContactDetail } from './contacts.ts';
+import { activityFileFields, companyFileFields, contactFileFields } from './files.ts';
+import { opportunityFileFields, productFileFields } from './files.ts';
+import { Opportunity } from './opportunities.ts';
 import { maxDomainLength } from '../text/domains.ts';
 import { Prospect, ProspectFilters, prospectTable } from './prospects.ts';
 
@@ -55,29 +55,11 @@ interface Definition {
 }
 
 export const objects = {
-  contacts: {
-    scope: 'contacts:read',
-    shown: ContactDetail,
-    create: ContactCreate,
-    patch: ContactPatch,
-    table: contactTable,
-  },
-  company: { scope: 'companies:read', shown: Company, create: CompanyCreate, patch: CompanyPatch, table: companyTable },
-  products: { scope: 'products:read', shown: Product, create: ProductCreate, patch: ProductPatch, table: productTable },
-  opportunities: {
-    scope: 'opportunities:read',
-    shown: Opportunity,
-    create: OpportunityCreate,
-    patch: OpportunityPatch,
-    table: opportunityTable,
-  },
-  activities: {
-    scope: 'activities:read',
-    shown: Activity,
-    create: ActivityCreate,
-    patch: ActivityPatch,
-    table: activityTable,
-  },
+  contacts: { ...contactFileFields, scope: 'contacts:read', shown: ContactDetail },
+  company: { ...companyFileFields, scope: 'companies:read', shown: Company },
+  products: { ...productFileFields, scope: 'products:read' },
+  opportunities: { ...opportunityFileFields, scope: 'opportunities:read', shown: Opportunity },
+  activities: { ...activityFileFields, scope: 'activities:read' },
   prospect: { scope: 'prospect:read', shown: Prospect, table: prospectTable, filters: ProspectFilters.properties },
 } as const satisfies Record<string, Definition>;
 export type ObjectName = keyof typeof objects;
