@@ -55,7 +55,6 @@ async function findMatching(db: Database, customerId: string, filters: EnrichCon
   return found;
 }
 
-/** Plans a job that enriches contacts from the catalog. */
 export function planEnrichment(
   { UNLOCK_COST: cost }: Costs,
   { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,

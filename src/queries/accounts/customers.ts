@@ -234,7 +234,6 @@ export async function declareField(
   return field;
 }
 
-/** Removes the declaration of a custom field. Records keep their values. */
 export async function removeDeclaration(
   sql: Transaction,
   customerId: string,

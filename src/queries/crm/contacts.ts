@@ -104,7 +104,6 @@ interface ContactChange {
   columns: ContactColumns;
 }
 
-/** Returns true if a new work e-mail resets the verification. */
 const isReset = ({ stored, columns }: ContactChange): boolean => fold(stored.work_email) !== fold(columns.work_email);
 
 const getsCompany = ({ stored, columns }: ContactChange): boolean =>
@@ -273,7 +272,6 @@ export const contactsWritten: WrittenTable<ReturnType<typeof contactRow<ContactC
     ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,
 };
 
-/** Writes contacts with the columns that only the service writes. */
 export const wholeContacts: WrittenTable<ReturnType<typeof contactRow<WholeContact>>> = {
   ...contactsWritten,
   columns: [...contactsWritten.columns, ...serviceColumns],

@@ -23,7 +23,6 @@ export async function deleteContacts(
     await purge(writing, findContacts, (purged) => purgeActivitiesOf(sql, customerId, purged, deferred));
 }
 
-/** Deletes locked companies. Their contacts and opportunities stay, without a company. */
 export async function deleteCompanies(
   writing: Writing<CompanyColumns>,
   removed: readonly Locked<object>[],

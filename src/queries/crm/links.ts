@@ -117,7 +117,6 @@ export async function countReferring(
 interface MovedRow {
   id: string;
   external_id: string | null;
-  /** Id of the record to which the row referred before. */
   holder: string;
 }
 

@@ -208,7 +208,6 @@ export async function undoDeleted(
   return deleted.filter(({ id }) => outcomes.get(id)!.status === 'succeeded');
 }
 
-/** Returns the outcome `failed` for each deleted record that was not restored. */
 export const lostOf = (deleted: readonly Deleted[], restored: ReadonlySet<string>): Map<string, Outcome> =>
   new Map(deleted.flatMap(({ id }) => (restored.has(id) ? [] : [[id, { status: 'failed', reason: 'gone' }]])));
 

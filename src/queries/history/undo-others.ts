@@ -26,7 +26,6 @@ import { keep, lockPresent, lostOf, outcomeOf, revert, undoCreated, undoDeleted 
 import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 
 interface RecordUndo {
-  /** Table of the records, if they have external ids. */
   records?: RecordTable;
   referencesOf?: (values: Values) => Reference[];
   /** Locks records, and returns their values in the form of the journal. */

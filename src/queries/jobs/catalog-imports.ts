@@ -65,7 +65,6 @@ export interface ImportState {
   line: number;
   loaded: number;
   bad: number;
-  /** Number of records that were left out because the person is suppressed (must not be imported). */
   suppressed: number;
   /** Start of the import. Records without `date_verified` get this time. */
   started_at: string;

@@ -394,9 +394,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
   /** Number of records in the file. Null until all of them are stored as rows. */
   total: number | null;
   warnings: number;
-  /** Number of entries in `changes`, the changes that a dry run would have made. */
   change_count: number;
-  /** Number of unexpected errors in a row. */
   failures: number;
   /** Actor that created the import. Null for imports from before release 1.1.0. */
   actor: EventActor | null;

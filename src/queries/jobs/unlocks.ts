@@ -116,7 +116,6 @@ export async function countUnindexed(sql: Queryable): Promise<number> {
 
 interface Unlocked {
   unlocked: Set<string>;
-  /** Ids of people who were not unlocked because they are suppressed. */
   suppressed: Set<string>;
 }
 

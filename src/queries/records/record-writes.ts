@@ -10,7 +10,6 @@ import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
 import { findDeletedIds } from './journal.ts';
 import { assignExternalIds, withReferredIds } from './references.ts';
 
-/** A batch that is being written. */
 export interface Writing<Row> {
   sql: Transaction;
   /** The transaction, of which `sql` is a savepoint unless the batch is a single write. It knows the write's origin. */
@@ -21,17 +20,14 @@ export interface Writing<Row> {
   deferred: DeferredWrites;
 }
 
-/** How the items of a batch are checked, applied and written. */
 interface Plan<Row> {
   /** Returns why an item cannot be written, such as a reference to a missing record. */
   errorOf?: (item: Item<Row>) => DomainError | undefined;
-  /** Applies a body to the columns of the stored record, or of a new one. */
   patched: (body: Item<Row>['body'], stored: Row | undefined, item: Item<Row>) => Row;
   /** Writes the items that have not failed, with their related rows (such as list memberships), and adds the events. */
   write: () => Promise<void>;
 }
 
-/** The steps of a write that differ between kinds of records. */
 interface WrittenRecords<Row extends object, Shown extends { id: string }> extends BatchRecords<Row, Shown> {
   /**
    * Prepares the creation or update of records, before these are locked. Locks the records to which the items refer
