@@ -5,7 +5,18 @@ import type { CsvLayout } from '../files/layout.ts';
 import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
 import { forMembers, addPage, addAction, question, type Answer } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
-import { lookUp, search, write, fieldsOf, text, idOf, queryText, pageNumberOf, type Fields } from './base/requests.ts';
+import {
+  lookUp,
+  search,
+  write,
+  fieldsOf,
+  text,
+  idOf,
+  queryText,
+  sentText,
+  pageNumberOf,
+  type Fields,
+} from './base/requests.ts';
 import { notSent, requireValid, refusalOf, sentence } from './base/refusals.ts';
 import { when, notice, empty, table, facts, pathWith, linkButton, html } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
@@ -15,6 +26,7 @@ import {
   inWords,
   fieldLabel,
   shortened,
+  columnsAtOnce,
   shownValue,
   mappingForm,
   modeOf,
@@ -233,11 +245,13 @@ async function listsOf(
   return { list_ids: id === undefined ? [] : [id] };
 }
 
-/** Returns the query string that keeps the name of a list that does not exist yet. */
-const nextView = (fields: Fields): string =>
-  namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined
-    ? pathWith('', { list_id: 'new', name: text(fields, 'name') })
-    : '';
+/** Returns the query string that keeps the page of columns, and the name of a list that does not exist yet. */
+function nextView(fields: Fields): string {
+  const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
+  const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
+  const page = text(fields, 'page');
+  return pathWith('', { ...list, page: page === '1' ? '' : page });
+}
 
 /** Returns true for an import that runs or has ended well. A check that has ended can be started for real. */
 async function hasStarted(request: FastifyRequest): Promise<boolean> {
@@ -316,7 +330,9 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
 async function settings(request: FastifyRequest, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id, true);
   const lists = await listsFor(request, state);
-  const body = mappingForm(found, preview, { state, lists, sent: fieldsOf(request) });
+  const page = Number(sentText(request, 'page') || pageNumberOf(request));
+  const pager = numberedPager(request, preview.columns.length > page * columnsAtOnce);
+  const body = mappingForm(found, preview, { state, lists, page, pager, sent: fieldsOf(request) });
   return html`!${repeatedNotice(found, preview.repeated, preview.repeatedLines)}
   !${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview.changes)}`;
 }

@@ -13,7 +13,7 @@ import type {
   ImportObject,
   MappingOrigin,
 } from '../schemas/imports.ts';
-import { select, controlsFor, type Choice } from './base/forms.ts';
+import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
 import { when, table, html, type Html, type Column } from './base/html.ts';
 import { count } from './base/values.ts';
@@ -25,6 +25,9 @@ interface MappingState {
   state: Pick<ImportState, 'sheet' | 'has_header'>;
   /** Controls that choose a list for the contacts. */
   lists: Html;
+  /** Number of the page of columns, and the links to the others. */
+  page: number;
+  pager: Html;
   sent: Fields;
 }
 
@@ -73,16 +76,18 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
 
 const maxFaults = 100;
 
-const maxShown = 100;
+export const columnsAtOnce = 40;
 
-function columns(found: Import, preview: DetailedPreview, { sent }: MappingState): Html {
-  const more = preview.columns.length - maxShown;
+function columns(found: Import, preview: DetailedPreview, { page, pager, sent }: MappingState): Html {
+  const [all, first] = [preview.columns.length, (page - 1) * columnsAtOnce];
+  const shown = preview.columns.slice(first, first + columnsAtOnce);
   const note = html`<p class="quiet">
-    The first ${maxShown} columns are shown. The other ${count(more)} are read by their names.
+    Columns ${first + 1} to ${first + shown.length} of ${count(all)}. “Preview again” saves what you choose here; then
+    turn to the others.
   </p>`;
   return html`<h2>Columns</h2>
-    !${leftOutNote(found, preview)} !${when(more > 0, note)}
-    !${table('Columns', columnsOf(found, preview, sent), preview.columns.slice(0, maxShown))}`;
+    !${hidden({ page: String(page) })} !${leftOutNote(found, preview)} !${when(all > columnsAtOnce, note)}
+    !${table('Columns', columnsOf(found, preview, { first, sent }), shown)} !${pager}`;
 }
 
 const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
@@ -102,8 +107,13 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
 
 const maxNamed = 12;
 
-function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): readonly Column<PreviewColumn>[] {
-  const readAs = ({ header, type }: PreviewColumn, i: number): Html => {
+function columnsOf(
+  { object }: Import,
+  preview: DetailedPreview,
+  { first, sent }: { first: number; sent: Fields },
+): readonly Column<PreviewColumn>[] {
+  const readAs = ({ header, type }: PreviewColumn, row: number): Html => {
+    const i = first + row;
     if (preview.headers!.indexOf(header) !== i)
       return html`<span class="quiet">left out: another column has this header</span>`;
     const name = `column-${i}`;

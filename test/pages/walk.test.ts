@@ -90,11 +90,11 @@ describe.runIf(hasBrowser)('a sales manager (needs Chromium: apt-get install chr
     await page
       .getByLabel('File', { exact: true })
       .setInputFiles({ name: 'Messe Hannover.csv', mimeType: 'text/csv', buffer: tradeFairList() });
-    await page.getByLabel('What to do with its records').selectOption('Create new records');
     await press('Upload and preview');
     await page.getByRole('heading', { name: 'Messe Hannover.csv' }).waitFor();
     await sees('Record 3: Country: "Germoney" is not a country');
     await page.getByLabel('Field of the column Notizen').selectOption('Your own field “Notizen”');
+    await page.getByLabel('What to do with the records').selectOption('Create all anew');
     await page.getByLabel('Name of the new list').fill('Messe Hannover');
     await press('Check first');
     await sees('73 would be created');
