@@ -54,8 +54,6 @@ interface Attempt {
   id: string;
   /** The body as JSON text or as text that is not JSON; undefined without a body. */
   text: string | undefined;
-  /** Whether the document allows this body; undefined if the text is not JSON. */
-  isAllowed: boolean | undefined;
   headers: Record<string, string>;
 }
 
@@ -85,28 +83,22 @@ function attemptsAt(route: DeclaredRoute, records: Records, count: number): Atte
     (value): value is string => typeof value === 'string' && value.length === 36,
   );
   const schema = operationOf(route).requestBody?.content['application/json']?.schema;
-  const accepts = schema && validatorAt(`${pointerOf(route)}/requestBody/content/application~1json/schema`);
   const valid = schema ? valuesOf(schema, { resolve, ids }) : fc.constant(undefined);
   const mutant = valid.chain((value) => mutantsOf(value));
   const asText = (body: fc.Arbitrary<unknown>) =>
-    body.map((value) => ({ text: value === undefined ? undefined : JSON.stringify(value), value }));
-  const bodies = fc.oneof(
+    body.map((value) => (value === undefined ? undefined : JSON.stringify(value)));
+  const bodies = fc.oneof<fc.MaybeWeightedArbitrary<string | undefined>[]>(
     { weight: 5, arbitrary: asText(valid) },
     { weight: 4, arbitrary: asText(mutant) },
-    { weight: 1, arbitrary: brokenTexts.map((text) => ({ text, value: undefined })) },
+    { weight: 1, arbitrary: brokenTexts },
   );
   const own = route.url.includes(':id') ? recordAt(records, route.url) : '';
   const attempts = fc.record({
     id: fc.oneof({ weight: 6, arbitrary: fc.constant(own) }, fc.constantFrom(...ids, ...strangeIds)),
-    body: bodies,
+    text: bodies,
     headers: fc.oneof({ weight: 9, arbitrary: fc.constant({}) }, fc.constantFrom(...strangeHeaders)),
   });
-  return fc.sample(attempts, { seed, numRuns: count }).map(({ id, body: { text, value }, headers }) => ({
-    id,
-    text,
-    isAllowed: value === undefined ? undefined : accepts?.(JSON.parse(text!)),
-    headers,
-  }));
+  return fc.sample(attempts, { seed, numRuns: count });
 }
 
 /** Sends an attempt, with the key or the session of the customer. */
@@ -139,66 +131,6 @@ function faultOf(route: DeclaredRoute, status: number, type: string, body: strin
   return validate(JSON.parse(body)) ? undefined : ajv.errorsText(validate.errors);
 }
 
-/** Where an endpoint may be depends on the configuration. */
-const endpointUrl = [
-  /^must be a URL/,
-  /^must begin with https/,
-  /^must not contain a user/,
-  /^must have (the port|a public)/,
-];
-
-/** Faults of bodies that the document allows, because a schema cannot tell them, or not in a form that generators read. */
-const onlyCode: Record<string, RegExp[]> = {
-  // A cursor is taken as a text, and a pattern cannot tell the lengths of months or which domain labels IDNA allows.
-  '': [
-    /is not a cursor from/,
-    /cannot be combined with (page|a cursor)/,
-    /must not contain a NUL character or a lone surrogate/,
-    /must be (start, now, or )?an RFC 3339 date-time/,
-    /^must be (an e-mail address$|a domain such as)/,
-    // The document tells the size of custom fields in words.
-    /^must not be longer than 16384 bytes of JSON$/,
-    // Which records have an own id is data.
-    /^no [a-z]+ has the external_id /,
-  ],
-  // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
-  '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be a string/],
-  // `object` and `mode` decide which values `match` has, and which columns a file. The document does not list all labels of
-  // encodings.
-  '/imports': [
-    /must be auto or the name of an encoding/,
-    /^must be one of/,
-    /^is not allowed with the mode/,
-    /^names no field/,
-    /^is only allowed for/,
-  ],
-  // The field of a rule decides which operators and values it takes.
-  '/list-contact': [/^must /, /^is not /, /^does not fit the field/],
-  // A contact has one of several members.
-  '/contacts': [
-    /unless the contact has an external_id, a profnet_url or a phone number$/,
-    /^a new record needs one of/,
-  ],
-  '/company': [/^a new record needs one of/],
-  // An activity has a text and belongs to something; its type decides which times it has.
-  '/activities': [/^must not be empty if the body is$/, /^a contact, a company or/, /^only a task has/],
-  // The format decides which sets of fields there are.
-  '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
-  // An id is the same in capital and small letters.
-  '/opportunities': [/is named twice/],
-  // `id` and `merge_ids` decide which records may be chosen.
-  '/merge': [/is named twice/, /^is the record that stays$/, /^must be one of the records of this merge$/],
-  '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
-  // A body has exactly one of these two.
-  '/enrich-contacts': [/^is required, or contact_ids in its place$/, /^must not stand beside contact_ids/],
-  // There is no such bucket, or it has too many records.
-  '/digest': [/^must be below the number of buckets/, /^must be greater: bucket/],
-  // The type decides whether a field has choices.
-  '/fields/': [/^are (needed|only) for the type "choice"$/],
-  '/api/webhook': endpointUrl,
-  '/api/ext/webhooks': endpointUrl,
-};
-
 /** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */
 const ownTables = ['country_codes', 'failed_logins', 'audit_events', 'duplicate_counts'];
 
@@ -228,23 +160,6 @@ const hashes = (async () => {
   return `select ${tables.map(hashOf).join(', ')}`;
 })();
 
-/** Returns how the document and the service disagree about a body of an otherwise usual request. */
-function misjudged(
-  { url }: DeclaredRoute,
-  { id, isAllowed, headers }: Attempt,
-  status: number,
-  body: string,
-): string | undefined {
-  if (isAllowed === undefined || Object.keys(headers).length > 0 || strangeIds.includes(id)) return undefined;
-  // A batch reports the faults of its items in a success.
-  if (!isAllowed && status < 400 && !body.includes('"status":"failed"'))
-    return 'accepts what the document does not allow';
-  const messages = isAllowed && status === 400 ? (JSON.parse(body) as { errors: { message: string }[] }).errors : [];
-  const known = Object.entries(onlyCode).flatMap(([part, faults]) => (url.includes(part) ? faults : []));
-  const unexpected = messages.find(({ message }) => !known.some((one) => one.test(message)));
-  return unexpected && `refuses what the document allows: ${unexpected.message}`;
-}
-
 const show = ({ id, text, headers }: Attempt, body: string): string =>
   `  ${id} ${JSON.stringify(headers)} ${text?.slice(0, 600)}\n  ${body.slice(0, 600)}`;
 
@@ -265,7 +180,6 @@ test(`random requests (SEED=${seed}): no failure, no undeclared response, and a 
       const found = [
         faultOf(route, statusCode, headers['content-type'] ?? '', body),
         changed.length > 0 ? `changes ${changed.join(', ')}` : undefined,
-        misjudged(route, attempt, statusCode, body),
       ];
       for (const fault of found)
         if (fault) faults.push(`${route.name}: ${statusCode} ${fault}\n${show(attempt, body)}`);
