@@ -1,5 +1,5 @@
 import * as fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { ConcurrencyLimiter, type ConcurrencyLimits } from '../../src/access/concurrency-limiter.ts';
 import { CallerHungUp, type Requester } from '../../src/access/credentials.ts';
 
@@ -11,104 +11,100 @@ function held(): { work: () => Promise<void>; leave: () => void } {
 
 const busy = { code: 'unavailable', retryAfter: 1 };
 
-describe('a limiter', () => {
-  test('rejects operations that waited too long, and keeps the slot for the others', async () => {
-    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
-    const first = held();
-    const running = limiter.runAlone(first.work);
-    await expect(limiter.runAlone(async () => 'late')).rejects.toMatchObject(busy);
-    expect([limiter.inside, limiter.waiting]).toEqual([1, 0]);
-    const next = limiter.runAlone(async () => 'in time');
-    first.leave();
-    expect(await next).toBe('in time');
-    await running;
-    expect(limiter.inside).toBe(0);
-  });
+test('a limiter rejects operations that waited too long, and keeps the slot for the others', async () => {
+  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
+  const first = held();
+  const running = limiter.runAlone(first.work);
+  await expect(limiter.runAlone(async () => 'late')).rejects.toMatchObject(busy);
+  expect([limiter.inside, limiter.waiting]).toEqual([1, 0]);
+  const next = limiter.runAlone(async () => 'in time');
+  first.leave();
+  expect(await next).toBe('in time');
+  await running;
+  expect(limiter.inside).toBe(0);
+});
 
-  test('lets an operation of long work wait as long as its requester says', async () => {
-    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 1 });
-    const first = held();
-    const running = limiter.runAlone(first.work);
-    const waiting = limiter.run({ customerId: 'a', waitMs: 60_000 }, async () => 'in time');
-    await expect(limiter.run({ customerId: 'b' }, async () => 'late')).rejects.toMatchObject(busy);
-    await expect(limiter.run({ customerId: 'c', waitMs: 2 }, async () => 'late')).rejects.toMatchObject(busy);
-    first.leave();
-    expect(await waiting).toBe('in time');
-    await running;
-  });
+test('a limiter lets an operation of long work wait as long as its requester says', async () => {
+  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 1 });
+  const first = held();
+  const running = limiter.runAlone(first.work);
+  const waiting = limiter.run({ customerId: 'a', waitMs: 60_000 }, async () => 'in time');
+  await expect(limiter.run({ customerId: 'b' }, async () => 'late')).rejects.toMatchObject(busy);
+  await expect(limiter.run({ customerId: 'c', waitMs: 2 }, async () => 'late')).rejects.toMatchObject(busy);
+  first.leave();
+  expect(await waiting).toBe('in time');
+  await running;
+});
 
-  test('leaves no timer behind', async () => {
-    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
-    const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
-    const before = timers();
-    await Promise.all([1, 2, 3].map(() => limiter.runAlone(() => new Promise(setImmediate))));
-    expect(timers()).toBeLessThanOrEqual(before);
-  });
+test('a limiter leaves no timer behind', async () => {
+  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const before = timers();
+  await Promise.all([1, 2, 3].map(() => limiter.runAlone(() => new Promise(setImmediate))));
+  expect(timers()).toBeLessThanOrEqual(before);
+});
 
-  test('once closed admits no new operation, and resolves when the last one has ended', async () => {
-    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
-    const first = held();
-    const works = [limiter.runAlone(first.work), limiter.runAlone(async () => 'was waiting')];
-    const closed = limiter.close();
-    await expect(limiter.runAlone(async () => 'new')).rejects.toMatchObject(busy);
-    expect(await Promise.race([closed, Promise.resolve('open')])).toBe('open');
-    first.leave();
-    expect(await Promise.all(works)).toEqual([undefined, 'was waiting']);
-    await closed;
-    await expect(limiter.close()).resolves.toBeUndefined();
-  });
+test('a limiter once closed admits no new operation, and resolves when the last one has ended', async () => {
+  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+  const first = held();
+  const works = [limiter.runAlone(first.work), limiter.runAlone(async () => 'was waiting')];
+  const closed = limiter.close();
+  await expect(limiter.runAlone(async () => 'new')).rejects.toMatchObject(busy);
+  expect(await Promise.race([closed, Promise.resolve('open')])).toBe('open');
+  first.leave();
+  expect(await Promise.all(works)).toEqual([undefined, 'was waiting']);
+  await closed;
+  await expect(limiter.close()).resolves.toBeUndefined();
 });
 
 const turn = (): Promise<void> => new Promise(setImmediate);
 
-describe('customers', () => {
-  /** Requests this many slots for a customer at once. Returns the slots it holds. */
-  const ask = (limiter: ConcurrencyLimiter, customerId: string, count: number) =>
-    Array.from({ length: count }, () => {
-      const { work, leave } = held();
-      const done = limiter.run({ customerId }, work).then(
-        () => 'done',
-        (error: { code: string }) => error.code,
-      );
-      return { leave, done };
-    });
-
-  test('get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
-    const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
-    const [begun, waiting] = [new AbortController(), new AbortController()];
-    const first = held();
-    const running = limiter.run({ customerId: 'one', signal: begun.signal }, first.work);
-    const queued = limiter.run({ customerId: 'other', signal: waiting.signal }, async () => 'never');
-    waiting.abort(new CallerHungUp());
-    await expect(queued).rejects.toBeInstanceOf(CallerHungUp);
-    expect([limiter.inside, limiter.waiting]).toEqual([1, 0]);
-    begun.abort(new CallerHungUp());
-    await expect(running).rejects.toBeInstanceOf(CallerHungUp);
-    expect(limiter.inside).toBe(1);
-    first.leave();
-    await turn();
-    expect(limiter.inside).toBe(0);
-    const late = limiter.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
-    await expect(late).rejects.toBeInstanceOf(CallerHungUp);
-    expect(limiter.inside).toBe(0);
-  });
-
-  test('wait in all limiters together no longer than `retryTimeoutMs`', async () => {
-    const limiters = [1, 2].map(
-      () => new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }),
+/** Requests this many slots for a customer at once. Returns the slots it holds. */
+const ask = (limiter: ConcurrencyLimiter, customerId: string, count: number) =>
+  Array.from({ length: count }, () => {
+    const { work, leave } = held();
+    const done = limiter.run({ customerId }, work).then(
+      () => 'done',
+      (error: { code: string }) => error.code,
     );
-    const holders = limiters.map((limiter) => ask(limiter, 'other', 1)[0]!);
-    const requester: Requester = { customerId: 'one', retryTimeoutMs: 60_000 };
-    const first = limiters[0]!.run(requester, async () => 'in time');
-    setTimeout(holders[0]!.leave, 20);
-    expect(await first).toBe('in time');
-    expect(requester.retryTimeoutMs).toBeLessThan(60_000);
-    requester.retryTimeoutMs = 20;
-    await expect(limiters[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
-    // A timer of Node can fire up to a millisecond early.
-    expect(requester.retryTimeoutMs).toBeLessThan(1);
-    holders[1]!.leave();
+    return { leave, done };
   });
+
+test('customers get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
+  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+  const [begun, waiting] = [new AbortController(), new AbortController()];
+  const first = held();
+  const running = limiter.run({ customerId: 'one', signal: begun.signal }, first.work);
+  const queued = limiter.run({ customerId: 'other', signal: waiting.signal }, async () => 'never');
+  waiting.abort(new CallerHungUp());
+  await expect(queued).rejects.toBeInstanceOf(CallerHungUp);
+  expect([limiter.inside, limiter.waiting]).toEqual([1, 0]);
+  begun.abort(new CallerHungUp());
+  await expect(running).rejects.toBeInstanceOf(CallerHungUp);
+  expect(limiter.inside).toBe(1);
+  first.leave();
+  await turn();
+  expect(limiter.inside).toBe(0);
+  const late = limiter.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
+  await expect(late).rejects.toBeInstanceOf(CallerHungUp);
+  expect(limiter.inside).toBe(0);
+});
+
+test('customers wait in all limiters together no longer than `retryTimeoutMs`', async () => {
+  const limiters = [1, 2].map(
+    () => new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }),
+  );
+  const holders = limiters.map((limiter) => ask(limiter, 'other', 1)[0]!);
+  const requester: Requester = { customerId: 'one', retryTimeoutMs: 60_000 };
+  const first = limiters[0]!.run(requester, async () => 'in time');
+  setTimeout(holders[0]!.leave, 20);
+  expect(await first).toBe('in time');
+  expect(requester.retryTimeoutMs).toBeLessThan(60_000);
+  requester.retryTimeoutMs = 20;
+  await expect(limiters[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
+  // A timer of Node can fire up to a millisecond early.
+  expect(requester.retryTimeoutMs).toBeLessThan(1);
+  holders[1]!.leave();
 });
 
 test('a limiter without a limit holds each holder to its own, whatever others do', async () => {

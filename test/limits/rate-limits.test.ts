@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Limit, maxKeys } from '../../src/access/rate-limits.ts';
 
 // Only the clock is fake: a window lasts a minute.
@@ -8,67 +8,61 @@ afterEach(() => void vi.useRealTimers());
 const wait = (seconds: number) => vi.advanceTimersByTime(seconds * 1000);
 const usedBy = async (limit: Limit, key = 'one') => (await limit.read(key)).used;
 
-describe('a window', () => {
-  test('begins with its first request and ends a minute later, however many requests follow', async () => {
-    const limit = new Limit('default', 100, undefined);
-    wait(30);
-    expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
-    wait(59);
-    expect(await limit.count('one')).toMatchObject({ used: 2, msLeft: 1_000 });
-    wait(1);
-    expect(await usedBy(limit)).toBe(0);
-    wait(7);
-    expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
-  });
-
-  test('counts one key only', async () => {
-    const limit = new Limit('default', 100, undefined);
-    await limit.count('one');
-    expect(await limit.count('another')).toMatchObject({ used: 1 });
-  });
+test('a window begins with its first request and ends a minute later, however many requests follow', async () => {
+  const limit = new Limit('default', 100, undefined);
+  wait(30);
+  expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
+  wait(59);
+  expect(await limit.count('one')).toMatchObject({ used: 2, msLeft: 1_000 });
+  wait(1);
+  expect(await usedBy(limit)).toBe(0);
+  wait(7);
+  expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
 });
 
-describe('a counted request', () => {
-  test('is reverted in the window that counted it', async () => {
-    const limit = new Limit('login', 100, undefined);
-    await limit.count('one');
-    const use = await limit.count('one');
-    wait(59);
-    await limit.giveBack('one', use);
-    expect(await usedBy(limit)).toBe(1);
-  });
-
-  test('is not reverted in the next window, which counts other requests', async () => {
-    const limit = new Limit('login', 100, undefined);
-    const use = await limit.count('one');
-    wait(60);
-    await limit.giveBack('one', use);
-    expect(await usedBy(limit)).toBe(0);
-    await limit.count('one');
-    await limit.giveBack('one', use);
-    expect(await usedBy(limit)).toBe(1);
-  });
+test('a window counts one key only', async () => {
+  const limit = new Limit('default', 100, undefined);
+  await limit.count('one');
+  expect(await limit.count('another')).toMatchObject({ used: 1 });
 });
 
-describe('the memory of one process', () => {
-  test('holds a bounded number of windows; a further one replaces the oldest', async () => {
-    const limit = new Limit('unauthenticated', 100, undefined);
-    await limit.count('first');
-    await limit.count('second');
-    for (let i = 2; i < maxKeys; i += 1) await limit.count(`${i}`);
-    expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([1, 1]);
-    await limit.count('one more');
-    expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([0, 1]);
-  });
+test('a counted request is reverted in the window that counted it', async () => {
+  const limit = new Limit('login', 100, undefined);
+  await limit.count('one');
+  const use = await limit.count('one');
+  wait(59);
+  await limit.giveBack('one', use);
+  expect(await usedBy(limit)).toBe(1);
+});
 
-  test('does not drop a running window when the oldest has already ended', async () => {
-    const limit = new Limit('unauthenticated', 100, undefined);
-    await limit.count('first');
-    wait(60);
-    await limit.count('first');
-    for (let i = 1; i < maxKeys; i += 1) await limit.count(`${i}`);
-    expect(await usedBy(limit, 'first')).toBe(1);
-    await limit.count('one more');
-    expect(await usedBy(limit, 'first')).toBe(0);
-  });
+test('a counted request is not reverted in the next window, which counts other requests', async () => {
+  const limit = new Limit('login', 100, undefined);
+  const use = await limit.count('one');
+  wait(60);
+  await limit.giveBack('one', use);
+  expect(await usedBy(limit)).toBe(0);
+  await limit.count('one');
+  await limit.giveBack('one', use);
+  expect(await usedBy(limit)).toBe(1);
+});
+
+test('the memory of one process holds a bounded number of windows; a further one replaces the oldest', async () => {
+  const limit = new Limit('unauthenticated', 100, undefined);
+  await limit.count('first');
+  await limit.count('second');
+  for (let i = 2; i < maxKeys; i += 1) await limit.count(`${i}`);
+  expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([1, 1]);
+  await limit.count('one more');
+  expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([0, 1]);
+});
+
+test('the memory of one process does not drop a running window when the oldest has already ended', async () => {
+  const limit = new Limit('unauthenticated', 100, undefined);
+  await limit.count('first');
+  wait(60);
+  await limit.count('first');
+  for (let i = 1; i < maxKeys; i += 1) await limit.count(`${i}`);
+  expect(await usedBy(limit, 'first')).toBe(1);
+  await limit.count('one more');
+  expect(await usedBy(limit, 'first')).toBe(0);
 });
