@@ -49,15 +49,6 @@ test('Spectral has no finding in the OpenAPI document (ruleset spectral:oas)', a
   expect(JSON.parse(stdout)).toEqual([]);
 });
 
-test('openapi-typescript: the types have every operation', async () => {
-  const file = join(folder, 'types.d.ts');
-  await run(join(programs, 'openapi-typescript'), [contract, '-o', file], { cwd: root });
-  const text = await readFile(file, 'utf8');
-  const [, types = ''] = text.split('export interface operations');
-  expect(operations.filter((name) => !types.includes(`\n    ${name}: {`))).toEqual([]);
-  expect(text).not.toContain('unknown[]');
-});
-
 test('@hey-api/openapi-ts: the client compiles, has every operation and makes calls', async () => {
   const client = join(folder, 'hey-api');
   await run(join(programs, 'openapi-ts'), ['-i', contract, '-o', client], { cwd: root });

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { seeded } from '../../src/commands/generate-people.ts';
 import { startApp } from '../setup/app.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { declaredRoutes, type DeclaredRoute } from './declared.ts';
@@ -37,21 +38,11 @@ beforeAll(async () => {
 });
 afterAll(() => agent.destroy());
 
-const shuffled = <T>(items: T[], random: () => number): T[] =>
-  items
-    .map((item) => ({ item, rank: random() }))
-    .toSorted((one, other) => one.rank - other.rank)
-    .map(({ item }) => item);
-
-/** Returns a generator of numbers from 0 to 1 that depend only on the seed (mulberry32). */
-function randomFrom(start: number): () => number {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
+/** Returns the items in an order that depends on the seed alone. */
+function shuffled<T>(items: T[]): T[] {
+  const random = seeded(seed);
+  const ranked = items.map((item) => ({ item, rank: random.next() }));
+  return ranked.toSorted((one, other) => one.rank - other.rank).map(({ item }) => item);
 }
 
 interface Attempt extends Attack {
@@ -64,7 +55,7 @@ const readerOf = ({ body, bodyLimit }: DeclaredRoute): string => `${bodyLimit} $
 /** Chooses random attempts that include each schema of a body, each kind, and all attempts with the most faults. */
 function chosen(): Attempt[] {
   const every = routes.flatMap((route) => attacksOn(route.body!).map((attack) => ({ ...attack, route })));
-  const attempts = shuffled(every, randomFrom(seed));
+  const attempts = shuffled(every);
   const times = new Map<unknown, number>();
   const isWanted = ({ route, kind }: Attempt): boolean => {
     const reader = readerOf(route);

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { nameComponents } from '../../src/plugins/openapi.ts';
 import { formats } from '../../src/schemas/formats.ts';
 import { appWithoutDatabase, declaredRoutes, scopesOf, type Json } from './declared.ts';
@@ -33,57 +33,41 @@ const operationOf = (url: string, method: string): Operation | undefined =>
   document.paths[url.replace(/:(\w+)/g, '{$1}')]?.[method.toLowerCase()];
 const root = join(import.meta.dirname, '..', '..');
 
-describe('the OpenAPI document', () => {
-  test('is serialised once, however often it is requested', async () => {
-    const asked = appWithoutDatabase();
-    await asked.ready();
-    const kept: object = asked.swagger();
-    let times = 0;
-    const toJSON = () => {
-      times += 1;
-      return { ...kept };
-    };
-    Object.defineProperty(kept, 'toJSON', { value: toJSON });
-    const bodies: unknown[] = [];
-    for (let n = 0; n < 4; n += 1) bodies.push((await asked.inject('/openapi.json')).json());
-    await asked.close();
-    expect(bodies).toEqual(Array(4).fill(document));
-    expect(times).toBe(1);
-  });
+test('the OpenAPI document is OpenAPI 3.1 without findings of a public linter (Redocly, recommended rules)', async () => {
+  const lint = promisify(execFile)(
+    join(root, 'node_modules', '.bin', 'redocly'),
+    ['lint', join('test', 'contract', 'openapi.json'), '--extends=recommended', '--format=json'],
+    { cwd: root, env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' } },
+  );
+  const { stdout } = await lint.catch((error: { stdout: string }) => error);
+  expect(document.openapi).toMatch(/^3\.1\./);
+  expect(JSON.parse(stdout)).toMatchObject({ totals: { errors: 0, warnings: 0, ignored: 0 }, problems: [] });
+});
 
-  test('is OpenAPI 3.1 without findings of a public linter (Redocly, recommended rules)', async () => {
-    const lint = promisify(execFile)(
-      join(root, 'node_modules', '.bin', 'redocly'),
-      ['lint', join('test', 'contract', 'openapi.json'), '--extends=recommended', '--format=json'],
-      { cwd: root, env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' } },
-    );
-    const { stdout } = await lint.catch((error: { stdout: string }) => error);
-    expect(document.openapi).toMatch(/^3\.1\./);
-    expect(JSON.parse(stdout)).toMatchObject({ totals: { errors: 0, warnings: 0, ignored: 0 }, problems: [] });
-  });
+test('the OpenAPI document contains exactly the documented routes', () => {
+  const operations = Object.entries(document.paths).flatMap(([path, one]) =>
+    Object.keys(one).map((method) => `${method} ${path}`),
+  );
+  expect(operations.length).toBe(routes.length);
+});
 
-  test('contains exactly the documented routes', () => {
-    const operations = Object.entries(document.paths).flatMap(([path, one]) =>
-      Object.keys(one).map((method) => `${method} ${path}`),
-    );
-    expect(operations.length).toBe(routes.length);
-  });
+test('the OpenAPI document has a unique id for every operation, which begins with a verb', () => {
+  const names = routes.map(({ url, method }) => operationOf(url, method)?.operationId);
+  expect(names).toEqual([...new Set(names)]);
+  for (const name of names) expect(name).toMatch(new RegExp(`^(${verbs.join('|')})([A-Z][A-Za-z]+|In|Out)$`));
+});
 
-  test('has a unique id for every operation, which begins with a verb', () => {
-    const names = routes.map(({ url, method }) => operationOf(url, method)?.operationId);
-    expect(names).toEqual([...new Set(names)]);
-    for (const name of names) expect(name).toMatch(new RegExp(`^(${verbs.join('|')})([A-Z][A-Za-z]+|In|Out)$`));
-  });
+test('the OpenAPI document describes every tag, contacts first and health last', () => {
+  const names = document.tags.map(({ name }) => name);
+  const used = new Set(routes.map(({ url, method }) => operationOf(url, method)!.tags[0]!));
+  expect(names.toSorted()).toEqual([...used].toSorted());
+  expect([names[0], names.at(-1)]).toEqual(['contacts', 'health']);
+  for (const { description } of document.tags) expect(description).toMatch(/^[A-Z].*[.]$/);
+});
 
-  test('describes every tag, contacts first and health last', () => {
-    const names = document.tags.map(({ name }) => name);
-    const used = new Set(routes.map(({ url, method }) => operationOf(url, method)!.tags[0]!));
-    expect(names.toSorted()).toEqual([...used].toSorted());
-    expect([names[0], names.at(-1)]).toEqual(['contacts', 'health']);
-    for (const { description } of document.tags) expect(description).toMatch(/^[A-Z].*[.]$/);
-  });
-
-  test.each(routes)('describes the summary, access and every status of $name', ({ url, method, access, responses }) => {
+test.each(routes)(
+  'the OpenAPI document describes the summary, access and every status of $name',
+  ({ url, method, access, responses }) => {
     const operation = operationOf(url, method)!;
     expect(operation.summary).toMatch(/^[A-Z].*[^.]$/);
     expect(operation.description).toMatch(/^[A-Z][\s\S]{20,}[.]$/);
@@ -102,75 +86,48 @@ describe('the OpenAPI document', () => {
     expect(operation['x-scopes-needed']).toBe(scopes.length > 0 ? needed : undefined);
     const named = scopes.map((scope) => `\`${scope}\``);
     for (const text of 'session' in access ? ['Needs a session'] : named) expect(operation.description).toContain(text);
-  });
+  },
+);
 
-  test('describes every field', () => {
-    const fields = fieldsIn(document.paths, document.components);
-    expect(fields.length).toBeGreaterThan(400);
-    expect(fields.filter(({ schema }) => !isExplained(schema)).map(({ name }) => name)).toEqual([]);
-  });
+test('the OpenAPI document describes every field', () => {
+  const fields = fieldsIn(document.paths, document.components);
+  expect(fields.length).toBeGreaterThan(400);
+  expect(fields.filter(({ schema }) => !isExplained(schema)).map(({ name }) => name)).toEqual([]);
+});
 
-  test('gives every error response the codes of its status', () => {
-    const codes = Object.fromEntries(
-      Object.entries(document.components.schemas).flatMap(([name, schema]) => {
-        const { statusCode, code } = (schema['properties'] ?? {}) as Record<string, { enum?: unknown[] }>;
-        return statusCode ? [[name, [statusCode.enum, code?.enum]]] : [];
-      }),
-    );
-    expect(codes).toEqual({
-      ValidationFailed: [[400], ['validation_failed']],
-      Unauthorized: [[401], undefined],
-      InsufficientCredits: [[402], ['insufficient_credits', 'spend_cap_exceeded']],
-      Forbidden: [[403], undefined],
-      Gone: [[404], ['not_found']],
-      NotFound: [[404], ['not_found']],
-      Conflict: [[409], ['conflict']],
-      BatchConflict: [[409], ['conflict']],
-      CursorExpired: [[410], ['cursor_expired']],
-      PreconditionFailed: [[412], ['precondition_failed']],
-      PayloadTooLarge: [[413], ['payload_too_large']],
-      UnsupportedMediaType: [[415], ['unsupported_media_type']],
-      IdempotencyMismatch: [[422], ['idempotency_mismatch']],
-      RateLimited: [[429], ['rate_limited']],
-      InternalError: [[500], ['internal_error']],
-      Unavailable: [[503], ['unavailable']],
-    });
-  });
+test('the OpenAPI document refuses two different components with the same name', () => {
+  const returning = (type: string) => {
+    const schema = { title: 'Thing', description: 'A thing.', type };
+    return { get: { responses: { 200: { description: 'OK', content: { 'application/json': { schema } } } } } };
+  };
+  const paths = { '/a': returning('string'), '/b': returning('integer') };
+  expect(() => nameComponents({ paths, components: {} })).toThrow('two different schemas with the name Thing');
+});
 
-  test('refuses two different components with the same name', () => {
-    const returning = (type: string) => {
-      const schema = { title: 'Thing', description: 'A thing.', type };
-      return { get: { responses: { 200: { description: 'OK', content: { 'application/json': { schema } } } } } };
-    };
-    const paths = { '/a': returning('string'), '/b': returning('integer') };
-    expect(() => nameComponents({ paths, components: {} })).toThrow('two different schemas with the name Thing');
-  });
+test('the OpenAPI document declares when to try again, and what remains of the rate limits', () => {
+  const { RateLimited, Unavailable, NotFound } = document.components.responses;
+  const limits = ['ratelimit-policy', 'ratelimit'];
+  expect(Object.keys(NotFound!.headers)).toEqual(['x-request-id', ...limits]);
+  expect(Object.keys(RateLimited!.headers)).toEqual(['x-request-id', ...limits, 'retry-after']);
+  expect(Object.keys(Unavailable!.headers)).toEqual(['x-request-id', ...limits, 'retry-after']);
+});
 
-  test('declares when to try again, and what remains of the rate limits', () => {
-    const { RateLimited, Unavailable, NotFound } = document.components.responses;
-    const limits = ['ratelimit-policy', 'ratelimit'];
-    expect(Object.keys(NotFound!.headers)).toEqual(['x-request-id', ...limits]);
-    expect(Object.keys(RateLimited!.headers)).toEqual(['x-request-id', ...limits, 'retry-after']);
-    expect(Object.keys(Unavailable!.headers)).toEqual(['x-request-id', ...limits, 'retry-after']);
-  });
+test('the OpenAPI document shows an example of every body', () => {
+  const media = routes.flatMap(({ name, url, method }) =>
+    Object.values(operationOf(url, method)!.requestBody?.content ?? {}).map((one) => ({ name, ...one })),
+  );
+  expect(media.length).toBeGreaterThan(0);
+  expect(media.flatMap(({ name, example, examples }) => ((example ?? examples) ? [] : [name]))).toEqual([]);
+});
 
-  test('shows an example of every body', () => {
-    const media = routes.flatMap(({ name, url, method }) =>
-      Object.values(operationOf(url, method)!.requestBody?.content ?? {}).map((one) => ({ name, ...one })),
-    );
-    expect(media.length).toBeGreaterThan(0);
-    expect(media.flatMap(({ name, example, examples }) => ((example ?? examples) ? [] : [name]))).toEqual([]);
-  });
-
-  test('shows only examples that are valid', () => {
-    const ajv = new Ajv2020({ strict: false, formats }).addSchema(document, 'api');
-    const shown = examplesIn(document);
-    expect(shown.length).toBeGreaterThan(10);
-    for (const { pointer, example } of shown) {
-      const validate = ajv.compile({ $ref: `api#${encodeURI(pointer)}` });
-      expect(validate(example), `${pointer}: ${JSON.stringify(example)} ${ajv.errorsText(validate.errors)}`).toBe(true);
-    }
-  });
+test('the OpenAPI document shows only examples that are valid', () => {
+  const ajv = new Ajv2020({ strict: false, formats }).addSchema(document, 'api');
+  const shown = examplesIn(document);
+  expect(shown.length).toBeGreaterThan(10);
+  for (const { pointer, example } of shown) {
+    const validate = ajv.compile({ $ref: `api#${encodeURI(pointer)}` });
+    expect(validate(example), `${pointer}: ${JSON.stringify(example)} ${ajv.errorsText(validate.errors)}`).toBe(true);
+  }
 });
 
 /** The verbs with which the ids of operations begin. */
