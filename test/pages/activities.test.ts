@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
-import { adminOfEachTest, textOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, textOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -65,7 +65,7 @@ test("a company's page shows what happened with its contacts, and what was writt
 test('an activity without a text is refused in words, and what was chosen stays', async () => {
   const id = await makeContact();
   const refused = await write(`/app/contacts/${id}`, { type: 'call', body: ' ' });
-  expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining('Write something.')]);
+  expectPage(refused, 400, 'Write something.');
   expect(refused.body).toMatch(/value="call"\s+checked/);
   expect((await write(`/app/contacts/${id}`, { type: 'call', body: 'x' })).status).toBe(303);
 });
@@ -98,7 +98,7 @@ test('an activity that somebody else changed meanwhile is not overwritten: the f
   const fields = { ...(await admin.fieldsOf(path)), type: 'task', title: 'Call', body: 'Mine' };
   await customer.patch(`/activities/${task}`, { body: 'Theirs <1>', due_at: '2026-03-31T08:15:00.000Z' });
   const conflict = await admin.post(path, fields);
-  expect([conflict.status, textOf(conflict)]).toEqual([412, expect.stringContaining('Stored now: Theirs <1>')]);
+  expectPage(conflict, 412, 'Stored now: Theirs <1>');
   expect(textOf(conflict)).toContain('Stored now: 2026-03-31');
   expect(textOf(conflict).match(/Stored now/g)).toHaveLength(2);
   expect(conflict.body).toContain('Mine');

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { auditEvents } from '../../src/schemas/accounts.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
@@ -18,113 +18,107 @@ const charge = (customerId: string, jobId: string, number: number, amount: numbe
   values (${customerId}, uuidv7(make_interval(hours => -24 * ${daysAgo}::int)), 'verification', ${number}, 'charge',
     ${amount}, 0, 0, ${jobId})`;
 
-describe('the page of credits', () => {
-  test('shows balances, the ledger, and what was spent on each of the last 30 days', async () => {
-    const { customer, visitor } = await start();
-    await grant(app.fastify, customer.id, 'subscription', 12_345);
-    const job = await begin(app, customer, 3);
-    await charge(customer.id, job, 101, 2, 0);
-    await charge(customer.id, job, 102, 40, 29);
-    await charge(customer.id, job, 103, 500, 30);
-    const page = await visitor.get('/app/credits');
-    const text = textOf(page);
-    expect(text).toContain('12,345 available to unlock prospects');
-    expect(text).toContain('0 available to verify e-mail addresses; 3 more are reserved for jobs');
-    expect(page.body).toContain('aria-label="Verification: 42 credits spent in the last 30 days"');
-    expect(page.body.match(/<rect/g)).toHaveLength(30);
-    expect(text).toMatch(/granted 12,345 12,345 0/);
-  });
-
-  test('pages through the ledger', async () => {
-    const { customer, visitor } = await start();
-    for (let i = 1; i <= 26; i++) await grant(app.fastify, customer.id, 'subscription', i);
-    const first = await visitor.get('/app/credits');
-    const next = /href="(\/app\/credits\?cursor[^"]+)"/.exec(first.body)![1]!.replaceAll('&#61;', '=');
-    const second = await visitor.get(next);
-    expect([first, second].map(({ body }) => body.match(/granted/g)?.length)).toEqual([25, 1]);
-    expect((await visitor.get('/app/credits?cursor=made-up')).status).toBe(400);
-  });
-
-  test('says what appears there when there is nothing', async () => {
-    const { visitor } = await start();
-    expect(textOf(await visitor.get('/app/credits'))).toContain('Nothing yet');
-  });
+test('the page of credits shows balances, the ledger, and what was spent on each of the last 30 days', async () => {
+  const { customer, visitor } = await start();
+  await grant(app.fastify, customer.id, 'subscription', 12_345);
+  const job = await begin(app, customer, 3);
+  await charge(customer.id, job, 101, 2, 0);
+  await charge(customer.id, job, 102, 40, 29);
+  await charge(customer.id, job, 103, 500, 30);
+  const page = await visitor.get('/app/credits');
+  const text = textOf(page);
+  expect(text).toContain('12,345 available to unlock prospects');
+  expect(text).toContain('0 available to verify e-mail addresses; 3 more are reserved for jobs');
+  expect(page.body).toContain('aria-label="Verification: 42 credits spent in the last 30 days"');
+  expect(page.body.match(/<rect/g)).toHaveLength(30);
+  expect(text).toMatch(/granted 12,345 12,345 0/);
 });
 
-describe('the pages of jobs', () => {
-  test('show the progress of a job, its results and its end', async () => {
-    const { customer, visitor } = await start('admin');
-    expect(textOf(await visitor.get('/app/jobs'))).toContain('No jobs yet');
-    const id = await begin(app, customer, 30);
-    const page = `/app/jobs/${id}`;
-    expect(textOf(await visitor.get('/app/jobs'))).toMatch(/Verify e-mail addresses pending 0 of 30/);
-    const running = await visitor.get(page);
-    expect(running.body).toMatch(/data-live[\s\S]*<progress/);
-    expect(running.body).toContain('http-equiv="refresh"');
-    expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
-    const ended = await visitor.get(page);
-    expect(ended.body).not.toMatch(/data-live|http-equiv="refresh"|\/cancel"/);
-    expect(textOf(ended)).toContain('cancelled');
-    expect(textOf(ended)).toContain('0@example.com');
-    const next = /href="(\/app\/jobs\/[^"]+\?cursor[^"]+)"/.exec(ended.body)![1]!.replaceAll('&#61;', '=');
-    expect(textOf(await visitor.get(next))).toContain('29@example.com');
-    expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
-  });
-
-  test('can be filtered by status and type', async () => {
-    const { customer, visitor } = await start();
-    const id = await begin(app, customer, 1);
-    const isShown = async (query: string) => (await visitor.get(`/app/jobs?${query}`)).body.includes(id);
-    expect(await isShown('status=PENDING&type=verify_email')).toBe(true);
-    expect(await isShown('status=COMPLETED')).toBe(false);
-    expect(await isShown('type=unlock_contacts')).toBe(false);
-    expect(await isShown('status=made-up&type=')).toBe(true);
-    expect((await visitor.get('/app/jobs?page=0')).status).toBe(400);
-  });
+test('the page of credits pages through the ledger', async () => {
+  const { customer, visitor } = await start();
+  for (let i = 1; i <= 26; i++) await grant(app.fastify, customer.id, 'subscription', i);
+  const first = await visitor.get('/app/credits');
+  const next = /href="(\/app\/credits\?cursor[^"]+)"/.exec(first.body)![1]!.replaceAll('&#61;', '=');
+  const second = await visitor.get(next);
+  expect([first, second].map(({ body }) => body.match(/granted/g)?.length)).toEqual([25, 1]);
+  expect((await visitor.get('/app/credits?cursor=made-up')).status).toBe(400);
 });
 
-describe('the page of the audit log', () => {
-  test('is at most 150 KB of HTML, and the next page goes on where it ends', async () => {
-    const { customer, visitor } = await start('admin');
-    await app.owner`
+test('the page of credits says what appears there when there is nothing', async () => {
+  const { visitor } = await start();
+  expect(textOf(await visitor.get('/app/credits'))).toContain('Nothing yet');
+});
+
+test('the pages of jobs show the progress of a job, its results and its end', async () => {
+  const { customer, visitor } = await start('admin');
+  expect(textOf(await visitor.get('/app/jobs'))).toContain('No jobs yet');
+  const id = await begin(app, customer, 30);
+  const page = `/app/jobs/${id}`;
+  expect(textOf(await visitor.get('/app/jobs'))).toMatch(/Verify e-mail addresses pending 0 of 30/);
+  const running = await visitor.get(page);
+  expect(running.body).toMatch(/data-live[\s\S]*<progress/);
+  expect(running.body).toContain('http-equiv="refresh"');
+  expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
+  const ended = await visitor.get(page);
+  expect(ended.body).not.toMatch(/data-live|http-equiv="refresh"|\/cancel"/);
+  expect(textOf(ended)).toContain('cancelled');
+  expect(textOf(ended)).toContain('0@example.com');
+  const next = /href="(\/app\/jobs\/[^"]+\?cursor[^"]+)"/.exec(ended.body)![1]!.replaceAll('&#61;', '=');
+  expect(textOf(await visitor.get(next))).toContain('29@example.com');
+  expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
+});
+
+test('the pages of jobs can be filtered by status and type', async () => {
+  const { customer, visitor } = await start();
+  const id = await begin(app, customer, 1);
+  const isShown = async (query: string) => (await visitor.get(`/app/jobs?${query}`)).body.includes(id);
+  expect(await isShown('status=PENDING&type=verify_email')).toBe(true);
+  expect(await isShown('status=COMPLETED')).toBe(false);
+  expect(await isShown('type=unlock_contacts')).toBe(false);
+  expect(await isShown('status=made-up&type=')).toBe(true);
+  expect((await visitor.get('/app/jobs?page=0')).status).toBe(400);
+});
+
+test('the page of the audit log is at most 150 KB of HTML, and the next page goes on where it ends', async () => {
+  const { customer, visitor } = await start('admin');
+  await app.owner`
       insert into audit_events (customer_id, event, actor, address, details)
       select ${customer.id}, 'webhook.created', 'somebody@harbour-and-pine.example', '2001:db8:1:2:3:4:5:6',
         jsonb_build_object('host', 'hooks' || n || '.example', 'webhook', uuidv7())
       from generate_series(1, 150) n`;
-    const [first, second] = [await visitor.get('/app/audit'), await visitor.get('/app/audit?page=2')];
-    expect(Buffer.byteLength(first.body)).toBeLessThan(150_000);
-    const hosts = (body: string) => body.match(/hooks\d+\.example/g) ?? [];
-    expect(new Set([first, second].flatMap(({ body }) => hosts(body))).size).toBe(150);
-    expect(second.body).not.toContain('rel="next"');
-  });
+  const [first, second] = [await visitor.get('/app/audit'), await visitor.get('/app/audit?page=2')];
+  expect(Buffer.byteLength(first.body)).toBeLessThan(150_000);
+  const hosts = (body: string) => body.match(/hooks\d+\.example/g) ?? [];
+  expect(new Set([first, second].flatMap(({ body }) => hosts(body))).size).toBe(150);
+  expect(second.body).not.toContain('rel="next"');
+});
 
-  test('shows admins who did what', async () => {
-    const { customer, visitor } = await start('admin');
-    await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
-    const text = textOf(await visitor.get('/app/audit'));
-    expect(text).toMatch(new RegExp(`Api key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
-    expect(text).toContain(`User logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
-  });
+test('the page of the audit log shows admins who did what', async () => {
+  const { customer, visitor } = await start('admin');
+  await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
+  const text = textOf(await visitor.get('/app/audit'));
+  expect(text).toMatch(new RegExp(`Api key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
+  expect(text).toContain(`User logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
+});
 
-  test('shows calls and keys by their names, and no ids', async () => {
-    const { customer, visitor } = await start('admin');
-    const url = '/api/ext/contacts/merge';
-    await app.owner`
+test('the page of the audit log shows calls and keys by their names, and no ids', async () => {
+  const { customer, visitor } = await start('admin');
+  const url = '/api/ext/contacts/merge';
+  await app.owner`
       insert into audit_events (customer_id, event, actor, details)
       values
         (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text)),
         (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, jsonb_build_object('webhook', uuidv7(), 'host', 'h'))`;
-    const text = textOf(await visitor.get('/app/audit'));
-    expect(text).toMatch(/Webhook created – key test – host: h .* Approval approved – x – Merge records/);
-    expect(text).not.toMatch(/[0-9a-f]{8}-/);
-  });
+  const text = textOf(await visitor.get('/app/audit'));
+  expect(text).toMatch(/Webhook created – key test – host: h .* Approval approved – x – Merge records/);
+  expect(text).not.toMatch(/[0-9a-f]{8}-/);
+});
 
-  test('has words for every event', async () => {
-    const { customer, visitor } = await start('admin');
-    for (const event of auditEvents)
-      await app.owner`insert into audit_events (customer_id, event, actor, details) values (${customer.id}, ${event}, 'x', '{}')`.catch(
-        () => undefined,
-      );
-    expect(textOf(await visitor.get('/app/audit'))).not.toMatch(/undefined|\w+\.\w+_\w+/);
-  });
+test('the page of the audit log has words for every event', async () => {
+  const { customer, visitor } = await start('admin');
+  for (const event of auditEvents)
+    await app.owner`insert into audit_events (customer_id, event, actor, details) values (${customer.id}, ${event}, 'x', '{}')`.catch(
+      () => undefined,
+    );
+  expect(textOf(await visitor.get('/app/audit'))).not.toMatch(/undefined|\w+\.\w+_\w+/);
 });

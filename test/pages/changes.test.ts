@@ -3,7 +3,7 @@ import { importFile } from '../jobs/importing.ts';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
-import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -37,8 +37,7 @@ test("a contact's page tells what changed in a custom field that is called like 
   const id = await make(customer, '/contacts', contactBody());
   const custom_fields = { renewal_date: 'next <spring>' };
   await customer.patch(`/contacts/${id}`, { custom_fields });
-  const page = await admin.get(`/app/contacts/${id}`);
-  expect([page.status, textOf(page)]).toEqual([200, expect.stringContaining('renewal_date: – → next <spring>')]);
+  expectPage(await admin.get(`/app/contacts/${id}`), 200, 'renewal_date: – → next <spring>');
 });
 
 test("the undo on a contact's page takes back what a change has done with this contact, and nothing else of it", async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make } from '../setup/factories.ts';
 import { readSheet } from '../setup/xlsx.ts';
@@ -10,170 +10,166 @@ const { customer, admin } = adminOfEachTest(app);
 const declare = (key: string, body: object) => customer.call('PUT', `/fields/contacts/${key}`, body);
 const customOf = async (id: string) => (await customer.get(`/contacts/${id}`)).body.custom_fields;
 
-describe('the page of fields', () => {
-  const declared = async () =>
-    (await customer.get('/fields/contacts')).body
-      .filter(({ custom }: { custom: boolean }) => custom)
-      .map(({ name, label, type, choices }: Record<string, unknown>) => ({ name, label, type, choices }));
+const declared = async () =>
+  (await customer.get('/fields/contacts')).body
+    .filter(({ custom }: { custom: boolean }) => custom)
+    .map(({ name, label, type, choices }: Record<string, unknown>) => ({ name, label, type, choices }));
 
-  test('declares, changes and removes a field', async () => {
-    const sent = { key: 'a/b', label: 'Plan', type: 'choice', choices: 'silver\r\n gold \r\n\r\ngold' };
-    const made = await admin.submit('/app/fields/contacts/new', sent);
-    expect([made.status, textOf(made)]).toEqual([303, '']);
-    const shown = { name: 'custom_fields.a/b', label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
-    expect(await declared()).toEqual([shown]);
-    expect(textOf(await admin.get('/app/fields'))).toMatch(/The field|Plan a\/b Choice: silver, gold Change · Remove/);
-    const edit = '/app/fields/contacts/a%2Fb/edit';
-    expect((await admin.submit(edit, { label: 'Tariff', choices: 'bronze' })).status).toBe(303);
-    expect(await declared()).toEqual([{ ...shown, label: 'Tariff', choices: ['bronze'] }]);
-    expect((await admin.submit('/app/fields/contacts/a%2Fb/remove')).status).toBe(303);
-    expect(await declared()).toEqual([]);
-    expect((await admin.get(edit)).status).toBe(404);
-  });
-
-  test('offers a type for a field that records have', async () => {
-    await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
-    const { body } = await admin.get('/app/fields');
-    expect(textOf({ body })).toContain('Rank & file Rank & file not set Give it a type');
-    const link = /href="([^"]+new\?key[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
-    expect((await admin.submit(link, { type: 'text' })).status).toBe(303);
-    expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file', label: 'Rank & file', type: 'text' }]);
-  });
-
-  test('says beside the fields what is wrong, and declares nothing', async () => {
-    await declare('plan', { type: 'text' });
-    const wrong = [
-      [{ key: '', type: 'text' }, 'Must not be empty.'],
-      [{ key: 'plan', type: 'number' }, 'Another field has this key.'],
-      [{ key: 'size', type: 'choice' }, 'Are needed for the type "choice".'],
-      [{ key: 'size', type: 'colour' }, 'Choose one of the choices.'],
-      [{ key: 'size', type: 'text', label: 'x'.repeat(121) }, 'Must have 1 to 120 characters.'],
-    ] as const;
-    for (const [fields, message] of wrong) {
-      const answer = await admin.submit('/app/fields/contacts/new', fields);
-      expect([answer.status, textOf(answer)], message).toEqual([400, expect.stringContaining(message)]);
-    }
-    expect(await declared()).toMatchObject([{ name: 'custom_fields.plan', type: 'text' }]);
-  });
-
-  test('a form that shows what somebody else has changed since changes nothing, and says so', async () => {
-    await declare('plan', { type: 'text' });
-    const path = '/app/fields/contacts/plan/edit';
-    const open = await admin.fieldsOf(path);
-    await declare('plan', { type: 'text', label: 'Theirs' });
-    expect((await admin.post(path, { ...open, label: 'Mine', type: 'text' })).status).toBe(412);
-    expect(await declared()).toMatchObject([{ label: 'Theirs' }]);
-  });
+test('the page of fields declares, changes and removes a field', async () => {
+  const sent = { key: 'a/b', label: 'Plan', type: 'choice', choices: 'silver\r\n gold \r\n\r\ngold' };
+  const made = await admin.submit('/app/fields/contacts/new', sent);
+  expect([made.status, textOf(made)]).toEqual([303, '']);
+  const shown = { name: 'custom_fields.a/b', label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
+  expect(await declared()).toEqual([shown]);
+  expect(textOf(await admin.get('/app/fields'))).toMatch(/The field|Plan a\/b Choice: silver, gold Change · Remove/);
+  const edit = '/app/fields/contacts/a%2Fb/edit';
+  expect((await admin.submit(edit, { label: 'Tariff', choices: 'bronze' })).status).toBe(303);
+  expect(await declared()).toEqual([{ ...shown, label: 'Tariff', choices: ['bronze'] }]);
+  expect((await admin.submit('/app/fields/contacts/a%2Fb/remove')).status).toBe(303);
+  expect(await declared()).toEqual([]);
+  expect((await admin.get(edit)).status).toBe(404);
 });
 
-describe('the form of a record', () => {
-  const all = {
-    text: { type: 'text', label: 'Nickname' },
-    notes: { type: 'long_text' },
-    seats: { type: 'number' },
-    vip: { type: 'boolean' },
-    since: { type: 'date' },
-    site: { type: 'url' },
-    plan: { type: 'choice', choices: ['silver', 'gold'] },
+test('the page of fields offers a type for a field that records have', async () => {
+  await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
+  const { body } = await admin.get('/app/fields');
+  expect(textOf({ body })).toContain('Rank & file Rank & file not set Give it a type');
+  const link = /href="([^"]+new\?key[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
+  expect((await admin.submit(link, { type: 'text' })).status).toBe(303);
+  expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file', label: 'Rank & file', type: 'text' }]);
+});
+
+test('the page of fields says beside the fields what is wrong, and declares nothing', async () => {
+  await declare('plan', { type: 'text' });
+  const wrong = [
+    [{ key: '', type: 'text' }, 'Must not be empty.'],
+    [{ key: 'plan', type: 'number' }, 'Another field has this key.'],
+    [{ key: 'size', type: 'choice' }, 'Are needed for the type "choice".'],
+    [{ key: 'size', type: 'colour' }, 'Choose one of the choices.'],
+    [{ key: 'size', type: 'text', label: 'x'.repeat(121) }, 'Must have 1 to 120 characters.'],
+  ] as const;
+  for (const [fields, message] of wrong) {
+    const answer = await admin.submit('/app/fields/contacts/new', fields);
+    expect([answer.status, textOf(answer)], message).toEqual([400, expect.stringContaining(message)]);
+  }
+  expect(await declared()).toMatchObject([{ name: 'custom_fields.plan', type: 'text' }]);
+});
+
+test('a form of a field that shows what somebody else has changed since changes nothing, and says so', async () => {
+  await declare('plan', { type: 'text' });
+  const path = '/app/fields/contacts/plan/edit';
+  const open = await admin.fieldsOf(path);
+  await declare('plan', { type: 'text', label: 'Theirs' });
+  expect((await admin.post(path, { ...open, label: 'Mine', type: 'text' })).status).toBe(412);
+  expect(await declared()).toMatchObject([{ label: 'Theirs' }]);
+});
+
+const all = {
+  text: { type: 'text', label: 'Nickname' },
+  notes: { type: 'long_text' },
+  seats: { type: 'number' },
+  vip: { type: 'boolean' },
+  since: { type: 'date' },
+  site: { type: 'url' },
+  plan: { type: 'choice', choices: ['silver', 'gold'] },
+};
+const declareAll = async () => {
+  for (const [key, body] of Object.entries(all)) expect((await declare(key, body)).status).toBe(200);
+};
+const controlOf = (html: string, key: string): string =>
+  [...html.matchAll(/<(?:input|select|textarea)\s[^>]*>/g)]
+    .map(([tag]) => tag)
+    .find((tag) => tag.includes(`id="custom.${key}"`))!;
+
+test('the form of a record has a control of its type for each declared field, and writes what it says', async () => {
+  await declareAll();
+  const { body } = await admin.get('/app/contacts/new');
+  expect(body).toContain('<label for="custom.text">Nickname</label>');
+  for (const [key, pattern] of Object.entries({
+    text: /<input type="text"/,
+    notes: /<textarea/,
+    seats: /<input type="text".* inputmode="decimal"/,
+    vip: /<input\s+type="checkbox"/,
+    since: /<input type="date"/,
+    site: /<input type="text".* inputmode="url"/,
+    plan: /<select/,
+  }))
+    expect(controlOf(body, key), key).toMatch(pattern);
+  const values = {
+    text: 'Countess',
+    notes: 'a\r\nb',
+    seats: '-1.234,5',
+    since: '2024-02-29',
+    site: 'example.com/about',
   };
-  const declareAll = async () => {
-    for (const [key, body] of Object.entries(all)) expect((await declare(key, body)).status).toBe(200);
+  const sent = Object.fromEntries(Object.entries(values).map(([key, value]) => [`custom.${key}`, value]));
+  const made = await admin.submit('/app/contacts/new', {
+    last_name: 'Lovelace',
+    work_email: 'ada@example.com',
+    ...sent,
+    'custom.vip': ['', 'true'],
+    'custom.plan': 'gold',
+  });
+  expect([made.status, textOf(made)]).toEqual([303, '']);
+  const path = made.location!.split('?')[0]!;
+  const id = path.split('/').at(-1)!;
+  const expected = {
+    ...values,
+    notes: 'a\nb',
+    seats: -1234.5,
+    vip: true,
+    plan: 'gold',
+    site: 'https://example.com/about',
   };
-  const controlOf = (html: string, key: string): string =>
-    [...html.matchAll(/<(?:input|select|textarea)\s[^>]*>/g)]
-      .map(([tag]) => tag)
-      .find((tag) => tag.includes(`id="custom.${key}"`))!;
+  expect(await customOf(id)).toEqual(expected);
+  expect(textOf(await admin.get(path))).toMatch(/vip yes .*Nickname Countess|Nickname Countess .*vip yes/);
+  const unticked = await admin.submit(`${path}/edit`, { 'custom.vip': '', 'custom.plan': '', 'custom.seats': '' });
+  expect([unticked.status, textOf(unticked)]).toEqual([303, '']);
+  const { plan: _plan, seats: _seats, ...others } = expected;
+  expect(await customOf(id)).toEqual({ ...others, vip: false });
+});
 
-  test('has a control of its type for each declared field, and writes what it says', async () => {
-    await declareAll();
-    const { body } = await admin.get('/app/contacts/new');
-    expect(body).toContain('<label for="custom.text">Nickname</label>');
-    for (const [key, pattern] of Object.entries({
-      text: /<input type="text"/,
-      notes: /<textarea/,
-      seats: /<input type="text".* inputmode="decimal"/,
-      vip: /<input\s+type="checkbox"/,
-      since: /<input type="date"/,
-      site: /<input type="text".* inputmode="url"/,
-      plan: /<select/,
-    }))
-      expect(controlOf(body, key), key).toMatch(pattern);
-    const values = {
-      text: 'Countess',
-      notes: 'a\r\nb',
-      seats: '-1.234,5',
-      since: '2024-02-29',
-      site: 'example.com/about',
-    };
-    const sent = Object.fromEntries(Object.entries(values).map(([key, value]) => [`custom.${key}`, value]));
-    const made = await admin.submit('/app/contacts/new', {
-      last_name: 'Lovelace',
-      work_email: 'ada@example.com',
-      ...sent,
-      'custom.vip': ['', 'true'],
-      'custom.plan': 'gold',
-    });
-    expect([made.status, textOf(made)]).toEqual([303, '']);
-    const path = made.location!.split('?')[0]!;
-    const id = path.split('/').at(-1)!;
-    const expected = {
-      ...values,
-      notes: 'a\nb',
-      seats: -1234.5,
-      vip: true,
-      plan: 'gold',
-      site: 'https://example.com/about',
-    };
-    expect(await customOf(id)).toEqual(expected);
-    expect(textOf(await admin.get(path))).toMatch(/vip yes .*Nickname Countess|Nickname Countess .*vip yes/);
-    const unticked = await admin.submit(`${path}/edit`, { 'custom.vip': '', 'custom.plan': '', 'custom.seats': '' });
-    expect([unticked.status, textOf(unticked)]).toEqual([303, '']);
-    const { plan: _plan, seats: _seats, ...others } = expected;
-    expect(await customOf(id)).toEqual({ ...others, vip: false });
-  });
+test('the form of a record keeps a code that was a number, and refuses one where a number is declared', async () => {
+  await declare('seats', { type: 'number' });
+  const made = await customer.post('/contacts', contactBody({ custom_fields: { no: 7, seats: 1 } }));
+  const path = `/app/contacts/${made.body.data.id}`;
+  for (const no of ['00123', 'SKU 1234', '12 PCS', '12345678901234567890']) {
+    expect((await admin.submit(`${path}/edit`, { 'custom.no': no })).status).toBe(303);
+    expect(await customOf(made.body.data.id)).toEqual({ no, seats: 1 });
+  }
+  expect((await admin.submit(`${path}/edit`, { 'custom.seats': 'SKU 12' })).status).toBe(400);
+});
 
-  test('keeps a code that was a number, and refuses one where a number is declared', async () => {
-    await declare('seats', { type: 'number' });
-    const made = await customer.post('/contacts', contactBody({ custom_fields: { no: 7, seats: 1 } }));
-    const path = `/app/contacts/${made.body.data.id}`;
-    for (const no of ['00123', 'SKU 1234', '12 PCS', '12345678901234567890']) {
-      expect((await admin.submit(`${path}/edit`, { 'custom.no': no })).status).toBe(303);
-      expect(await customOf(made.body.data.id)).toEqual({ no, seats: 1 });
-    }
-    expect((await admin.submit(`${path}/edit`, { 'custom.seats': 'SKU 12' })).status).toBe(400);
-  });
+test('the form of a record changes nothing that it was not asked to, also of values that are not of the type', async () => {
+  const custom_fields = {
+    notes: 7,
+    seats: 'many',
+    vip: 'perhaps',
+    since: 'soon',
+    site: 'none',
+    plan: 'bronze',
+    x: 'y',
+  };
+  const id = await make(customer, '/contacts', contactBody({ custom_fields }));
+  await declareAll();
+  const { body } = await admin.get(`/app/contacts/${id}/edit`);
+  for (const key of ['seats', 'vip', 'since', 'site']) expect(controlOf(body, key), key).toContain('type="text"');
+  const saved = await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Boss' });
+  expect([saved.status, textOf(saved)]).toEqual([303, '']);
+  expect(await customOf(id)).toEqual(custom_fields);
+  const empty = await make(customer, '/contacts', contactBody());
+  await admin.submit(`/app/contacts/${empty}/edit`, { job_title: 'Boss' });
+  expect(await customOf(empty)).toEqual({});
+});
 
-  test('changes nothing that it was not asked to, also of values that are not of the type', async () => {
-    const custom_fields = {
-      notes: 7,
-      seats: 'many',
-      vip: 'perhaps',
-      since: 'soon',
-      site: 'none',
-      plan: 'bronze',
-      x: 'y',
-    };
-    const id = await make(customer, '/contacts', contactBody({ custom_fields }));
-    await declareAll();
-    const { body } = await admin.get(`/app/contacts/${id}/edit`);
-    for (const key of ['seats', 'vip', 'since', 'site']) expect(controlOf(body, key), key).toContain('type="text"');
-    const saved = await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Boss' });
-    expect([saved.status, textOf(saved)]).toEqual([303, '']);
-    expect(await customOf(id)).toEqual(custom_fields);
-    const empty = await make(customer, '/contacts', contactBody());
-    await admin.submit(`/app/contacts/${empty}/edit`, { job_title: 'Boss' });
-    expect(await customOf(empty)).toEqual({});
-  });
-
-  test('says beside the control what is wrong with its value', async () => {
-    await declareAll();
-    const id = await make(customer, '/contacts', contactBody());
-    const answer = await admin.submit(`/app/contacts/${id}/edit`, { 'custom.seats': 'many', 'custom.site': 'none' });
-    expect(answer.status).toBe(400);
-    expect(answer.body).toMatch(/id="custom.seats-fault">Is not a number \(such as 12.5\)\./);
-    expect(answer.body).toMatch(/id="custom.site-fault">Is not a web address/);
-    expect(textOf(answer)).toContain('Please look at the marked fields.');
-  });
+test('the form of a record says beside the control what is wrong with its value', async () => {
+  await declareAll();
+  const id = await make(customer, '/contacts', contactBody());
+  const answer = await admin.submit(`/app/contacts/${id}/edit`, { 'custom.seats': 'many', 'custom.site': 'none' });
+  expect(answer.status).toBe(400);
+  expect(answer.body).toMatch(/id="custom.seats-fault">Is not a number \(such as 12.5\)\./);
+  expect(answer.body).toMatch(/id="custom.site-fault">Is not a web address/);
+  expect(textOf(answer)).toContain('Please look at the marked fields.');
 });
 
 test('a list has a column for each declared field, for those who choose it', async () => {

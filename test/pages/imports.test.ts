@@ -5,7 +5,7 @@ import { shownValue } from '../../src/pages/mapping.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
-import { filledFields, textOf, visitorOf, type PageAnswer, type Visitor } from './visitor.ts';
+import { expectPage, filledFields, type PageAnswer, textOf, type Visitor, visitorOf } from './visitor.ts';
 
 const app = await startApp();
 const url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
@@ -293,7 +293,7 @@ describe('an import with the pages', () => {
     const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
     for (const action of ['start', 'check']) {
       const refused = await visitor.submit(page, { 'column-0': '', 'column-2': '', do: action });
-      expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining('The import is not started')]);
+      expectPage(refused, 400, 'The import is not started');
       expect(textOf(refused)).toContain('no column is read as Work e-mail or Your own id or Profile');
       expect(textOf(refused)).not.toContain('no column is read as first_name');
     }
@@ -384,8 +384,7 @@ describe('an import with the pages', () => {
     ['an unknown format', { format: 'pdf' }, people, 'Choose one of the choices.'],
   ])('refuses %s beside its field, and keeps nothing', async (_what, fields, file, message) => {
     const { customer, visitor } = await start();
-    const answer = await upload(visitor, fields, file);
-    expect([answer.status, textOf(answer).includes(message)]).toEqual([400, true]);
+    expectPage(await upload(visitor, fields, file), 400, message);
     expect(await importsOf(customer)).toEqual([]);
   });
 
@@ -393,11 +392,7 @@ describe('an import with the pages', () => {
     const { customer, visitor } = await start();
     const body = { object: 'contacts', mode: 'create', start: false, name: 'Left' };
     for (let i = 0; i < 20; i++) expect((await customer.post('/imports', body)).status).toBe(201);
-    const answer = await upload(visitor, {}, people);
-    expect([answer.status, textOf(answer)]).toEqual([
-      409,
-      expect.stringMatching(/20 imports wait for.*Left · Discard/),
-    ]);
+    expectPage(await upload(visitor, {}, people), 409, /20 imports wait for.*Left · Discard/);
     const [first] = await importsOf(customer);
     await visitor.submit(`/app/imports/${first!.id}/cancel`);
     expect((await upload(visitor, {}, people)).status).toBe(303);

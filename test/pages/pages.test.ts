@@ -1,5 +1,5 @@
 import { gunzipSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { eventTypes } from '../../src/schemas/events.ts';
 import { declaredRoutes } from '../contract/declared.ts';
@@ -7,7 +7,7 @@ import { startApp } from '../setup/app.ts';
 import { select } from '../../src/pages/base/forms.ts';
 import { LogOutput } from '../../src/process/logger.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
-import { filesOf, Visitor, visitorOf, textOf } from './visitor.ts';
+import { expectPage, filesOf, textOf, Visitor, visitorOf } from './visitor.ts';
 
 const { documented, hidden } = await declaredRoutes();
 const routes = hidden.filter(({ url, isRefusal }) => /^\/app(\/|$)/.test(url) && !isRefusal);
@@ -17,107 +17,100 @@ const pathOf = (url: string) => url.replace(':id', nobodysId);
 const app = await startApp();
 const visitor = await visitorOf(app.fastify, (await app.customer()).id);
 
-describe('the routes of the pages', () => {
-  test('are not in the contract, and only they take the cookie', () => {
-    expect(documented.filter(({ url, access }) => url.startsWith('/app') || 'page' in access)).toEqual([]);
-    expect(hidden.filter(({ url, access }) => 'page' in access && !url.startsWith('/app'))).toEqual([]);
-    expect(new Set(routes.map(({ method }) => method))).toEqual(new Set(['GET', 'HEAD', 'POST']));
-  });
-
-  test('require a session, but for the login, links that set a password, and static files', () => {
-    const open = routes.filter(({ access }) => 'public' in access).map(({ url }) => url);
-    expect([...new Set(open)].toSorted()).toEqual([
-      '/app/files/pages.js',
-      '/app/files/style.css',
-      '/app/link',
-      '/app/link/:link',
-      '/app/login',
-    ]);
-  });
-
-  const posts = routes.filter(({ method }) => method === 'POST').map(({ url }) => url);
-  test.each(posts)('POST %s without the token of a form is 403', async (url) => {
-    const other = await visitorOf(app.fastify, (await app.customer()).id);
-    const { form_token: foreign = '' } = await other.fieldsOf('/app/password');
-    for (const fields of [{}, { form_token: 'x-y' }, { form_token: foreign }, { form_token: ['a', 'b'] }] as never[]) {
-      const answer = await visitor.post(pathOf(url), fields);
-      expect([answer.status, textOf(answer)]).toEqual([403, expect.stringContaining('This is not allowed')]);
-    }
-  });
-
-  test('of admins, and those that spend credits, are 403 for members', async () => {
-    const ofAdmins =
-      /^\/app\/(approvals|audit|fields|keys\/|pipelines|users|webhooks|jobs\/:id\/cancel|lists\/:id\/(enrich|verify)|prospects\/unlock)/;
-    const member = await visitorOf(app.fastify, (await app.customer()).id, 'member');
-    const { form_token = '' } = await member.fieldsOf('/app/password');
-    for (const { url, method } of routes.filter((route) => ofAdmins.test(route.url))) {
-      const isSent = method === 'POST';
-      const { status } = isSent
-        ? await member.post(pathOf(url), { form_token })
-        : await member.send(method, pathOf(url));
-      expect([method, url, status]).toEqual([method, url, 403]);
-    }
-  });
-
-  test('change nothing with GET', async () => {
-    const tables = ['api_keys', 'audit_events', 'idempotency_records', 'imports', 'jobs', 'sessions', 'users'];
-    const stored = () =>
-      Promise.all(tables.map((table) => app.owner`select to_jsonb(t) as row from ${app.owner(table)} t order by 1`));
-    const before = await stored();
-    const gets = routes.filter(({ method }) => method !== 'POST');
-    const statuses = await Promise.all(
-      gets.map(async ({ url, method }) => (await visitor.send(method, pathOf(url))).status),
-    );
-    expect(statuses.filter((status) => status >= 500)).toEqual([]);
-    expect(await stored()).toEqual(before);
-  });
+test('the routes of the pages are not in the contract, and only they take the cookie', () => {
+  expect(documented.filter(({ url, access }) => url.startsWith('/app') || 'page' in access)).toEqual([]);
+  expect(hidden.filter(({ url, access }) => 'page' in access && !url.startsWith('/app'))).toEqual([]);
+  expect(new Set(routes.map(({ method }) => method))).toEqual(new Set(['GET', 'HEAD', 'POST']));
 });
 
-describe('every answer', () => {
-  const asked = (): [string, string][] => [
-    ['GET', '/app'],
-    ['GET', '/app/login'],
-    ['GET', '/app/keys'],
-    ['GET', '/app/unknown'],
-    ['GET', `/app/keys/${nobodysId}/revoke`],
-    ['PUT', '/app/keys'],
-    ['POST', '/app/keys/new'],
-    ['GET', '/app/%ff'],
-    ['GET', '/app/files/style.css'],
-    ['GET', '/app/files/secret'],
-  ];
-  const shown = (of: Visitor) => Promise.all(asked().map(([method, url]) => of.send(method, url)));
+test('the routes of the pages require a session, but for the login, links that set a password, and static files', () => {
+  const open = routes.filter(({ access }) => 'public' in access).map(({ url }) => url);
+  expect([...new Set(open)].toSorted()).toEqual([
+    '/app/files/pages.js',
+    '/app/files/style.css',
+    '/app/link',
+    '/app/link/:link',
+    '/app/login',
+  ]);
+});
 
-  test('has a content security policy without exceptions, and no other host in it', async () => {
-    for (const answer of [...(await shown(visitor)), ...(await shown(new Visitor(app.fastify)))]) {
-      const policy = answer.headers['content-security-policy'] as string;
-      expect(policy).toBe(
-        "default-src 'none';script-src 'self';style-src 'self';img-src 'self' data:;connect-src 'self';" +
-          "form-action 'self';base-uri 'none';frame-ancestors 'none'",
-      );
-      expect(answer.headers['x-content-type-options']).toBe('nosniff');
-      expect(answer.headers['referrer-policy']).toBe('same-origin');
-      expect(answer.body).not.toMatch(/<[^>]+\b(src|href|action)="(https?:)?\/\//);
-      expect(answer.body).not.toMatch(/<[^>]+\s(style|on\w+)=|<script(?![^>]*\bsrc=)/);
-    }
-  });
+const posts = routes.filter(({ method }) => method === 'POST').map(({ url }) => url);
+test.each(posts)('POST %s without the token of a form is 403', async (url) => {
+  const other = await visitorOf(app.fastify, (await app.customer()).id);
+  const { form_token: foreign = '' } = await other.fieldsOf('/app/password');
+  for (const fields of [{}, { form_token: 'x-y' }, { form_token: foreign }, { form_token: ['a', 'b'] }] as never[]) {
+    expectPage(await visitor.post(pathOf(url), fields), 403, 'This is not allowed');
+  }
+});
 
-  test('is a page, errors too, and is stored by no cache', async () => {
-    const answers = await shown(visitor);
-    const pages = answers.filter(({ status }) => status !== 303).slice(0, -2);
-    expect(pages.map(({ status }) => status)).toEqual([200, 200, 200, 404, 404, 405, 403, 400]);
-    for (const { headers } of pages)
-      expect([headers['content-type'], headers['cache-control']]).toEqual(['text/html; charset=utf-8', 'no-store']);
-    expect(pages[5]!.headers['allow']).toBe('GET, HEAD');
-  });
+test('the routes of the pages of admins, and those that spend credits, are 403 for members', async () => {
+  const ofAdmins =
+    /^\/app\/(approvals|audit|fields|keys\/|pipelines|users|webhooks|jobs\/:id\/cancel|lists\/:id\/(enrich|verify)|prospects\/unlock)/;
+  const member = await visitorOf(app.fastify, (await app.customer()).id, 'member');
+  const { form_token = '' } = await member.fieldsOf('/app/password');
+  for (const { url, method } of routes.filter((route) => ofAdmins.test(route.url))) {
+    const isSent = method === 'POST';
+    const { status } = isSent ? await member.post(pathOf(url), { form_token }) : await member.send(method, pathOf(url));
+    expect([method, url, status]).toEqual([method, url, 403]);
+  }
+});
 
-  test('of the API stays as it was', async () => {
-    const answer = await visitor.get('/api/ext/unknown');
-    expect([answer.headers['content-security-policy'], answer.headers['content-type']]).toEqual([
-      undefined,
-      'application/json; charset=utf-8',
-    ]);
-  });
+test('the routes of the pages change nothing with GET', async () => {
+  const tables = ['api_keys', 'audit_events', 'idempotency_records', 'imports', 'jobs', 'sessions', 'users'];
+  const stored = () =>
+    Promise.all(tables.map((table) => app.owner`select to_jsonb(t) as row from ${app.owner(table)} t order by 1`));
+  const before = await stored();
+  const gets = routes.filter(({ method }) => method !== 'POST');
+  const statuses = await Promise.all(
+    gets.map(async ({ url, method }) => (await visitor.send(method, pathOf(url))).status),
+  );
+  expect(statuses.filter((status) => status >= 500)).toEqual([]);
+  expect(await stored()).toEqual(before);
+});
+
+const asked = (): [string, string][] => [
+  ['GET', '/app'],
+  ['GET', '/app/login'],
+  ['GET', '/app/keys'],
+  ['GET', '/app/unknown'],
+  ['GET', `/app/keys/${nobodysId}/revoke`],
+  ['PUT', '/app/keys'],
+  ['POST', '/app/keys/new'],
+  ['GET', '/app/%ff'],
+  ['GET', '/app/files/style.css'],
+  ['GET', '/app/files/secret'],
+];
+const shown = (of: Visitor) => Promise.all(asked().map(([method, url]) => of.send(method, url)));
+
+test('every answer has a content security policy without exceptions, and no other host in it', async () => {
+  for (const answer of [...(await shown(visitor)), ...(await shown(new Visitor(app.fastify)))]) {
+    const policy = answer.headers['content-security-policy'] as string;
+    expect(policy).toBe(
+      "default-src 'none';script-src 'self';style-src 'self';img-src 'self' data:;connect-src 'self';" +
+        "form-action 'self';base-uri 'none';frame-ancestors 'none'",
+    );
+    expect(answer.headers['x-content-type-options']).toBe('nosniff');
+    expect(answer.headers['referrer-policy']).toBe('same-origin');
+    expect(answer.body).not.toMatch(/<[^>]+\b(src|href|action)="(https?:)?\/\//);
+    expect(answer.body).not.toMatch(/<[^>]+\s(style|on\w+)=|<script(?![^>]*\bsrc=)/);
+  }
+});
+
+test('every answer is a page, errors too, and is stored by no cache', async () => {
+  const answers = await shown(visitor);
+  const pages = answers.filter(({ status }) => status !== 303).slice(0, -2);
+  expect(pages.map(({ status }) => status)).toEqual([200, 200, 200, 404, 404, 405, 403, 400]);
+  for (const { headers } of pages)
+    expect([headers['content-type'], headers['cache-control']]).toEqual(['text/html; charset=utf-8', 'no-store']);
+  expect(pages[5]!.headers['allow']).toBe('GET, HEAD');
+});
+
+test('every answer of the API stays as it was', async () => {
+  const answer = await visitor.get('/api/ext/unknown');
+  expect([answer.headers['content-security-policy'], answer.headers['content-type']]).toEqual([
+    undefined,
+    'application/json; charset=utf-8',
+  ]);
 });
 
 test.each(['application/json', 'foo', ''])(
@@ -137,10 +130,8 @@ test.each(['application/json', 'foo', ''])(
 test('a form that is too large is 413, and the page says how large it may be', async () => {
   const stranger = new Visitor(app.fastify);
   const tooLarge = (kibibytes: number) => ({ email: 'x'.repeat(kibibytes * 1024) });
-  const login = await stranger.submit('/app/login', tooLarge(16));
-  expect([login.status, textOf(login)]).toEqual([413, expect.stringContaining('larger than 16 KiB')]);
-  const change = await visitor.submit('/app/password', tooLarge(256));
-  expect([change.status, textOf(change)]).toEqual([413, expect.stringContaining('larger than 256 KiB')]);
+  expectPage(await stranger.submit('/app/login', tooLarge(16)), 413, 'larger than 16 KiB');
+  expectPage(await visitor.submit('/app/password', tooLarge(256)), 413, 'larger than 256 KiB');
   expect((await visitor.submit('/app/password', tooLarge(200))).status).toBe(400);
 });
 
@@ -153,8 +144,7 @@ test('a control with choices keeps a chosen value that is none of them', () => {
 test('a form with more than 1,000 fields is 413, and one that repeats a field more often than the API allows is 400', async () => {
   const { form_token } = (await visitor.fieldsOf('/app/lists/new')) as { form_token: string };
   const repeated = (name: string, times: number) => ({ form_token, [name]: Array<string>(times).fill('') });
-  const tooMany = await visitor.post('/app/lists/new', repeated('anything', 1_000));
-  expect([tooMany.status, textOf(tooMany)]).toEqual([413, expect.stringContaining('more than 1,000 fields')]);
+  expectPage(await visitor.post('/app/lists/new', repeated('anything', 1_000)), 413, 'more than 1,000 fields');
   for (const [url, name, most] of [
     ['/app/lists/new', 'field', 50],
     ['/app/opportunities/new', 'product', 300],

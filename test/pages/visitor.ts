@@ -1,5 +1,5 @@
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
-import { beforeEach } from 'vitest';
+import { beforeEach, expect } from 'vitest';
 import type { Role } from '../../src/schemas/accounts.ts';
 import { customerOfEachTest, type TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
@@ -112,6 +112,12 @@ export const textOf = ({ body }: { body: string }): string =>
     .replaceAll(/&#(\d+);/g, (_entity, code) => String.fromCodePoint(Number(code)))
     .replaceAll(/\s+/g, ' ')
     .trim();
+
+/** Expects that the answer is a page with this status, and that its text says this. */
+export function expectPage(answer: PageAnswer, status: number, says: string | RegExp): void {
+  const text: unknown = typeof says === 'string' ? expect.stringContaining(says) : expect.stringMatching(says);
+  expect([answer.status, textOf(answer)]).toEqual([status, text]);
+}
 
 /** Creates a user of a customer who is logged in to the pages. */
 export const visitorOf = (app: FastifyInstance, customerId: string, role: Role = 'admin'): Promise<LoggedIn> =>

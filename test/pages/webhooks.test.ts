@@ -1,7 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { expectPage, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp(loopback);
 
@@ -30,97 +30,94 @@ const rowsOf = (customerId: string) => app.owner`
   select id, url, types, bulk, description, active, secret, replay_end
   from webhook_endpoints where customer_id = ${customerId} order by id`;
 
-describe('/app/webhooks', () => {
-  test('an admin creates an endpoint, and its secret is shown once, however often the form is sent', async () => {
-    const { customer, visitor } = await start();
-    expect(textOf(await visitor.get('/app/webhooks'))).toContain('No endpoints yet');
-    const fields = { ...(await visitor.fieldsOf('/app/webhooks/new')), ...wanted };
-    const made = await visitor.post('/app/webhooks/new', fields);
-    expect([made.status, made.headers['cache-control']]).toEqual([200, 'no-store']);
-    const secret = secretIn(made.body);
-    expect(secret).toBeDefined();
-    const again = await visitor.post('/app/webhooks/new', fields);
-    expect([again.status, secretIn(again.body)]).toEqual([409, undefined]);
-    expect(await rowsOf(customer.id)).toMatchObject([{ ...wanted, bulk: false, active: true }]);
-    expect((await visitor.get('/app/webhooks')).body).not.toContain('whsec_');
-  });
+test('an admin creates an endpoint, and its secret is shown once, however often the form is sent', async () => {
+  const { customer, visitor } = await start();
+  expect(textOf(await visitor.get('/app/webhooks'))).toContain('No endpoints yet');
+  const fields = { ...(await visitor.fieldsOf('/app/webhooks/new')), ...wanted };
+  const made = await visitor.post('/app/webhooks/new', fields);
+  expect([made.status, made.headers['cache-control']]).toEqual([200, 'no-store']);
+  const secret = secretIn(made.body);
+  expect(secret).toBeDefined();
+  const again = await visitor.post('/app/webhooks/new', fields);
+  expect([again.status, secretIn(again.body)]).toEqual([409, undefined]);
+  expect(await rowsOf(customer.id)).toMatchObject([{ ...wanted, bulk: false, active: true }]);
+  expect((await visitor.get('/app/webhooks')).body).not.toContain('whsec_');
+});
 
-  test('what is wrong is said beside the field, and nothing is lost', async () => {
-    const { customer, visitor } = await start();
-    const answer = await visitor.submit('/app/webhooks/new', { ...wanted, url: 'https://8.8.8.8/', types: [] });
-    expect(answer.status).toBe(400);
-    const other = await visitor.submit('/app/webhooks/new', { ...wanted, url: 'https://8.8.8.8/' });
-    expect(other.status).toBe(400);
-    expect(textOf(other)).toContain('Must have a public address.');
-    expect(other.body).toMatch(/value="contact.created"\s+checked/);
-    expect(await rowsOf(customer.id)).toHaveLength(0);
-  });
+test('what is wrong is said beside the field, and nothing is lost', async () => {
+  const { customer, visitor } = await start();
+  const answer = await visitor.submit('/app/webhooks/new', { ...wanted, url: 'https://8.8.8.8/', types: [] });
+  expect(answer.status).toBe(400);
+  const other = await visitor.submit('/app/webhooks/new', { ...wanted, url: 'https://8.8.8.8/' });
+  expectPage(other, 400, 'Must have a public address.');
+  expect(other.body).toMatch(/value="contact.created"\s+checked/);
+  expect(await rowsOf(customer.id)).toHaveLength(0);
+});
 
-  test('shows how an endpoint is, and what was delivered', async () => {
-    const { customer, visitor } = await start();
-    const { path, id } = await create(visitor);
-    await app.owner`
+test('shows how an endpoint is, and what was delivered', async () => {
+  const { customer, visitor } = await start();
+  const { path, id } = await create(visitor);
+  await app.owner`
       update webhook_endpoints set failures_in_row = 2, failing_since = now(), last_failure_at = now() where id = ${id}`;
-    await app.owner`
+  await app.owner`
       insert into webhook_deliveries (customer_id, endpoint_id, event_id, type, attempt, ok, status, error, ms, sent_at)
       select ${customer.id}, ${id}, uuidv7(), 'contact.created', n, n > 2, case when n > 2 then 204 else 500 end,
         case when n <= 2 then 'status' end, 12, now()
       from generate_series(1, 30) n`;
-    const page = textOf(await visitor.get(path));
-    expect(page).toMatch(/It has failed since .* failing/);
-    expect(page).toContain('delivered Delivered, status 204, 12 ms');
-    const failed = textOf(await visitor.get(`${path}?ok=false`));
-    expect(failed).toContain('failed Refused, status 500, 12 ms');
-    expect(failed).not.toContain('status 204');
-    expect(textOf(await visitor.get(`${path}?page=2`))).toContain('Refused, status 500');
-    expect(textOf(await visitor.get('/app/webhooks'))).toContain('It has failed since');
-  });
+  const page = textOf(await visitor.get(path));
+  expect(page).toMatch(/It has failed since .* failing/);
+  expect(page).toContain('delivered Delivered, status 204, 12 ms');
+  const failed = textOf(await visitor.get(`${path}?ok=false`));
+  expect(failed).toContain('failed Refused, status 500, 12 ms');
+  expect(failed).not.toContain('status 204');
+  expect(textOf(await visitor.get(`${path}?page=2`))).toContain('Refused, status 500');
+  expect(textOf(await visitor.get('/app/webhooks'))).toContain('It has failed since');
+});
 
-  test('a test is sent, and its outcome is shown', async () => {
-    const { visitor } = await start();
-    const receiver = await startReceiver();
-    const { path, secret } = await create(visitor, { url: receiver.url });
-    expect(textOf(await visitor.submit(path, {}, `${path}/test`))).toMatch(/The test was sent. Delivered, status 200/);
-    verify(secret, receiver.received[0]!);
-    receiver.answer = status(500);
-    expect(textOf(await visitor.submit(path, {}, `${path}/test`))).toMatch(/The test was sent. Refused, status 500/);
-  });
+test('a test is sent, and its outcome is shown', async () => {
+  const { visitor } = await start();
+  const receiver = await startReceiver();
+  const { path, secret } = await create(visitor, { url: receiver.url });
+  expect(textOf(await visitor.submit(path, {}, `${path}/test`))).toMatch(/The test was sent. Delivered, status 200/);
+  verify(secret, receiver.received[0]!);
+  receiver.answer = status(500);
+  expect(textOf(await visitor.submit(path, {}, `${path}/test`))).toMatch(/The test was sent. Refused, status 500/);
+});
 
-  test('an endpoint is changed, disabled, enabled, replayed, rotated and deleted', async () => {
-    const { customer, visitor } = await start();
-    const { path, secret } = await create(visitor);
-    const row = async () => (await rowsOf(customer.id))[0]!;
-    const changed = await visitor.submit(`${path}/edit`, { url: wanted.url, types: ['list.created'], bulk: 'on' });
-    expect([changed.status, changed.location]).toEqual([303, `${path}?done=changed`]);
-    expect(await row()).toMatchObject({ types: ['list.created'], bulk: true });
-    for (const [verb, active] of [
-      ['disable', false],
-      ['enable', true],
-    ] as const) {
-      expect((await visitor.submit(path, {}, `${path}/${verb}`)).status).toBe(303);
-      expect((await row())['active']).toBe(active);
-    }
-    expect((await visitor.submit(`${path}/replay`, { from: 'yesterday' })).status).toBe(400);
-    expect((await visitor.submit(`${path}/replay`, { from: '2026-01-01T10:00' })).status).toBe(303);
-    const rotated = await visitor.submit(`${path}/rotate`);
-    expect(secretIn(rotated.body)).not.toBe(secret);
-    expect((await visitor.submit(`${path}/delete`)).location).toBe('/app/webhooks?done=deleted');
-    expect(await rowsOf(customer.id)).toHaveLength(0);
-    expect((await visitor.get(path)).status).toBe(404);
-  });
+test('an endpoint is changed, disabled, enabled, replayed, rotated and deleted', async () => {
+  const { customer, visitor } = await start();
+  const { path, secret } = await create(visitor);
+  const row = async () => (await rowsOf(customer.id))[0]!;
+  const changed = await visitor.submit(`${path}/edit`, { url: wanted.url, types: ['list.created'], bulk: 'on' });
+  expect([changed.status, changed.location]).toEqual([303, `${path}?done=changed`]);
+  expect(await row()).toMatchObject({ types: ['list.created'], bulk: true });
+  for (const [verb, active] of [
+    ['disable', false],
+    ['enable', true],
+  ] as const) {
+    expect((await visitor.submit(path, {}, `${path}/${verb}`)).status).toBe(303);
+    expect((await row())['active']).toBe(active);
+  }
+  expect((await visitor.submit(`${path}/replay`, { from: 'yesterday' })).status).toBe(400);
+  expect((await visitor.submit(`${path}/replay`, { from: '2026-01-01T10:00' })).status).toBe(303);
+  const rotated = await visitor.submit(`${path}/rotate`);
+  expect(secretIn(rotated.body)).not.toBe(secret);
+  expect((await visitor.submit(`${path}/delete`)).location).toBe('/app/webhooks?done=deleted');
+  expect(await rowsOf(customer.id)).toHaveLength(0);
+  expect((await visitor.get(path)).status).toBe(404);
+});
 
-  test('an endpoint that another admin changed meanwhile is not changed back: the form says so', async () => {
-    const { customer, visitor } = await start();
-    const { path } = await create(visitor);
-    const opened = await visitor.fieldsOf(`${path}/edit`);
-    const mine = { url: wanted.url, types: ['list.created'], description: 'mine' };
-    const url = `${wanted.url}/new`;
-    expect((await visitor.submit(`${path}/edit`, { url, types: ['contact.created'] })).status).toBe(303);
-    const refused = await visitor.post(`${path}/edit`, { ...opened, ...mine });
-    expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this')]);
-    expect(await rowsOf(customer.id)).toEqual([expect.objectContaining({ url, types: ['contact.created'] })]);
-    expect(refused.body).toContain('mine');
-    expect((await visitor.submit(`${path}/edit`, mine)).status).toBe(303);
-    expect(await rowsOf(customer.id)).toEqual([expect.objectContaining(mine)]);
-  });
+test('an endpoint that another admin changed meanwhile is not changed back: the form says so', async () => {
+  const { customer, visitor } = await start();
+  const { path } = await create(visitor);
+  const opened = await visitor.fieldsOf(`${path}/edit`);
+  const mine = { url: wanted.url, types: ['list.created'], description: 'mine' };
+  const url = `${wanted.url}/new`;
+  expect((await visitor.submit(`${path}/edit`, { url, types: ['contact.created'] })).status).toBe(303);
+  const refused = await visitor.post(`${path}/edit`, { ...opened, ...mine });
+  expectPage(refused, 412, 'Somebody changed this');
+  expect(await rowsOf(customer.id)).toEqual([expect.objectContaining({ url, types: ['contact.created'] })]);
+  expect(refused.body).toContain('mine');
+  expect((await visitor.submit(`${path}/edit`, mine)).status).toBe(303);
+  expect(await rowsOf(customer.id)).toEqual([expect.objectContaining(mine)]);
 });
