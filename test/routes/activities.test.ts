@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
 let contact: string;
@@ -28,98 +28,92 @@ async function found(filters: object, more: object = {}): Promise<string[]> {
   return body.map(({ id }: { id: string }) => id);
 }
 
-describe('an activity', () => {
-  test('is a note of now by the key that made it, with its texts as they were given', async () => {
-    const id = await note({ body: ' one\n two ' });
-    const activity = await read(id);
-    expect(activity).toEqual({
-      id,
-      type: 'note',
-      title: '',
-      body: ' one\n two ',
-      contact_id: contact,
-      company_id: null,
-      opportunity_id: null,
-      assigned_to: null,
-      due_at: null,
-      done_at: null,
-      occurred_at: expect.any(String),
-      external_id: null,
-      created_by: { type: 'key', id: customer.keyId },
-      created_at: expect.any(String),
-      updated_at: expect.any(String),
-    });
-    expect(Math.abs(Date.parse(activity.occurred_at) - Date.parse(activity.created_at))).toBeLessThan(1_000);
+test('an activity is a note of now by the key that made it, with its texts as they were given', async () => {
+  const id = await note({ body: ' one\n two ' });
+  const activity = await read(id);
+  expect(activity).toEqual({
+    id,
+    type: 'note',
+    title: '',
+    body: ' one\n two ',
+    contact_id: contact,
+    company_id: null,
+    opportunity_id: null,
+    assigned_to: null,
+    due_at: null,
+    done_at: null,
+    occurred_at: expect.any(String),
+    external_id: null,
+    created_by: { type: 'key', id: customer.keyId },
+    created_at: expect.any(String),
+    updated_at: expect.any(String),
   });
-
-  test.each([
-    ['no text', { body: '', title: '' }, '/title'],
-    ['no reference', { contact_id: null }, '/contact_id'],
-    ['a due time that is no task', { due_at: '2030-01-01T00:00:00Z' }, '/due_at'],
-    ['a done time that is no task', { type: 'call', done_at: '2030-01-01T00:00:00Z' }, '/done_at'],
-  ])('with %s is 400, on a PATCH too', async (_name, fault, path) => {
-    const answer = await customer.post('/activities', { body: 'Hello', contact_id: contact, ...fault });
-    expect([answer.status, answer.body.errors[0].path]).toEqual([400, path]);
-    const id = await note({ external_id: 'n-1' });
-    const before = await read(id);
-    const patch = await customer.patch(`/activities/${id}`, fault);
-    expect([patch.status, patch.body.errors[0].path]).toEqual([400, path]);
-    expect(await read(id)).toEqual(before);
-  });
+  expect(Math.abs(Date.parse(activity.occurred_at) - Date.parse(activity.created_at))).toBeLessThan(1_000);
 });
 
-describe('PATCH and DELETE', () => {
-  test('to another type take the times of a task away', async () => {
-    const id = await task({ due_at: '2030-01-01T00:00:00Z', done_at: '2029-12-01T00:00:00Z' });
-    await customer.patch(`/activities/${id}`, { type: 'call' });
-    expect(await read(id)).toMatchObject({ type: 'call', due_at: null, done_at: null });
-  });
+test.each([
+  ['no text', { body: '', title: '' }, '/title'],
+  ['no reference', { contact_id: null }, '/contact_id'],
+  ['a due time that is no task', { due_at: '2030-01-01T00:00:00Z' }, '/due_at'],
+  ['a done time that is no task', { type: 'call', done_at: '2030-01-01T00:00:00Z' }, '/done_at'],
+])('an activity with %s is 400, on a PATCH too', async (_name, fault, path) => {
+  const answer = await customer.post('/activities', { body: 'Hello', contact_id: contact, ...fault });
+  expect([answer.status, answer.body.errors[0].path]).toEqual([400, path]);
+  const id = await note({ external_id: 'n-1' });
+  const before = await read(id);
+  const patch = await customer.patch(`/activities/${id}`, fault);
+  expect([patch.status, patch.body.errors[0].path]).toEqual([400, path]);
+  expect(await read(id)).toEqual(before);
 });
 
-describe('the list', () => {
-  test('searches words in title and body', async () => {
-    const one = await note({ title: 'Müller', body: 'asked about the price' });
-    const other = await note({ body: 'The price is too high for Mueller' });
-    expect(await found({ search: 'price muller' })).toEqual([one]);
-    expect(await found({ search: 'mueller PRICE' })).toEqual([other, one]);
-    expect(await found({ search: 'engine' })).toEqual([]);
-  });
+test('a change to another type takes the times of a task away', async () => {
+  const id = await task({ due_at: '2030-01-01T00:00:00Z', done_at: '2029-12-01T00:00:00Z' });
+  await customer.patch(`/activities/${id}`, { type: 'call' });
+  expect(await read(id)).toMatchObject({ type: 'call', due_at: null, done_at: null });
+});
 
-  test('only tasks match is_done and is_overdue, whichever their value', async () => {
-    await note();
-    const open = await task();
-    const late = await task({ due_at: '2020-01-01T00:00:00Z' });
-    const later = await task({ due_at: '2100-01-01T00:00:00Z' });
-    const done = await task({ due_at: '2020-01-01T00:00:00Z', done_at: '2020-01-02T00:00:00Z' });
-    expect(await found({ is_done: true })).toEqual([done]);
-    expect(await found({ is_done: false })).toEqual([later, late, open]);
-    expect(await found({ is_overdue: true })).toEqual([late]);
-    expect(await found({ is_overdue: false })).toEqual([done, later, open]);
-    expect(await found({ is_done: [true, false] })).toHaveLength(4);
-    expect(await found({ is_done: [] })).toEqual([]);
-    expect(await found({ is_done: { ne: true } })).toHaveLength(4);
-    expect(await found({ is_done: null })).toHaveLength(1);
-    expect(await found({ is_done: false }, { order_by: { due_at: 'ASC' } })).toEqual([late, later, open]);
-    const wrong = await customer.post('/activities/list', { filters: { is_done: 'no' }, order_by: { is_done: 'ASC' } });
-    expect(wrong.body.errors.map(({ path }: { path: string }) => path)).toEqual([
-      '/filters/is_done',
-      '/order_by/is_done',
-    ]);
-  });
+test('the list of activities searches words in title and body', async () => {
+  const one = await note({ title: 'Müller', body: 'asked about the price' });
+  const other = await note({ body: 'The price is too high for Mueller' });
+  expect(await found({ search: 'price muller' })).toEqual([one]);
+  expect(await found({ search: 'mueller PRICE' })).toEqual([other, one]);
+  expect(await found({ search: 'engine' })).toEqual([]);
+});
 
-  test('company_or_its_contacts finds those of a company and of its contacts, while the company exists', async () => {
-    const ofContact = await note();
-    const ofCompany = await note({ contact_id: null, company_id: company });
-    const other = await make(customer, '/company', companyBody());
-    const ofOther = await note({ contact_id: null, company_id: other });
-    await note({ contact_id: await make(customer, '/contacts', contactBody()) });
-    expect(await found({ company_or_its_contacts: company.toUpperCase() })).toEqual([ofCompany, ofContact]);
-    expect(await found({ company_or_its_contacts: [company, other] })).toEqual([ofOther, ofCompany, ofContact]);
-    await customer.delete(`/company/${company}`);
-    expect(await found({ company_or_its_contacts: company })).toEqual([]);
-    const wrong = await customer.post('/activities/list', { filters: { company_or_its_contacts: null } });
-    expect([wrong.status, wrong.body.errors[0].path]).toEqual([400, '/filters/company_or_its_contacts']);
-  });
+test('the list of activities only tasks match is_done and is_overdue, whichever their value', async () => {
+  await note();
+  const open = await task();
+  const late = await task({ due_at: '2020-01-01T00:00:00Z' });
+  const later = await task({ due_at: '2100-01-01T00:00:00Z' });
+  const done = await task({ due_at: '2020-01-01T00:00:00Z', done_at: '2020-01-02T00:00:00Z' });
+  expect(await found({ is_done: true })).toEqual([done]);
+  expect(await found({ is_done: false })).toEqual([later, late, open]);
+  expect(await found({ is_overdue: true })).toEqual([late]);
+  expect(await found({ is_overdue: false })).toEqual([done, later, open]);
+  expect(await found({ is_done: [true, false] })).toHaveLength(4);
+  expect(await found({ is_done: [] })).toEqual([]);
+  expect(await found({ is_done: { ne: true } })).toHaveLength(4);
+  expect(await found({ is_done: null })).toHaveLength(1);
+  expect(await found({ is_done: false }, { order_by: { due_at: 'ASC' } })).toEqual([late, later, open]);
+  const wrong = await customer.post('/activities/list', { filters: { is_done: 'no' }, order_by: { is_done: 'ASC' } });
+  expect(wrong.body.errors.map(({ path }: { path: string }) => path)).toEqual([
+    '/filters/is_done',
+    '/order_by/is_done',
+  ]);
+});
+
+test('the list of activities company_or_its_contacts finds those of a company and of its contacts, while the company exists', async () => {
+  const ofContact = await note();
+  const ofCompany = await note({ contact_id: null, company_id: company });
+  const other = await make(customer, '/company', companyBody());
+  const ofOther = await note({ contact_id: null, company_id: other });
+  await note({ contact_id: await make(customer, '/contacts', contactBody()) });
+  expect(await found({ company_or_its_contacts: company.toUpperCase() })).toEqual([ofCompany, ofContact]);
+  expect(await found({ company_or_its_contacts: [company, other] })).toEqual([ofOther, ofCompany, ofContact]);
+  await customer.delete(`/company/${company}`);
+  expect(await found({ company_or_its_contacts: company })).toEqual([]);
+  const wrong = await customer.post('/activities/list', { filters: { company_or_its_contacts: null } });
+  expect([wrong.status, wrong.body.errors[0].path]).toEqual([400, '/filters/company_or_its_contacts']);
 });
 
 test('a deleted contact, company or opportunity takes its activities with it where they have no other reference', async () => {
@@ -147,68 +141,64 @@ test('a deleted contact, company or opportunity takes its activities with it whe
   await note({ contact_id: await make(customer, '/contacts', contactBody()), external_id: 'all' });
 });
 
-describe('an export', () => {
-  const lines = async (body: object): Promise<string[]> =>
-    String((await customer.post('/activities/export', body)).body)
-      .trimEnd()
-      .split(/\r?\n/);
+const lines = async (body: object): Promise<string[]> =>
+  String((await customer.post('/activities/export', body)).body)
+    .trimEnd()
+    .split(/\r?\n/);
 
-  test('holds all that the list pages through, with the fields of a create', async () => {
-    const call = await note({ type: 'call', occurred_at: '2026-01-01T00:00:00Z', external_id: 'n-1' });
-    await note({ body: 'Second' });
-    const [header, ...rows] = await lines({ format: 'csv' });
-    expect(header).toBe(
-      'id,external_id,type,title,body,contact_id,company_id,opportunity_id,assigned_to,due_at,done_at,occurred_at',
-    );
-    expect(rows).toHaveLength(2);
-    const filters = { type: 'call' };
-    expect(await lines({ format: 'csv', filters, fields: ['id', 'occurred_at', 'body'] })).toEqual([
-      'id,occurred_at,body',
-      `${call},2026-01-01T00:00:00.000Z,Wants a second engine`,
-    ]);
-    const [json] = await lines({ format: 'ndjson', filters, fields: 'all' });
-    expect(JSON.parse(json!)).toEqual(await read(call));
-    expect((await customer.post('/activities/export', { format: 'xlsx' })).status).toBe(200);
-    const wrong = await customer.post('/activities/export', { format: 'csv', fields: ['custom_fields.plan'] });
-    expect(wrong.status).toBe(400);
-  });
+test('an export holds all that the list pages through, with the fields of a create', async () => {
+  const call = await note({ type: 'call', occurred_at: '2026-01-01T00:00:00Z', external_id: 'n-1' });
+  await note({ body: 'Second' });
+  const [header, ...rows] = await lines({ format: 'csv' });
+  expect(header).toBe(
+    'id,external_id,type,title,body,contact_id,company_id,opportunity_id,assigned_to,due_at,done_at,occurred_at',
+  );
+  expect(rows).toHaveLength(2);
+  const filters = { type: 'call' };
+  expect(await lines({ format: 'csv', filters, fields: ['id', 'occurred_at', 'body'] })).toEqual([
+    'id,occurred_at,body',
+    `${call},2026-01-01T00:00:00.000Z,Wants a second engine`,
+  ]);
+  const [json] = await lines({ format: 'ndjson', filters, fields: 'all' });
+  expect(JSON.parse(json!)).toEqual(await read(call));
+  expect((await customer.post('/activities/export', { format: 'xlsx' })).status).toBe(200);
+  const wrong = await customer.post('/activities/export', { format: 'csv', fields: ['custom_fields.plan'] });
+  expect(wrong.status).toBe(400);
 });
 
-describe('a merge', () => {
-  test.each([
-    ['/contacts', 'contact_id', () => make(customer, '/contacts', contactBody())],
-    ['/company', 'company_id', () => make(customer, '/company', companyBody())],
-  ] as const)('of %s moves the activities, and tells each', async (path, name, another) => {
-    const [kept, merged] = [await another(), await another()];
-    const none = { contact_id: null, [name]: merged };
-    const [first, second] = [await note({ ...none, external_id: 'n-1' }), await task(none)];
-    const { updated_at } = await read(first);
-    expect((await customer.post(`${path}/merge`, { id: kept, merge_ids: [merged] })).status).toBe(200);
-    const after = await read(first);
-    expect(after).toMatchObject({ [name]: kept });
-    expect(after.updated_at > updated_at).toBe(true);
-    expect(await found({ [name]: kept })).toEqual([second, first]);
-    const { body } = await customer.post('/events/list', { types: ['activity.updated', 'activity.deleted'] });
-    expect(
-      body.map(({ data }: { data: Record<string, unknown> }) => [data['id'], data['external_id'], data['changed']]),
-    ).toEqual([
-      [first, 'n-1', [name]],
-      [second, null, [name]],
-    ]);
-  });
+test.each([
+  ['/contacts', 'contact_id', () => make(customer, '/contacts', contactBody())],
+  ['/company', 'company_id', () => make(customer, '/company', companyBody())],
+] as const)('a merge of %s moves the activities, and tells each', async (path, name, another) => {
+  const [kept, merged] = [await another(), await another()];
+  const none = { contact_id: null, [name]: merged };
+  const [first, second] = [await note({ ...none, external_id: 'n-1' }), await task(none)];
+  const { updated_at } = await read(first);
+  expect((await customer.post(`${path}/merge`, { id: kept, merge_ids: [merged] })).status).toBe(200);
+  const after = await read(first);
+  expect(after).toMatchObject({ [name]: kept });
+  expect(after.updated_at > updated_at).toBe(true);
+  expect(await found({ [name]: kept })).toEqual([second, first]);
+  const { body } = await customer.post('/events/list', { types: ['activity.updated', 'activity.deleted'] });
+  expect(
+    body.map(({ data }: { data: Record<string, unknown> }) => [data['id'], data['external_id'], data['changed']]),
+  ).toEqual([
+    [first, 'n-1', [name]],
+    [second, null, [name]],
+  ]);
+});
 
-  test('of more than 5,000 activities is refused', async () => {
-    const other = await make(customer, '/contacts', contactBody());
-    await note();
-    await app.owner`
+test('a merge of more than 5,000 activities is refused', async () => {
+  const other = await make(customer, '/contacts', contactBody());
+  await note();
+  await app.owner`
       insert into activities (customer_id, type, title, body, contact_id, occurred_at, created_by, folded)
       select customer_id, type, title, body, contact_id, occurred_at, created_by, folded
       from activities, generate_series(1, 5000)
       where customer_id = ${customer.id}`;
-    const answer = await customer.post('/contacts/merge', { id: other, merge_ids: [contact] });
-    expect([answer.status, answer.body.errors[0].message]).toEqual([409, 'have more than 5000 activities']);
-    expect((await customer.post('/contacts/merge', { id: contact, merge_ids: [other] })).status).toBe(200);
-  });
+  const answer = await customer.post('/contacts/merge', { id: other, merge_ids: [contact] });
+  expect([answer.status, answer.body.errors[0].message]).toEqual([409, 'have more than 5000 activities']);
+  expect((await customer.post('/contacts/merge', { id: contact, merge_ids: [other] })).status).toBe(200);
 });
 
 test('a purge of a contact removes its activities and what the history keeps of them', async () => {
@@ -225,26 +215,16 @@ test('a purge of a contact removes its activities and what the history keeps of 
   expect(JSON.stringify(changes)).not.toMatch(/Before|After|second engine/);
 });
 
-test('a purge of a contact that is deleted already removes its hidden activities', async () => {
+test.each<[string, (note: string) => string[]]>([
+  ['that is deleted already', () => [`/contacts/${contact}`]],
+  ['whose activity was deleted before', (id) => [`/activities/${id}`]],
+  ['whose activity was deleted after it', (id) => [`/contacts/${contact}`, `/activities/${id}`]],
+])('a purge of a contact %s leaves nothing of its activities', async (_what, deletedBefore) => {
+  const id = await note({ body: 'Geheimnis', company_id: company });
   await note();
-  await customer.delete(`/contacts/${contact}`);
+  for (const path of deletedBefore(id)) await customer.delete(path);
   await customer.call('DELETE', `/contacts/${contact}?purge=true`);
   expect(await app.owner`select from activities where customer_id = ${customer.id}`).toHaveLength(0);
-});
-
-test('a purge of a contact removes what the history keeps of its activities that were deleted before', async () => {
-  const id = await note({ body: 'Geheimnis', company_id: company });
-  await customer.call('DELETE', `/activities/${id}`);
-  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
-  const { body } = await customer.post('/changes/list', { filters: { record_id: id } });
-  expect(JSON.stringify(body)).not.toContain('Geheimnis');
-});
-
-test('a purge of a contact removes what the history keeps of its activities that were deleted after it', async () => {
-  const id = await note({ body: 'Geheimnis', company_id: company });
-  await customer.delete(`/contacts/${contact}`);
-  await customer.delete(`/activities/${id}`);
-  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
   const { body } = await customer.post('/changes/list', { filters: { record_id: id } });
   expect(JSON.stringify(body)).not.toContain('Geheimnis');
 });

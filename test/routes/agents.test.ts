@@ -107,101 +107,86 @@ describe.each(['legacy', 'modern'] as const)('an assistant of the %s protocol', 
   });
 });
 
-describe('tools', () => {
-  test('are offered as far as the scopes of the key allow, with honest hints, in at most 12 KB', async () => {
-    const all = await (await connect(customer.key)).listTools();
-    expect(all.tools.map(({ name }) => name)).toEqual(Object.keys(tools));
-    expect(Buffer.byteLength(JSON.stringify(all))).toBeLessThanOrEqual(12 * 1024);
-    for (const { name, annotations, description } of all.tools) {
-      const { effect } = tools[name as keyof typeof tools];
-      expect(annotations!.readOnlyHint ?? false, name).toBe(effect === 'reads');
-      expect(annotations!.destructiveHint ?? false, name).toBe(effect === 'overwrites');
-      expect(description, name).toMatch(/^[A-Z].*\.$/s);
-    }
-    for (const scope of new Set(Object.values(tools).flatMap((tool) => tool.scopes as readonly Scope[]))) {
-      const { key } = await customer.withScopes([scope]);
-      const offered = (await (await connect(key)).listTools()).tools.map(({ name }) => name);
-      const expected = Object.entries(tools).filter(([, tool]) => (tool.scopes as readonly Scope[]).includes(scope));
-      expect(offered, scope).toEqual(expected.map(([name]) => name));
-    }
-    const { key } = await customer.withScopes(['products:read']);
-    for (const era of ['legacy', 'modern'] as const) {
-      const client = await connect(key, era);
-      expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } });
-      expect((await client.listTools()).tools).toEqual([]);
-    }
-  });
+test('tools are offered as far as the scopes of the key allow, with honest hints, in at most 12 KB', async () => {
+  const all = await (await connect(customer.key)).listTools();
+  expect(all.tools.map(({ name }) => name)).toEqual(Object.keys(tools));
+  expect(Buffer.byteLength(JSON.stringify(all))).toBeLessThanOrEqual(12 * 1024);
+  for (const { name, annotations, description } of all.tools) {
+    const { effect } = tools[name as keyof typeof tools];
+    expect(annotations!.readOnlyHint ?? false, name).toBe(effect === 'reads');
+    expect(annotations!.destructiveHint ?? false, name).toBe(effect === 'overwrites');
+    expect(description, name).toMatch(/^[A-Z].*\.$/s);
+  }
+  for (const scope of new Set(Object.values(tools).flatMap((tool) => tool.scopes as readonly Scope[]))) {
+    const { key } = await customer.withScopes([scope]);
+    const offered = (await (await connect(key)).listTools()).tools.map(({ name }) => name);
+    const expected = Object.entries(tools).filter(([, tool]) => (tool.scopes as readonly Scope[]).includes(scope));
+    expect(offered, scope).toEqual(expected.map(([name]) => name));
+  }
+  const { key } = await customer.withScopes(['products:read']);
+  for (const era of ['legacy', 'modern'] as const) {
+    const client = await connect(key, era);
+    expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } });
+    expect((await client.listTools()).tools).toEqual([]);
+  }
+});
 
-  test('that the key may not use do not exist for it', async () => {
-    const { key } = await customer.withScopes(['contacts:read']);
-    const client = await connect(key);
-    await expect(client.callTool({ name: 'credits', arguments: {} })).rejects.toThrow(/credits/);
-  });
+test('tools that the key may not use do not exist for it', async () => {
+  const { key } = await customer.withScopes(['contacts:read']);
+  const client = await connect(key);
+  await expect(client.callTool({ name: 'credits', arguments: {} })).rejects.toThrow(/credits/);
+});
 
-  test('return pages of at most 16 KB that together hold every record once', async () => {
-    const other = await app.customer();
-    const items = Array.from({ length: 120 }, (_, i) => ({
-      first_name: '漢'.repeat(200),
-      last_name: `${i}`,
-      company: { name: '\u0001'.repeat(100) },
-      mobile_phone: '\u0001'.repeat(100),
-      work_email: `${'x'.repeat(60)}${i}@example.com`,
-      phone_numbers: [],
-      job_title: '\u0001'.repeat(255),
-    }));
-    expect((await other.post('/contacts/batch/create', { items })).body.success).toBe(true);
-    const client = await connect(other.key);
-    const seen: string[] = [];
-    let cursor: string | undefined;
-    do {
-      const page = await use(client, 'search_contacts', { limit: 50, ...(cursor && { cursor }) });
-      expect(Buffer.byteLength(page.text)).toBeLessThanOrEqual(16 * 1024);
-      seen.push(...page.json.contacts.map(({ id }: { id: string }) => id));
-      cursor = page.json.next_cursor;
-    } while (cursor);
-    expect(seen).toHaveLength(120);
-    expect(new Set(seen).size).toBe(120);
-  });
+test('tools return pages of at most 16 KB that together hold every record once', async () => {
+  const other = await app.customer();
+  const items = Array.from({ length: 120 }, (_, i) => ({
+    first_name: '漢'.repeat(200),
+    last_name: `${i}`,
+    company: { name: '\u0001'.repeat(100) },
+    mobile_phone: '\u0001'.repeat(100),
+    work_email: `${'x'.repeat(60)}${i}@example.com`,
+    phone_numbers: [],
+    job_title: '\u0001'.repeat(255),
+  }));
+  expect((await other.post('/contacts/batch/create', { items })).body.success).toBe(true);
+  const client = await connect(other.key);
+  const seen: string[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await use(client, 'search_contacts', { limit: 50, ...(cursor && { cursor }) });
+    expect(Buffer.byteLength(page.text)).toBeLessThanOrEqual(16 * 1024);
+    seen.push(...page.json.contacts.map(({ id }: { id: string }) => id));
+    cursor = page.json.next_cursor;
+  } while (cursor);
+  expect(seen).toHaveLength(120);
+  expect(new Set(seen).size).toBe(120);
+});
 
-  test('say what to change when an argument is wrong, or the record is unknown', async () => {
-    const client = await connect(customer.key);
-    const wrong = await use(client, 'search_contacts', { filters: { job: 'x' } });
-    expect(wrong).toMatchObject({ isError: true, text: expect.stringMatching(/^\/filters\/job: [^\n]*$/) });
-    const stale = await use(client, 'search_contacts', { cursor: 'x' });
-    expect(stale).toMatchObject({ isError: true, text: expect.stringMatching(/^\/cursor: [^\n]*$/) });
-    const unknown = await use(client, 'get_contact', { id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b' });
-    expect(unknown).toMatchObject({ isError: true, text: expect.stringMatching(/No such contact[^]*Search/) });
-    const more = await use(client, 'list_lists', { page: 2 });
-    expect(more).toMatchObject({ isError: true, text: expect.stringMatching(/page.*allowed: limit, cursor/) });
-  });
+test('tools say what to change when an argument is wrong, or the record is unknown', async () => {
+  const client = await connect(customer.key);
+  const wrong = await use(client, 'search_contacts', { filters: { job: 'x' } });
+  expect(wrong).toMatchObject({ isError: true, text: expect.stringMatching(/^\/filters\/job: [^\n]*$/) });
+  const stale = await use(client, 'search_contacts', { cursor: 'x' });
+  expect(stale).toMatchObject({ isError: true, text: expect.stringMatching(/^\/cursor: [^\n]*$/) });
+  const unknown = await use(client, 'get_contact', { id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b' });
+  expect(unknown).toMatchObject({ isError: true, text: expect.stringMatching(/No such contact[^]*Search/) });
+  const more = await use(client, 'list_lists', { page: 2 });
+  expect(more).toMatchObject({ isError: true, text: expect.stringMatching(/page.*allowed: limit, cursor/) });
+});
 
-  test('do not see records of another customer', async () => {
-    const other = await app.customer();
-    const made = await customer.post('/contacts', {
-      first_name: 'Ada',
-      last_name: 'Lovelace',
-      work_email: 'ada@example.com',
-      phone_numbers: [],
-    });
-    const client = await connect(other.key);
-    expect((await use(client, 'search_contacts')).json.contacts).toEqual([]);
-    expect((await use(client, 'get_contact', { id: made.body.data.id })).isError).toBe(true);
-  });
-
-  test('count once toward the rate limit `default`, and toward that of their route', async () => {
-    const other = await app.customer();
-    const left = async () => {
-      const { headers } = await other.post('/prospect/list', {});
-      const [, all, prospects] = /"default";r=(\d+).*"prospects";r=(\d+)/.exec(headers['ratelimit'] as string)!;
-      return { all: Number(all), prospects: Number(prospects) };
-    };
-    const before = await left();
-    const call = rpc('tools/call', { name: 'search_prospects', arguments: {} });
-    expect((await send(call, { authorization: `Bearer ${other.key}` })).body).toContain('prospects');
-    const after = await left();
-    expect(before.all - after.all).toBe(2);
-    expect(before.prospects - after.prospects).toBe(2);
-  });
+test('tools count once toward the rate limit `default`, and toward that of their route', async () => {
+  const other = await app.customer();
+  const left = async () => {
+    const { headers } = await other.post('/prospect/list', {});
+    const [, all, prospects] = /"default";r=(\d+).*"prospects";r=(\d+)/.exec(headers['ratelimit'] as string)!;
+    return { all: Number(all), prospects: Number(prospects) };
+  };
+  const before = await left();
+  const call = rpc('tools/call', { name: 'search_prospects', arguments: {} });
+  expect((await send(call, { authorization: `Bearer ${other.key}` })).body).toContain('prospects');
+  const after = await left();
+  expect(before.all - after.all).toBe(2);
+  expect(before.prospects - after.prospects).toBe(2);
 });
 
 describe('an agent that spends', () => {
@@ -315,25 +300,23 @@ const rpc = (method: string, params = {}) => ({ jsonrpc: '2.0', id: 1, method, p
 const send = (body: unknown, headers: Record<string, string>) =>
   inject(app.fastify, 'POST', '/mcp', body, { accept: 'application/json, text/event-stream', ...headers });
 
-describe('POST /mcp', () => {
-  test('refuses what is no key of the API, a session too, and pages of other sites', async () => {
-    const key = { authorization: `Bearer ${customer.key}` };
-    for (const headers of [{}, { authorization: 'Bearer sda_x' }, { authorization: customer.key }])
-      expect((await send(rpc('tools/list'), headers as Record<string, string>)).status).toBe(401);
-    for (const origin of ['http://evil.example', 'null', 'http://127.0.0.1:1'])
-      expect((await send(rpc('tools/list'), { ...key, origin })).status, origin).toBe(403);
-    expect((await send(rpc('tools/list'), { ...key, origin: 'http://127.0.0.1:3000' })).status).toBe(200);
-    expect((await send(rpc('tools/list'), key)).status).toBe(200);
-  });
+test('POST /mcp refuses what is no key of the API, a session too, and pages of other sites', async () => {
+  const key = { authorization: `Bearer ${customer.key}` };
+  for (const headers of [{}, { authorization: 'Bearer sda_x' }, { authorization: customer.key }])
+    expect((await send(rpc('tools/list'), headers as Record<string, string>)).status).toBe(401);
+  for (const origin of ['http://evil.example', 'null', 'http://127.0.0.1:1'])
+    expect((await send(rpc('tools/list'), { ...key, origin })).status, origin).toBe(403);
+  expect((await send(rpc('tools/list'), { ...key, origin: 'http://127.0.0.1:3000' })).status).toBe(200);
+  expect((await send(rpc('tools/list'), key)).status).toBe(200);
+});
 
-  test('takes one message at a time, and ends each: nothing can be left open', async () => {
-    const key = { authorization: `Bearer ${customer.key}` };
-    expect((await send([rpc('tools/list'), rpc('tools/list')], key)).status).toBe(400);
-    expect((await send(rpc('subscriptions/listen'), key)).status).toBe(400);
-    for (const method of ['GET', 'DELETE']) {
-      const answer = await inject(app.fastify, method, '/mcp', undefined, key);
-      expect([answer.status, answer.headers['allow']]).toEqual([405, 'POST']);
-    }
-    expect((await send('{"a":'.repeat(100), key)).status).toBe(400);
-  });
+test('POST /mcp takes one message at a time, and ends each: nothing can be left open', async () => {
+  const key = { authorization: `Bearer ${customer.key}` };
+  expect((await send([rpc('tools/list'), rpc('tools/list')], key)).status).toBe(400);
+  expect((await send(rpc('subscriptions/listen'), key)).status).toBe(400);
+  for (const method of ['GET', 'DELETE']) {
+    const answer = await inject(app.fastify, method, '/mcp', undefined, key);
+    expect([answer.status, answer.headers['allow']]).toEqual([405, 'POST']);
+  }
+  expect((await send('{"a":'.repeat(100), key)).status).toBe(400);
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { writeXlsx } from 'hucre/xlsx';
 import { creditsOf, customerWith, verify } from '../jobs/calls.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
@@ -41,246 +41,238 @@ const emails = (number: number) => ({
   emails: Array.from({ length: number }, () => ({ email: `${unique('a')}@example.com` })),
 });
 
-describe('a call that is larger than its key may send', () => {
-  test('writes nothing until an admin approves it, then runs once, as the key', async () => {
-    const { client, session, decide } = await limited({ records: 2 });
-    expect((await createMany(client, 2)).status).toBe(200);
-    const id = waiting(await createMany(client, 3));
-    expect(await totalOf(client)).toBe(2);
-    expect((await client.get(`/approval/${id}`)).body).toMatchObject({ status: 'pending', records: 3, answer: null });
-    const visitor = await visitorOf(app.fastify, client.id);
-    expect(textOf(await visitor.get(`/app/approvals/${id}`))).toContain('Records Ada Lovelace, Ada Lovelace, Ada');
-    expect((await session.call('GET', '/api/approval')).body).toMatchObject([
-      { id, api_key_id: client.keyId, url: '/api/ext/contacts/batch/create', records: 3, credits: 0 },
-    ]);
-    const answers = await Promise.all([decide(id, true), decide(id, true), decide(id, true)]);
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
-    expect(answers.filter(({ status }) => status === 409)).toHaveLength(2);
-    expect(await totalOf(client)).toBe(5);
-    const { body } = await client.get(`/approval/${id}`);
-    expect(body).toMatchObject({ status: 'approved', answer: { data: { results: [{}, {}, {}] } } });
-    const { body: changes } = await client.post('/changes/list', { paginate: { limit: 3 } });
-    expect(changes).toHaveLength(3);
-    for (const change of changes) expect(change.actor).toMatchObject({ type: 'key', id: client.keyId });
-    expect((await decide(id, false)).status).toBe(409);
-  });
+test('a call that is larger than its key may send writes nothing until an admin approves it, then runs once, as the key', async () => {
+  const { client, session, decide } = await limited({ records: 2 });
+  expect((await createMany(client, 2)).status).toBe(200);
+  const id = waiting(await createMany(client, 3));
+  expect(await totalOf(client)).toBe(2);
+  expect((await client.get(`/approval/${id}`)).body).toMatchObject({ status: 'pending', records: 3, answer: null });
+  const visitor = await visitorOf(app.fastify, client.id);
+  expect(textOf(await visitor.get(`/app/approvals/${id}`))).toContain('Records Ada Lovelace, Ada Lovelace, Ada');
+  expect((await session.call('GET', '/api/approval')).body).toMatchObject([
+    { id, api_key_id: client.keyId, url: '/api/ext/contacts/batch/create', records: 3, credits: 0 },
+  ]);
+  const answers = await Promise.all([decide(id, true), decide(id, true), decide(id, true)]);
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+  expect(answers.filter(({ status }) => status === 409)).toHaveLength(2);
+  expect(await totalOf(client)).toBe(5);
+  const { body } = await client.get(`/approval/${id}`);
+  expect(body).toMatchObject({ status: 'approved', answer: { data: { results: [{}, {}, {}] } } });
+  const { body: changes } = await client.post('/changes/list', { paginate: { limit: 3 } });
+  expect(changes).toHaveLength(3);
+  for (const change of changes) expect(change.actor).toMatchObject({ type: 'key', id: client.keyId });
+  expect((await decide(id, false)).status).toBe(409);
+});
 
-  test.each([
-    [
-      'a batch that deletes',
-      async (client: TestCustomer, ids: string[]) =>
-        client.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) }),
-    ],
-    [
-      'a merge',
-      async (client: TestCustomer, [id, ...merge_ids]: string[]) => client.post('/contacts/merge', { id, merge_ids }),
-    ],
-    [
-      'an undo',
-      async (client: TestCustomer) => {
-        const { body } = await client.post('/changes/list', { paginate: { limit: 1 } });
-        return client.post(`/changes/${body[0].change_id}/undo`, {});
-      },
-    ],
-  ])('can be %s', async (_what, call) => {
-    const { customer, client, decide } = await limited({ records: 1 });
-    const { body } = await createMany(customer, 2);
-    const ids = body.data.results.map(({ id }: { id: string }) => id);
-    const id = waiting(await call(client, ids));
-    expect(await totalOf(client)).toBe(2);
-    expect(await decide(id, true)).toMatchObject({ status: 200, body: { data: { status: 'approved' } } });
-    expect((await client.get(`/approval/${id}`)).body.answer).not.toBeNull();
-  });
+test.each([
+  [
+    'a batch that deletes',
+    async (client: TestCustomer, ids: string[]) =>
+      client.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) }),
+  ],
+  [
+    'a merge',
+    async (client: TestCustomer, [id, ...merge_ids]: string[]) => client.post('/contacts/merge', { id, merge_ids }),
+  ],
+  [
+    'an undo',
+    async (client: TestCustomer) => {
+      const { body } = await client.post('/changes/list', { paginate: { limit: 1 } });
+      return client.post(`/changes/${body[0].change_id}/undo`, {});
+    },
+  ],
+])('a call that is larger than its key may send can be %s', async (_what, call) => {
+  const { customer, client, decide } = await limited({ records: 1 });
+  const { body } = await createMany(customer, 2);
+  const ids = body.data.results.map(({ id }: { id: string }) => id);
+  const id = waiting(await call(client, ids));
+  expect(await totalOf(client)).toBe(2);
+  expect(await decide(id, true)).toMatchObject({ status: 200, body: { data: { status: 'approved' } } });
+  expect((await client.get(`/approval/${id}`)).body.answer).not.toBeNull();
+});
 
-  test('reserves no credits before it is approved; then the key pays', async () => {
-    const { client, decide } = await limited({ credits: 2 });
-    expect((await verify(client, emails(2))).status).toBe(200);
-    const id = waiting(await verify(client, emails(3)));
-    expect((await creditsOf(client)).verification.reserved).toBe(2);
-    expect((await client.get(`/approval/${id}`)).body).toMatchObject({ credits: 3, records: 3 });
-    expect((await decide(id, true)).status).toBe(200);
-    expect((await creditsOf(client)).verification.reserved).toBe(5);
-    expect((await verify(client, { ...emails(3), dry_run: true })).status).toBe(200);
-  });
+test('a call that is larger than its key may send reserves no credits before it is approved; then the key pays', async () => {
+  const { client, decide } = await limited({ credits: 2 });
+  expect((await verify(client, emails(2))).status).toBe(200);
+  const id = waiting(await verify(client, emails(3)));
+  expect((await creditsOf(client)).verification.reserved).toBe(2);
+  expect((await client.get(`/approval/${id}`)).body).toMatchObject({ credits: 3, records: 3 });
+  expect((await decide(id, true)).status).toBe(200);
+  expect((await creditsOf(client)).verification.reserved).toBe(5);
+  expect((await verify(client, { ...emails(3), dry_run: true })).status).toBe(200);
+});
 
-  test('can be an import: checked by a dry run first, it is as large as it was found', async () => {
-    const { client, decide } = await limited({ records: 2 });
-    const begin = async (more: object): Promise<string> => {
-      const { body } = await client.post('/imports', { object: 'contacts', mode: 'create', format: 'csv', ...more });
-      const file = contactsCsv(...contactLines(3));
-      const answer = await client.call('PUT', `/imports/${body.data.id}/file`, file, { 'content-type': 'text/csv' });
-      expect(answer.status).toBe(200);
-      return body.data.id;
-    };
-    const unread = await begin({});
-    expect((await client.get(`/imports/${unread}`)).body.status).toBe('UPLOADED');
-    waiting(await client.post(`/imports/${unread}/start`, {}));
-    const checked = await begin({ dry_run: true });
-    await workAtAll(app, client);
-    const id = waiting(await client.post(`/imports/${checked}/start`, { dry_run: false }));
-    expect((await client.get(`/approval/${id}`)).body.records).toBe(3);
-    expect(await totalOf(client)).toBe(0);
-    expect((await decide(id, true)).status).toBe(200);
-    await workAtAll(app, client);
-    expect(await totalOf(client)).toBe(3);
-  });
+const send = (client: TestCustomer, id: string, file: string): Promise<Answer> =>
+  client.call('PUT', `/imports/${id}/file`, file, { 'content-type': 'application/octet-stream' });
+const upload = async (client: TestCustomer, file: string, more: object = {}): Promise<string> => {
+  const { body } = await client.post('/imports', { object: 'contacts', mode: 'create', ...more });
+  expect((await send(client, body.data.id, file)).status).toBe(200);
+  return body.data.id;
+};
 
-  const send = (client: TestCustomer, id: string, file: string): Promise<Answer> =>
-    client.call('PUT', `/imports/${id}/file`, file, { 'content-type': 'application/octet-stream' });
-  const upload = async (client: TestCustomer, file: string, more: object = {}): Promise<string> => {
-    const { body } = await client.post('/imports', { object: 'contacts', mode: 'create', ...more });
-    expect((await send(client, body.data.id, file)).status).toBe(200);
-    return body.data.id;
-  };
+test('a call that is larger than its key may send can be an import: checked by a dry run first, it is as large as it was found', async () => {
+  const { client, decide } = await limited({ records: 2 });
+  const file = contactsCsv(...contactLines(3));
+  const unread = await upload(client, file);
+  expect((await client.get(`/imports/${unread}`)).body.status).toBe('UPLOADED');
+  waiting(await client.post(`/imports/${unread}/start`, {}));
+  const checked = await upload(client, file, { dry_run: true });
+  await workAtAll(app, client);
+  const id = waiting(await client.post(`/imports/${checked}/start`, { dry_run: false }));
+  expect((await client.get(`/approval/${id}`)).body.records).toBe(3);
+  expect(await totalOf(client)).toBe(0);
+  expect((await decide(id, true)).status).toBe(200);
+  await workAtAll(app, client);
+  expect(await totalOf(client)).toBe(3);
+});
 
-  test('can be an import of a workbook, which is as large as one can be', async () => {
-    const { client } = await limited({ records: 150_000 });
-    const file = await writeXlsx({ sheets: [{ name: 'A', rows: [['work_email'], ['ada@example.com']] }] });
-    const id = await sendBytes(app, client, { object: 'contacts', mode: 'create' }, Buffer.from(file));
-    expect((await client.get(`/imports/${id}`)).body.status).toBe('UPLOADED');
+test('a call that is larger than its key may send can be an import of a workbook, which is as large as one can be', async () => {
+  const { client } = await limited({ records: 150_000 });
+  const file = await writeXlsx({ sheets: [{ name: 'A', rows: [['work_email'], ['ada@example.com']] }] });
+  const id = await sendBytes(app, client, { object: 'contacts', mode: 'create' }, Buffer.from(file));
+  expect((await client.get(`/imports/${id}`)).body.status).toBe('UPLOADED');
+  waiting(await client.post(`/imports/${id}/start`, {}));
+});
+
+test('a call that is larger than its key may send is not needed for an import of a file with fewer lines, which starts by itself', async () => {
+  const { client } = await limited({ records: 2 });
+  const small = await upload(client, contactsCsv(...contactLines(2)));
+  expect((await client.get(`/imports/${small}`)).body.status).toBe('PENDING');
+  const large = await upload(client, contactsCsv(...contactLines(3)));
+  const id = waiting(await client.post(`/imports/${large}/start`, {}));
+  expect((await client.get(`/approval/${id}`)).body.records).toBe(3);
+});
+
+test('a call that is larger than its key may send can be an import that another key has begun, or one from before the limit: its upload starts nothing', async () => {
+  const { customer, client, set } = await limited({ records: 2 });
+  const file = contactsCsv(...contactLines(3));
+  const begin = async (by: TestCustomer) =>
+    (await by.post('/imports', { object: 'contacts', mode: 'create' })).body.data.id as string;
+  const ofOther = await begin(customer);
+  await set({ approve_over: { records: null } });
+  const before = await begin(client);
+  await set({ approve_over: { records: 2 } });
+  for (const id of [ofOther, before]) {
+    expect((await send(client, id, file)).body.status).toBe('UPLOADED');
     waiting(await client.post(`/imports/${id}/start`, {}));
-  });
+  }
+});
 
-  test('is not needed for an import of a file with fewer lines, which starts by itself', async () => {
-    const { client } = await limited({ records: 2 });
-    const small = await upload(client, contactsCsv(...contactLines(2)));
-    expect((await client.get(`/imports/${small}`)).body.status).toBe('PENDING');
-    const large = await upload(client, contactsCsv(...contactLines(3)));
-    const id = waiting(await client.post(`/imports/${large}/start`, {}));
-    expect((await client.get(`/approval/${id}`)).body.records).toBe(3);
-  });
-
-  test('can be an import that another key has begun, or one from before the limit: its upload starts nothing', async () => {
-    const { customer, client, set } = await limited({ records: 2 });
-    const file = contactsCsv(...contactLines(3));
-    const begin = async (by: TestCustomer) =>
-      (await by.post('/imports', { object: 'contacts', mode: 'create' })).body.data.id as string;
-    const ofOther = await begin(customer);
-    await set({ approve_over: { records: null } });
-    const before = await begin(client);
-    await set({ approve_over: { records: 2 } });
-    for (const id of [ofOther, before]) {
-      expect((await send(client, id, file)).body.status).toBe('UPLOADED');
-      waiting(await client.post(`/imports/${id}/start`, {}));
-    }
-  });
-
-  test('runs as it was asked: settings of an import whose start waits do not change, and its records are kept', async () => {
-    const { customer, client, decide } = await limited({ records: 2 });
-    const lines = contactLines(3);
-    const [waits, checked] = [
-      await upload(client, contactsCsv(...lines)),
-      await upload(client, contactsCsv(...lines), { dry_run: true }),
-    ];
+test('a call that is larger than its key may send runs as it was asked: settings of an import whose start waits do not change, and its records are kept', async () => {
+  const { customer, client, decide } = await limited({ records: 2 });
+  const lines = contactLines(3);
+  const [waits, checked] = [
+    await upload(client, contactsCsv(...lines)),
+    await upload(client, contactsCsv(...lines), { dry_run: true }),
+  ];
+  await workAtAll(app, client);
+  waiting(await client.post(`/imports/${waits.toUpperCase()}/start`, {}));
+  const approval = waiting(await client.post(`/imports/${checked}/start`, { dry_run: false }));
+  for (const by of [client, customer])
+    expect((await by.patch(`/imports/${waits}`, { mapping: { first_name: 'industry' } })).status).toBe(409);
+  for (let i = 0; i < 4; i += 1) {
+    await upload(customer, contactsCsv(...lines), { dry_run: true });
     await workAtAll(app, client);
-    waiting(await client.post(`/imports/${waits.toUpperCase()}/start`, {}));
-    const approval = waiting(await client.post(`/imports/${checked}/start`, { dry_run: false }));
-    for (const by of [client, customer])
-      expect((await by.patch(`/imports/${waits}`, { mapping: { first_name: 'industry' } })).status).toBe(409);
-    for (let i = 0; i < 4; i += 1) {
-      await upload(customer, contactsCsv(...lines), { dry_run: true });
-      await workAtAll(app, client);
-    }
-    await app.owner`update imports set rows_kept_until = now() - interval '1 hour' where id = ${checked}`;
-    await sweepJobs(contextOf(app), {});
-    expect((await client.get(`/imports/${waits}`)).body.status).toBe('UPLOADED');
-    expect((await client.post(`/imports/${checked}/start`, { dry_run: true })).status).toBe(409);
-    expect((await client.post(`/imports/${waits}/start`, { dry_run: true })).status).toBe(409);
-    expect((await decide(approval, true)).status).toBe(200);
-    await workAtAll(app, client);
-    expect(await totalOf(client)).toBe(3);
-  });
+  }
+  await app.owner`update imports set rows_kept_until = now() - interval '1 hour' where id = ${checked}`;
+  await sweepJobs(contextOf(app), {});
+  expect((await client.get(`/imports/${waits}`)).body.status).toBe('UPLOADED');
+  expect((await client.post(`/imports/${checked}/start`, { dry_run: true })).status).toBe(409);
+  expect((await client.post(`/imports/${waits}/start`, { dry_run: true })).status).toBe(409);
+  expect((await decide(approval, true)).status).toBe(200);
+  await workAtAll(app, client);
+  expect(await totalOf(client)).toBe(3);
+});
 
-  test('is shown with the stored names of its records, not those that it sends, and with items that are no records', async () => {
-    const { client, customer } = await limited({ records: 1 });
-    const ada = await make(customer, '/contacts', contactBody());
-    const visitor = await visitorOf(app.fastify, client.id);
-    const shown = async (operation: string, body: object) => {
-      const id = waiting(await client.post(`/contacts/batch/${operation}`, body));
-      return textOf(await visitor.get(`/app/approvals/${id}`));
-    };
-    const lie = { first_name: 'Somebody', last_name: 'Else' };
-    const gone = randomUUID();
-    expect(
-      await shown('update', { items: [{ id: ada.toUpperCase(), ...lie }, null, { id: ['x'] }, { id: gone }] }),
-    ).toContain('Records Ada Lovelace, not a record, id ["x"], deleted meanwhile');
-    expect(
-      await shown('delete', { match: 'external_id', purge: true, items: [{ external_id: 'a' }, 1, {}] }),
-    ).toContain('Records external id "a", not a record, external id missing For good their values leave the history');
-  });
+test('a call that is larger than its key may send is shown with the stored names of its records, not those that it sends, and with items that are no records', async () => {
+  const { client, customer } = await limited({ records: 1 });
+  const ada = await make(customer, '/contacts', contactBody());
+  const visitor = await visitorOf(app.fastify, client.id);
+  const shown = async (operation: string, body: object) => {
+    const id = waiting(await client.post(`/contacts/batch/${operation}`, body));
+    return textOf(await visitor.get(`/app/approvals/${id}`));
+  };
+  const lie = { first_name: 'Somebody', last_name: 'Else' };
+  const gone = randomUUID();
+  expect(
+    await shown('update', { items: [{ id: ada.toUpperCase(), ...lie }, null, { id: ['x'] }, { id: gone }] }),
+  ).toContain('Records Ada Lovelace, not a record, id ["x"], deleted meanwhile');
+  expect(await shown('delete', { match: 'external_id', purge: true, items: [{ external_id: 'a' }, 1, {}] })).toContain(
+    'Records external id "a", not a record, external id missing For good their values leave the history',
+  );
+});
 
-  test('never runs when it is refused', async () => {
-    const { client, decide } = await limited({ records: 0 });
-    const id = waiting(await createMany(client, 1));
-    expect(await decide(id, false)).toMatchObject({ status: 200, body: { data: { status: 'refused' } } });
-    const visitor = await visitorOf(app.fastify, client.id);
-    expect(textOf(await visitor.get(`/app/approvals/${id}`))).not.toContain('/api/');
-    expect((await decide(id, true)).status).toBe(409);
-    expect(await totalOf(client)).toBe(0);
-  });
+test('a call that is larger than its key may send never runs when it is refused', async () => {
+  const { client, decide } = await limited({ records: 0 });
+  const id = waiting(await createMany(client, 1));
+  expect(await decide(id, false)).toMatchObject({ status: 200, body: { data: { status: 'refused' } } });
+  const visitor = await visitorOf(app.fastify, client.id);
+  expect(textOf(await visitor.get(`/app/approvals/${id}`))).not.toContain('/api/');
+  expect((await decide(id, true)).status).toBe(409);
+  expect(await totalOf(client)).toBe(0);
+});
 
-  test('never runs after 72 hours', async () => {
-    const { client, decide } = await limited({ records: 0 });
-    const id = waiting(await createMany(client, 1));
-    // The id holds the time.
-    await app.owner`
+test('a call that is larger than its key may send never runs after 72 hours', async () => {
+  const { client, decide } = await limited({ records: 0 });
+  const id = waiting(await createMany(client, 1));
+  // The id holds the time.
+  await app.owner`
       update approvals set id = uuidv7(interval '-73 hours') where id = ${id}`;
-    const [{ id: old }] = await app.owner<[{ id: string }]>`
+  const [{ id: old }] = await app.owner<[{ id: string }]>`
       select id from approvals where customer_id = ${client.id}`;
-    expect((await client.get(`/approval/${old}`)).body.status).toBe('lapsed');
-    expect((await decide(old, true)).status).toBe(409);
-    expect((await decide(old, false)).status).toBe(409);
-    expect(await totalOf(client)).toBe(0);
-  });
+  expect((await client.get(`/approval/${old}`)).body.status).toBe('lapsed');
+  expect((await decide(old, true)).status).toBe(409);
+  expect((await decide(old, false)).status).toBe(409);
+  expect(await totalOf(client)).toBe(0);
+});
 
-  test('waits on if it fails, or would be larger than asked for', async () => {
-    const { customer, client, session, decide } = await limited({ records: 1 });
-    const company = await make(customer, '/company', { company_name: unique('Grown'), type: 'Customer', industry: '' });
-    const { body } = await createMany(customer, 2);
-    const { body: changes } = await customer.post('/changes/list', { paginate: { limit: 1 } });
-    const id = waiting(await client.post(`/changes/${changes[0].change_id}/undo`, {}));
-    await client.delete(`/contacts/${body.data.results[0].id}`);
-    await customer.delete(`/company/${company}`);
-    const gone = waiting(
-      await client.post('/contacts/merge', { id: body.data.results[0].id, merge_ids: [body.data.results[1].id] }),
-    );
-    expect(await decide(gone, true)).toMatchObject({
-      status: 409,
-      body: { message: expect.stringContaining('failed') },
-    });
-    expect((await client.get(`/approval/${gone}`)).body.status).toBe('pending');
-    await app.owner`update approvals set records = 0 where customer_id = ${client.id} and id = ${id}`;
-    expect(await decide(id, true)).toMatchObject({ status: 409, body: { message: expect.stringContaining('by now') } });
-    await session.call('PATCH', `/api/api-key/revoke/${client.keyId}`);
-    expect(await decide(id, true)).toMatchObject({
-      status: 409,
-      body: { message: expect.stringContaining('revoked') },
-    });
+test('a call that is larger than its key may send waits on if it fails, or would be larger than asked for', async () => {
+  const { customer, client, session, decide } = await limited({ records: 1 });
+  const company = await make(customer, '/company', { company_name: unique('Grown'), type: 'Customer', industry: '' });
+  const { body } = await createMany(customer, 2);
+  const { body: changes } = await customer.post('/changes/list', { paginate: { limit: 1 } });
+  const id = waiting(await client.post(`/changes/${changes[0].change_id}/undo`, {}));
+  await client.delete(`/contacts/${body.data.results[0].id}`);
+  await customer.delete(`/company/${company}`);
+  const gone = waiting(
+    await client.post('/contacts/merge', { id: body.data.results[0].id, merge_ids: [body.data.results[1].id] }),
+  );
+  expect(await decide(gone, true)).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('failed') },
   });
+  expect((await client.get(`/approval/${gone}`)).body.status).toBe('pending');
+  await app.owner`update approvals set records = 0 where customer_id = ${client.id} and id = ${id}`;
+  expect(await decide(id, true)).toMatchObject({ status: 409, body: { message: expect.stringContaining('by now') } });
+  await session.call('PATCH', `/api/api-key/revoke/${client.keyId}`);
+  expect(await decide(id, true)).toMatchObject({
+    status: 409,
+    body: { message: expect.stringContaining('revoked') },
+  });
+});
 
-  test('with an Idempotency-Key waits once, however often it is sent', async () => {
-    const { client } = await limited({ records: 0 });
-    const send = () => client.post('/contacts/batch/create', { items: [contactBody()] }, { 'idempotency-key': 'once' });
-    const [one, two] = [await send(), await send()];
-    expect(waiting(two)).toBe(waiting(one));
-  });
+test('a call that is larger than its key may send with an Idempotency-Key waits once, however often it is sent', async () => {
+  const { client } = await limited({ records: 0 });
+  const send = () => client.post('/contacts/batch/create', { items: [contactBody()] }, { 'idempotency-key': 'once' });
+  const [one, two] = [await send(), await send()];
+  expect(waiting(two)).toBe(waiting(one));
+});
 
-  test('is seen by its key and by admins of its customer only', async () => {
-    const { customer, client } = await limited({ records: 0 });
-    const other = await limited({ records: 0 });
-    const id = waiting(await createMany(client, 1));
-    expect((await customer.get(`/approval/${id}`)).status).toBe(404);
-    expect((await other.client.get(`/approval/${id}`)).status).toBe(404);
-    expect((await other.decide(id, true)).status).toBe(404);
-    expect((await other.session.call('GET', '/api/approval')).body).toEqual([]);
-  });
+test('a call that is larger than its key may send is seen by its key and by admins of its customer only', async () => {
+  const { customer, client } = await limited({ records: 0 });
+  const other = await limited({ records: 0 });
+  const id = waiting(await createMany(client, 1));
+  expect((await customer.get(`/approval/${id}`)).status).toBe(404);
+  expect((await other.client.get(`/approval/${id}`)).status).toBe(404);
+  expect((await other.decide(id, true)).status).toBe(404);
+  expect((await other.session.call('GET', '/api/approval')).body).toEqual([]);
+});
 
-  test('is 409 when 100 calls wait already', async () => {
-    const { client } = await limited({ records: 0 });
-    const answers = await Promise.all(Array.from({ length: 101 }, () => createMany(client, 1)));
-    expect(answers.filter(({ status }) => status === 202)).toHaveLength(100);
-    expect(answers.filter(({ status }) => status === 409)).toHaveLength(1);
-  });
+test('a call that is larger than its key may send is 409 when 100 calls wait already', async () => {
+  const { client } = await limited({ records: 0 });
+  const answers = await Promise.all(Array.from({ length: 101 }, () => createMany(client, 1)));
+  expect(answers.filter(({ status }) => status === 202)).toHaveLength(100);
+  expect(answers.filter(({ status }) => status === 409)).toHaveLength(1);
 });
 
 test('the size above which a key needs an approval can be given, changed and taken away', async () => {

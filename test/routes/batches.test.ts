@@ -163,226 +163,217 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
   });
 });
 
-describe('batches of contacts', () => {
-  const { send, created, newest } = callsOf('/contacts', contactBody);
+const { send, created, newest } = callsOf('/contacts', contactBody);
 
-  test('with an Idempotency-Key run once, and are answered again byte for byte', async () => {
-    const key = { 'idempotency-key': unique('key') };
-    const items = Array.from({ length: 300 }, (_, i) =>
-      contactBody({ external_id: unique('x'), first_name: i % 50 === 0 ? 7 : 'A' }),
-    );
-    const first = await send('create', { items }, customer, key);
-    const before = await newest();
-    const again = await send('create', { items }, customer, key);
-    expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
-    expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
-    expect(await newest()).toEqual(before);
-    expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
-    const [stored] = await app.owner`
+test('batches of contacts with an Idempotency-Key run once, and are answered again byte for byte', async () => {
+  const key = { 'idempotency-key': unique('key') };
+  const items = Array.from({ length: 300 }, (_, i) =>
+    contactBody({ external_id: unique('x'), first_name: i % 50 === 0 ? 7 : 'A' }),
+  );
+  const first = await send('create', { items }, customer, key);
+  const before = await newest();
+  const again = await send('create', { items }, customer, key);
+  expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
+  expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
+  expect(await newest()).toEqual(before);
+  expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
+  const [stored] = await app.owner`
       select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
-    expect(stored!['size']).toBeLessThan(20_000);
-  });
+  expect(stored!['size']).toBeLessThan(20_000);
+});
 
-  test('that read find a record by a value that it has, while the value goes from one record to another', async () => {
-    const external_id = unique('x');
-    const ids = [await created({ external_id }), await created()];
-    const move = ([from, to]: string[]) => {
-      const items = [
-        { id: from, external_id: null },
-        { id: to, external_id },
-      ];
-      return send('update', { items, atomic: true });
-    };
-    const found: unknown[] = [];
-    for (let i = 0; i < 200; i += 1) {
-      const [{ body }, moved] = await Promise.all([
-        send('read', { match: 'external_id', items: [{ external_id }] }),
-        move(ids),
-      ]);
-      expect(moved.status).toBe(200);
-      found.push(body.data.results[0].record?.external_id ?? body.data.results[0].status);
-      ids.reverse();
-    }
-    expect(new Set(found)).toEqual(new Set([external_id]));
-  });
-
-  test('of 1,000 items write each to its own record', async () => {
-    const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
-    const created = await send('create', {
-      items: names.map((external_id, i) => contactBody({ external_id, first_name: `New ${i}` })),
-    });
-    expect(created.body.data.counts).toMatchObject({ created: 1_000, failed: 0 });
-    const ids = created.body.data.results.map(({ id }: Json) => id);
-    // Every third item changes nothing, so the changed ones are not in the groups in which they were created.
-    const wanted = names.map((_, i) => (i % 3 === 0 ? `New ${i}` : `Changed ${i}`));
-    const items = names.map((external_id, i) => ({ external_id, first_name: wanted[i] })).toReversed();
-    const changed = await send('update', { match: 'external_id', items });
-    expect(changed.body.data.counts).toMatchObject({ updated: 666, unchanged: 334, failed: 0 });
-    expect(changed.body.data.results.map(({ id }: Json) => id).toReversed()).toEqual(ids);
-    const read = await send('read', { items: ids.map((id: string) => ({ id })) });
-    expect(read.body.data.results.map(({ record }: Json) => [record.external_id, record.first_name])).toEqual(
-      names.map((name, i) => [name, wanted[i]]),
-    );
-  });
-
-  test.each([
-    ['no items', {}, '/items'],
-    ['no item', { items: [] }, '/items'],
-    ['too many', { items: Array.from({ length: 1_001 }, () => ({})) }, '/items'],
-    ['an unknown member', { items: [{}], more: 1 }, '/more'],
-    ['match on create', { items: [{}], match: 'id' }, '/match'],
-    ['another type', { items: { 0: {} } }, '/items'],
-  ])('are refused as a whole with %s', async (_, body, pointer) => {
-    const answer = await send('create', body);
-    expect(answer.status).toBe(400);
-    expect(answer.body.errors.map((fault: Json) => fault.path)).toEqual([pointer]);
-  });
-
-  test.each([
-    ['upsert', { items: [{}] }, '/match'],
-    ['upsert', { items: [{}], match: 'id' }, '/match'],
-    ['update', { items: [{}], match: 'last_name' }, '/match'],
-    ['read', { items: [{}], atomic: true }, '/atomic'],
-    ['read', { items: [{}], match: 'id\0' }, '/match'],
-  ])('are refused as a whole: %s with %o', async (operation, body, pointer) => {
-    const answer = await send(operation, body);
-    expect(answer.status).toBe(400);
-    expect(answer.body.errors.map((fault: Json) => fault.path)).toContain(pointer);
-  });
-
-  test('keep hostile items apart from the others', async () => {
-    const hostile = [
-      null,
-      [],
-      'x',
-      { __proto_: 1 },
-      { ...contactBody(), custom_fields: { a: '\0' } },
-      { ...contactBody(), ['\ud800']: 1 },
-      Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
-    ];
-    const answer = await send('create', { items: [...hostile, contactBody()] });
-    expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
-    for (const { error } of answer.body.data.results.slice(0, -1)) {
-      expect(error.code).toBe('validation_failed');
-      expect(error.errors.length).toBeGreaterThan(0);
-      expect(error.errors.length).toBeLessThanOrEqual(10);
-    }
-  });
-
-  test('of 5 MiB are read like small ones, with the most values that records may have', async () => {
-    const most = (i: number) => ({
-      ...contactBody(),
-      custom_fields: Object.fromEntries(Array.from({ length: 100 }, (_, k) => [`${i} ${k}`, 'v'.repeat(10)])),
-      phone_numbers: Array.from({ length: 20 }, (_, k) => ({ country_code: '+49', number: `${k}` })),
-    });
-    const items = Array.from({ length: 1_000 }, (_, i) => most(i));
-    const padding = ' '.repeat(5 * 2 ** 20 - Buffer.byteLength(JSON.stringify({ items })));
-    const { status, body } = await customer.post('/contacts/batch/create', JSON.stringify({ items }) + padding);
-    expect([status, body.data?.counts]).toMatchObject([200, { created: 1_000, failed: 0 }]);
-  });
-
-  test('of 5 MiB are refused before they are parsed if no schema allows them', async () => {
-    const list = (count: number, one: (i: number) => string) => Array.from({ length: count }, (_, i) => one(i)).join();
-    const members = list(4_000, (i) => `"m${i}":"${'x'.repeat(300)}"`);
-    for (const [text, fault] of [
-      [`{"items":[{"m7":0,${members}}]}`, 'names a property of one object twice'],
-      [`{"items":[{${members},}]}`, 'is not valid JSON: it breaks off at character'],
-      [
-        `{"items":[{"__proto__":[],${members}}]}`,
-        'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
-      ],
-      [`{"items":[${list(300, () => `[${list(2_000, () => '0')}]`)}]}`, 'has more than 400000 values'],
-      [`{"items":${'['.repeat(2 ** 20)}`, 'is nested deeper than 64 levels'],
-    ] as const)
-      expect(await customer.post('/contacts/batch/create', text), fault).toMatchObject({
-        status: 400,
-        body: { errors: [{ path: '', message: expect.stringContaining(`the body ${fault}`) }] },
-      });
-  });
-
-  test('list at most 1,000 faults, and never those of a valid item', async () => {
-    const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
-    const answer = await send('create', { items: [...Array.from({ length: 900 }, () => faulty), contactBody()] });
-    const { results, counts } = answer.body.data;
-    expect(counts).toMatchObject({ created: 1, failed: 900 });
-    const listed = results.flatMap(({ error }: Json) => error?.errors ?? []);
-    expect(listed).toHaveLength(1_000);
-    expect(JSON.stringify(answer.body).length).toBeLessThan(600_000);
-  });
-
-  test('refuse a number that JSON does not hold exactly, as single calls and filters do', async () => {
-    const bodies = (value: string) =>
-      JSON.stringify({ items: [contactBody({ custom_fields: { crm: '#' } })] }).replace('"#"', value);
-    const results = async (value: string) =>
-      (await customer.post('/contacts/batch/create', bodies(value))).body.data.results[0];
-    expect(await results('9007199254740991')).toMatchObject({ status: 'created' });
-    expect(await results('-9007199254740991')).toMatchObject({ status: 'created' });
-    for (const value of ['9007199254740992', '9007199254740993', '-9007199254740993', '1e300']) {
-      const fault = { path: '/custom_fields/crm', message: expect.stringMatching(/send it as a text$/) };
-      expect((await results(value)).error, value).toMatchObject({ code: 'validation_failed', errors: [fault] });
-      const single = JSON.stringify(contactBody({ custom_fields: { crm: '#' } })).replace('"#"', value);
-      expect(await customer.post('/contacts', single)).toMatchObject({ status: 400, body: { errors: [fault] } });
-      const filter = `{"filters":{"custom_fields.crm":${value}}}`;
-      expect(await customer.post('/contacts/list', filter)).toMatchObject({
-        status: 400,
-        body: { errors: [{ path: '/filters/custom_fields.crm', message: fault.message }] },
-      });
-    }
-  });
-
-  test('refer to companies, users and lists of the same customer only', async () => {
-    const company = await make(stranger, '/company', companyBody());
-    const list = (await stranger.post('/list-contact', { name: 'L' })).body.id;
+test('batches of contacts that read find a record by a value that it has, while the value goes from one record to another', async () => {
+  const external_id = unique('x');
+  const ids = [await created({ external_id }), await created()];
+  const move = ([from, to]: string[]) => {
     const items = [
-      contactBody({ company: { id: company } }),
-      contactBody({ assigned_to: stranger.adminId }),
-      contactBody({ list_ids: [list] }),
+      { id: from, external_id: null },
+      { id: to, external_id },
     ];
-    const { results } = (await send('create', { items })).body.data;
-    expect(results.map(({ error }: Json) => [error.code, error.errors[0].path])).toEqual([
-      ['not_found', '/company/id'],
-      ['not_found', '/assigned_to'],
-      ['not_found', '/list_ids/0'],
+    return send('update', { items, atomic: true });
+  };
+  const found: unknown[] = [];
+  for (let i = 0; i < 200; i += 1) {
+    const [{ body }, moved] = await Promise.all([
+      send('read', { match: 'external_id', items: [{ external_id }] }),
+      move(ids),
     ]);
-  });
+    expect(moved.status).toBe(200);
+    found.push(body.data.results[0].record?.external_id ?? body.data.results[0].status);
+    ids.reverse();
+  }
+  expect(new Set(found)).toEqual(new Set([external_id]));
+});
 
-  test('name the records that an e-mail address matches, if there are several', async () => {
-    const work_email = `${unique('many')}@example.com`;
-    const ids: string[] = [];
-    for (let i = 0; i < 12; i += 1) ids.push(await make(customer, '/contacts', contactBody({ work_email })));
-    const item = { work_email: work_email.toUpperCase() };
-    for (const operation of ['update', 'upsert', 'delete', 'read']) {
-      const { results } = (await send(operation, { match: 'work_email', items: [item] })).body.data;
-      expect(results[0].error).toMatchObject({ code: 'conflict', matching_ids: ids.slice(0, 10) });
-    }
-    const atomic = await send('delete', { match: 'work_email', items: [item], atomic: true });
-    expect(atomic.body).toMatchObject({
-      statusCode: 409,
-      matching_ids: ids.slice(0, 10),
-      errors: [{ path: '/items/0/work_email' }],
+test('batches of contacts of 1,000 items write each to its own record', async () => {
+  const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
+  const created = await send('create', {
+    items: names.map((external_id, i) => contactBody({ external_id, first_name: `New ${i}` })),
+  });
+  expect(created.body.data.counts).toMatchObject({ created: 1_000, failed: 0 });
+  const ids = created.body.data.results.map(({ id }: Json) => id);
+  // Every third item changes nothing, so the changed ones are not in the groups in which they were created.
+  const wanted = names.map((_, i) => (i % 3 === 0 ? `New ${i}` : `Changed ${i}`));
+  const items = names.map((external_id, i) => ({ external_id, first_name: wanted[i] })).toReversed();
+  const changed = await send('update', { match: 'external_id', items });
+  expect(changed.body.data.counts).toMatchObject({ updated: 666, unchanged: 334, failed: 0 });
+  expect(changed.body.data.results.map(({ id }: Json) => id).toReversed()).toEqual(ids);
+  const read = await send('read', { items: ids.map((id: string) => ({ id })) });
+  expect(read.body.data.results.map(({ record }: Json) => [record.external_id, record.first_name])).toEqual(
+    names.map((name, i) => [name, wanted[i]]),
+  );
+});
+
+test.each<[string, object, string]>([
+  ['create', {}, '/items'],
+  ['create', { items: [] }, '/items'],
+  ['create', { items: Array.from({ length: 1_001 }, () => ({})) }, '/items'],
+  ['create', { items: [{}], more: 1 }, '/more'],
+  ['create', { items: [{}], match: 'id' }, '/match'],
+  ['create', { items: { 0: {} } }, '/items'],
+  ['upsert', { items: [{}] }, '/match'],
+  ['upsert', { items: [{}], match: 'id' }, '/match'],
+  ['update', { items: [{}], match: 'last_name' }, '/match'],
+  ['read', { items: [{}], atomic: true }, '/atomic'],
+  ['read', { items: [{}], match: 'id\0' }, '/match'],
+])('batches of contacts are refused as a whole: %s with %o', async (operation, body, pointer) => {
+  const answer = await send(operation, body);
+  const paths = new Set(answer.body.errors.map((fault: Json) => fault.path));
+  expect([answer.status, paths]).toEqual([400, new Set([pointer])]);
+});
+
+test('batches of contacts keep hostile items apart from the others', async () => {
+  const hostile = [
+    null,
+    [],
+    'x',
+    { __proto_: 1 },
+    { ...contactBody(), custom_fields: { a: '\0' } },
+    { ...contactBody(), ['\ud800']: 1 },
+    Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
+  ];
+  const answer = await send('create', { items: [...hostile, contactBody()] });
+  expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
+  for (const { error } of answer.body.data.results.slice(0, -1)) {
+    expect(error.code).toBe('validation_failed');
+    expect(error.errors.length).toBeGreaterThan(0);
+    expect(error.errors.length).toBeLessThanOrEqual(10);
+  }
+});
+
+test('batches of contacts of 5 MiB are read like small ones, with the most values that records may have', async () => {
+  const most = (i: number) => ({
+    ...contactBody(),
+    custom_fields: Object.fromEntries(Array.from({ length: 100 }, (_, k) => [`${i} ${k}`, 'v'.repeat(10)])),
+    phone_numbers: Array.from({ length: 20 }, (_, k) => ({ country_code: '+49', number: `${k}` })),
+  });
+  const items = Array.from({ length: 1_000 }, (_, i) => most(i));
+  const padding = ' '.repeat(5 * 2 ** 20 - Buffer.byteLength(JSON.stringify({ items })));
+  const { status, body } = await customer.post('/contacts/batch/create', JSON.stringify({ items }) + padding);
+  expect([status, body.data?.counts]).toMatchObject([200, { created: 1_000, failed: 0 }]);
+});
+
+test('batches of contacts of 5 MiB are refused before they are parsed if no schema allows them', async () => {
+  const list = (count: number, one: (i: number) => string) => Array.from({ length: count }, (_, i) => one(i)).join();
+  const members = list(4_000, (i) => `"m${i}":"${'x'.repeat(300)}"`);
+  for (const [text, fault] of [
+    [`{"items":[{"m7":0,${members}}]}`, 'names a property of one object twice'],
+    [`{"items":[{${members},}]}`, 'is not valid JSON: it breaks off at character'],
+    [
+      `{"items":[{"__proto__":[],${members}}]}`,
+      'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
+    ],
+    [`{"items":[${list(300, () => `[${list(2_000, () => '0')}]`)}]}`, 'has more than 400000 values'],
+    [`{"items":${'['.repeat(2 ** 20)}`, 'is nested deeper than 64 levels'],
+  ] as const)
+    expect(await customer.post('/contacts/batch/create', text), fault).toMatchObject({
+      status: 400,
+      body: { errors: [{ path: '', message: expect.stringContaining(`the body ${fault}`) }] },
     });
-  });
+});
 
-  test('set the lists of an item that changes nothing else', async () => {
-    const list = (await customer.post('/list-contact', { name: 'L' })).body.id;
-    const id = await make(customer, '/contacts', contactBody());
-    const update = async () => (await send('update', { items: [{ id, list_ids: [list] }] })).body.data.results;
-    expect([await update(), await update()]).toMatchObject([[{ status: 'updated' }], [{ status: 'unchanged' }]]);
-    expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([list]);
-  });
+test('batches of contacts list at most 1,000 faults, and never those of a valid item', async () => {
+  const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
+  const answer = await send('create', { items: [...Array.from({ length: 900 }, () => faulty), contactBody()] });
+  const { results, counts } = answer.body.data;
+  expect(counts).toMatchObject({ created: 1, failed: 900 });
+  const listed = results.flatMap(({ error }: Json) => error?.errors ?? []);
+  expect(listed).toHaveLength(1_000);
+  expect(JSON.stringify(answer.body).length).toBeLessThan(600_000);
+});
 
-  test('create a company once, and none for an item that fails', async () => {
-    const [name, unwanted] = [unique('Company'), unique('Company')];
-    const { body } = await send('create', {
-      items: [
-        contactBody({ company: { name: unwanted }, list_ids: [absent] }),
-        contactBody({ company: { name, industry: 'Computing' } }),
-        contactBody({ company: { name: name.toUpperCase(), industry: 'Mining' } }),
-      ],
+test('batches of contacts refuse a number that JSON does not hold exactly, as single calls and filters do', async () => {
+  const bodies = (value: string) =>
+    JSON.stringify({ items: [contactBody({ custom_fields: { crm: '#' } })] }).replace('"#"', value);
+  const results = async (value: string) =>
+    (await customer.post('/contacts/batch/create', bodies(value))).body.data.results[0];
+  expect(await results('9007199254740991')).toMatchObject({ status: 'created' });
+  expect(await results('-9007199254740991')).toMatchObject({ status: 'created' });
+  for (const value of ['9007199254740992', '9007199254740993', '-9007199254740993', '1e300']) {
+    const fault = { path: '/custom_fields/crm', message: expect.stringMatching(/send it as a text$/) };
+    expect((await results(value)).error, value).toMatchObject({ code: 'validation_failed', errors: [fault] });
+    const single = JSON.stringify(contactBody({ custom_fields: { crm: '#' } })).replace('"#"', value);
+    expect(await customer.post('/contacts', single)).toMatchObject({ status: 400, body: { errors: [fault] } });
+    const filter = `{"filters":{"custom_fields.crm":${value}}}`;
+    expect(await customer.post('/contacts/list', filter)).toMatchObject({
+      status: 400,
+      body: { errors: [{ path: '/filters/custom_fields.crm', message: fault.message }] },
     });
-    expect(body.data.counts).toMatchObject({ created: 2, failed: 1 });
-    const companies = (await customer.post('/company/list', { filters: { company_name: name } })).body;
-    expect(companies.map(({ industry }: Json) => industry)).toEqual(['Computing']);
-    expect((await customer.post('/company/list', { filters: { company_name: unwanted } })).body).toEqual([]);
+  }
+});
+
+test('batches of contacts refer to companies, users and lists of the same customer only', async () => {
+  const company = await make(stranger, '/company', companyBody());
+  const list = (await stranger.post('/list-contact', { name: 'L' })).body.id;
+  const items = [
+    contactBody({ company: { id: company } }),
+    contactBody({ assigned_to: stranger.adminId }),
+    contactBody({ list_ids: [list] }),
+  ];
+  const { results } = (await send('create', { items })).body.data;
+  expect(results.map(({ error }: Json) => [error.code, error.errors[0].path])).toEqual([
+    ['not_found', '/company/id'],
+    ['not_found', '/assigned_to'],
+    ['not_found', '/list_ids/0'],
+  ]);
+});
+
+test('batches of contacts name the records that an e-mail address matches, if there are several', async () => {
+  const work_email = `${unique('many')}@example.com`;
+  const ids: string[] = [];
+  for (let i = 0; i < 12; i += 1) ids.push(await make(customer, '/contacts', contactBody({ work_email })));
+  const item = { work_email: work_email.toUpperCase() };
+  for (const operation of ['update', 'upsert', 'delete', 'read']) {
+    const { results } = (await send(operation, { match: 'work_email', items: [item] })).body.data;
+    expect(results[0].error).toMatchObject({ code: 'conflict', matching_ids: ids.slice(0, 10) });
+  }
+  const atomic = await send('delete', { match: 'work_email', items: [item], atomic: true });
+  expect(atomic.body).toMatchObject({
+    statusCode: 409,
+    matching_ids: ids.slice(0, 10),
+    errors: [{ path: '/items/0/work_email' }],
   });
+});
+
+test('batches of contacts set the lists of an item that changes nothing else', async () => {
+  const list = (await customer.post('/list-contact', { name: 'L' })).body.id;
+  const id = await make(customer, '/contacts', contactBody());
+  const update = async () => (await send('update', { items: [{ id, list_ids: [list] }] })).body.data.results;
+  expect([await update(), await update()]).toMatchObject([[{ status: 'updated' }], [{ status: 'unchanged' }]]);
+  expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([list]);
+});
+
+test('batches of contacts create a company once, and none for an item that fails', async () => {
+  const [name, unwanted] = [unique('Company'), unique('Company')];
+  const { body } = await send('create', {
+    items: [
+      contactBody({ company: { name: unwanted }, list_ids: [absent] }),
+      contactBody({ company: { name, industry: 'Computing' } }),
+      contactBody({ company: { name: name.toUpperCase(), industry: 'Mining' } }),
+    ],
+  });
+  expect(body.data.counts).toMatchObject({ created: 2, failed: 1 });
+  const companies = (await customer.post('/company/list', { filters: { company_name: name } })).body;
+  expect(companies.map(({ industry }: Json) => industry)).toEqual(['Computing']);
+  expect((await customer.post('/company/list', { filters: { company_name: unwanted } })).body).toEqual([]);
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeList, unique } from '../setup/factories.ts';
@@ -14,47 +14,45 @@ const create = async (more: object = {}, by = customer): Promise<string> => {
 const read = async (id: string, by = customer) => (await by.get(`/contacts/${id}`)).body;
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
-describe('a created contact', () => {
-  test('is returned with every field of the contract, empty fields as the contract types them', async () => {
-    const id = await create();
-    const contact = await read(id);
-    expect(contact).toEqual({
-      id,
-      first_name: 'Ada',
-      external_id: null,
-      middle_name: null,
-      last_name: 'Lovelace',
-      gender: null,
-      birth_year: null,
-      profnet_url: null,
-      social1_url: null,
-      social2_url: null,
-      work_email: 'ada@example.com',
-      personal_email: null,
-      other_emails: null,
-      industry: '',
-      job_title: '',
-      location_locality: '',
-      location_country: '',
-      location_region: '',
-      location_postal_code: null,
-      phone_numbers: [],
-      company: { id: null, company_name: '', industry: '' },
-      mobile_phone: null,
-      score: 0,
-      verification_status: 'unverified',
-      last_verified: contact.created_at,
-      crm_synced_at: null,
-      removal_requested_at: null,
-      custom_fields: {},
-      assigned_to: null,
-      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-      updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-      last_activity_at: null,
-      list_ids: [],
-    });
-    expect(contact.updated_at >= contact.created_at).toBe(true);
+test('a created contact is returned with every field of the contract, empty fields as the contract types them', async () => {
+  const id = await create();
+  const contact = await read(id);
+  expect(contact).toEqual({
+    id,
+    first_name: 'Ada',
+    external_id: null,
+    middle_name: null,
+    last_name: 'Lovelace',
+    gender: null,
+    birth_year: null,
+    profnet_url: null,
+    social1_url: null,
+    social2_url: null,
+    work_email: 'ada@example.com',
+    personal_email: null,
+    other_emails: null,
+    industry: '',
+    job_title: '',
+    location_locality: '',
+    location_country: '',
+    location_region: '',
+    location_postal_code: null,
+    phone_numbers: [],
+    company: { id: null, company_name: '', industry: '' },
+    mobile_phone: null,
+    score: 0,
+    verification_status: 'unverified',
+    last_verified: contact.created_at,
+    crm_synced_at: null,
+    removal_requested_at: null,
+    custom_fields: {},
+    assigned_to: null,
+    created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    last_activity_at: null,
+    list_ids: [],
   });
+  expect(contact.updated_at >= contact.created_at).toBe(true);
 });
 
 test('names are trimmed, and a country is in upper case', async () => {
@@ -64,256 +62,235 @@ test('names are trimmed, and a country is in upper case', async () => {
   expect(await read(id)).toMatchObject(trimmed);
 });
 
-describe('paging', () => {
-  test('is empty for a search without letters and digits, which adds nobody to alternatives either', async () => {
-    const own = await app.customer();
-    await create({ first_name: '@@ —' }, own);
-    const found = async (filters: object): Promise<number[]> => {
-      const rows = (await own.post('/contacts/list', { filters })).body;
-      const { pagination } = (await own.post('/contacts/metadata', { filters })).body;
-      return [rows.length, pagination.total_records];
-    };
-    for (const search of ['@@', '—', ' ', '']) {
-      expect(await found({ search })).toEqual([0, 0]);
-      expect(await found({ search, score: 0 })).toEqual([0, 0]);
-      expect(await found({ _or: [{ search }, { score: 0 }] })).toEqual([1, 1]);
-    }
-    expect(await found({ search: '@@ lovelace' })).toEqual([1, 1]);
-  });
+test('a search without letters and digits finds nobody, and adds nobody to alternatives', async () => {
+  const own = await app.customer();
+  await create({ first_name: '@@ —' }, own);
+  const found = async (filters: object): Promise<number[]> => {
+    const rows = (await own.post('/contacts/list', { filters })).body;
+    const { pagination } = (await own.post('/contacts/metadata', { filters })).body;
+    return [rows.length, pagination.total_records];
+  };
+  for (const search of ['@@', '—', ' ', '']) {
+    expect(await found({ search })).toEqual([0, 0]);
+    expect(await found({ search, score: 0 })).toEqual([0, 0]);
+    expect(await found({ _or: [{ search }, { score: 0 }] })).toEqual([1, 1]);
+  }
+  expect(await found({ search: '@@ lovelace' })).toEqual([1, 1]);
+});
 
-  test('a search with ae, oe or ue finds umlauts too, also of the company', async () => {
-    const own = await app.customer();
-    const umlauts = await create({ first_name: 'Jörg', last_name: 'Müller', company: { name: 'Bäcker GmbH' } }, own);
-    const spelled = await create({ first_name: 'Joerg', last_name: 'Mueller', company: { name: 'Baecker AG' } }, own);
-    await create({ first_name: 'Jo', last_name: 'Mller' }, own);
-    const found = async (search: string): Promise<string[]> =>
-      (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
-    for (const search of ['mueller', 'JOERG', 'Joerg Mueller', 'baecker', 'mueller baecker'])
-      expect(await found(search), search).toEqual([spelled, umlauts]);
-    for (const search of ['Müller', 'jörg muller', 'mueller gmbh'])
-      expect(await found(search), search).toEqual([umlauts]);
-    expect((await own.post('/company/list', { filters: { search: 'baecker' } })).body).toHaveLength(2);
-    expect(
-      (await own.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records,
-    ).toBe(2);
-  });
+test('a search with ae, oe or ue finds umlauts too, also of the company', async () => {
+  const own = await app.customer();
+  const umlauts = await create({ first_name: 'Jörg', last_name: 'Müller', company: { name: 'Bäcker GmbH' } }, own);
+  const spelled = await create({ first_name: 'Joerg', last_name: 'Mueller', company: { name: 'Baecker AG' } }, own);
+  await create({ first_name: 'Jo', last_name: 'Mller' }, own);
+  const found = async (search: string): Promise<string[]> =>
+    (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
+  for (const search of ['mueller', 'JOERG', 'Joerg Mueller', 'baecker', 'mueller baecker'])
+    expect(await found(search), search).toEqual([spelled, umlauts]);
+  for (const search of ['Müller', 'jörg muller', 'mueller gmbh'])
+    expect(await found(search), search).toEqual([umlauts]);
+  expect((await own.post('/company/list', { filters: { search: 'baecker' } })).body).toHaveLength(2);
+  expect((await own.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records).toBe(
+    2,
+  );
+});
 
-  test('a search for a number of five digits or more finds phone numbers, however they are written', async () => {
-    const own = await app.customer();
-    const phone = (country_code: string, number: string) => ({ phone_numbers: [{ country_code, number }] });
-    const berlin = await create({ first_name: 'Ida', ...phone('+49', '030 123-45 67') }, own);
-    const mobile = await create({ first_name: 'Max', mobile_phone: '+49 (0)171/555 66 77' }, own);
-    await create({ first_name: 'Eve', ...phone('+44', '20 7946 0000'), job_title: '1234567' }, own);
-    const found = async (search: string): Promise<string[]> =>
-      (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
-    for (const search of [
-      '030 1234567',
-      '+49 30 1234567',
-      '0049 (30) 123 45 67',
-      '12345',
-      '4567 ida 12345',
-      '030/12345',
-      '030 – 1234567',
-      '| 030 1234567',
-    ])
-      expect(await found(search), search).toEqual(search === '4567 ida 12345' ? [] : [berlin]);
-    for (const search of ['0171 5556677', '+491715556677', 'max 55566', '55566-77 lovelace'])
-      expect(await found(search), search).toEqual([mobile]);
-    for (const search of ['4567', 'eve 12345', '99999', '00123']) expect(await found(search), search).toEqual([]);
-    await own.patch(`/contacts/${berlin}`, { phone_numbers: [] });
-    expect(await found('1234567')).toEqual([]);
-  });
+test('a search for a number of five digits or more finds phone numbers, however they are written', async () => {
+  const own = await app.customer();
+  const phone = (country_code: string, number: string) => ({ phone_numbers: [{ country_code, number }] });
+  const berlin = await create({ first_name: 'Ida', ...phone('+49', '030 123-45 67') }, own);
+  const mobile = await create({ first_name: 'Max', mobile_phone: '+49 (0)171/555 66 77' }, own);
+  await create({ first_name: 'Eve', ...phone('+44', '20 7946 0000'), job_title: '1234567' }, own);
+  const found = async (search: string): Promise<string[]> =>
+    (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
+  for (const search of [
+    '030 1234567',
+    '+49 30 1234567',
+    '0049 (30) 123 45 67',
+    '12345',
+    '4567 ida 12345',
+    '030/12345',
+    '030 – 1234567',
+    '| 030 1234567',
+  ])
+    expect(await found(search), search).toEqual(search === '4567 ida 12345' ? [] : [berlin]);
+  for (const search of ['0171 5556677', '+491715556677', 'max 55566', '55566-77 lovelace'])
+    expect(await found(search), search).toEqual([mobile]);
+  for (const search of ['4567', 'eve 12345', '99999', '00123']) expect(await found(search), search).toEqual([]);
+  await own.patch(`/contacts/${berlin}`, { phone_numbers: [] });
+  expect(await found('1234567')).toEqual([]);
+});
 
-  describe('in the order of texts that are too long for a cursor', () => {
-    const url = (i: number): string => `https://x.example/${'a'.repeat(300)}${i}`;
+test.each<[string, number, (own: typeof customer, id: string) => Promise<unknown>]>([
+  ['was changed in another field goes on', 200, (own, id) => own.patch(`/contacts/${id}`, { job_title: 'Other' })],
+  ['was deleted is refused', 400, (own, id) => own.delete(`/contacts/${id}`)],
+  [
+    'has another text is refused',
+    400,
+    (own, id) => own.patch(`/contacts/${id}`, { profnet_url: 'https://x.example/b' }),
+  ],
+  ['has no text any more is refused', 400, (own, id) => own.patch(`/contacts/${id}`, { profnet_url: null })],
+])(
+  'paging in the order of texts that are too long for a cursor, one whose contact %s',
+  async (_what, status, change) => {
+    const own = await app.customer();
     const order_by = { profnet_url: 'ASC' };
-    /** Creates three contacts, and returns their ids and the cursor after the first of them. */
-    async function firstOfThree(own: typeof customer) {
-      const ids = [];
-      for (const i of [0, 1, 2]) ids.push(await create({ profnet_url: url(i) }, own));
-      const page = await own.post('/contacts/list', { order_by, paginate: { limit: 1 } });
-      return { ids, cursor: page.headers['x-next-cursor'] };
-    }
-    const rest = (own: typeof customer, cursor: unknown) =>
-      own.post('/contacts/list', { order_by, paginate: { limit: 2, cursor } });
+    const ids: string[] = [];
+    for (const i of [0, 1, 2]) ids.push(await create({ profnet_url: `https://x.example/${'a'.repeat(300)}${i}` }, own));
+    const page = await own.post('/contacts/list', { order_by, paginate: { limit: 1 } });
+    await change(own, ids[0]!);
+    const paginate = { limit: 2, cursor: page.headers['x-next-cursor'] };
+    const rest = await own.post('/contacts/list', { order_by, paginate });
+    const told = (rest.body.errors ?? rest.body).map((one: { id?: string; path?: string }) => one.id ?? one.path);
+    expect([rest.status, told]).toEqual([status, status === 200 ? ids.slice(1) : ['/paginate/cursor']]);
+  },
+);
 
-    test('goes on after the last contact, whatever else of it has changed', async () => {
-      const own = await app.customer();
-      const { ids, cursor } = await firstOfThree(own);
-      await own.patch(`/contacts/${ids[0]}`, { job_title: 'Other' });
-      expect((await rest(own, cursor)).body.map(({ id }: { id: string }) => id)).toEqual(ids.slice(1));
-    });
-
-    test.each([
-      ['deleted', (own, id) => own.delete(`/contacts/${id}`)],
-      ['moved to another place', (own, id) => own.patch(`/contacts/${id}`, { profnet_url: url(9) })],
-      ['left without a text', (own, id) => own.patch(`/contacts/${id}`, { profnet_url: null })],
-    ] as [string, (own: typeof customer, id: string) => Promise<unknown>][])(
-      'is 400 after the last contact was %s, and never ends early',
-      async (_, change) => {
-        const own = await app.customer();
-        const { ids, cursor } = await firstOfThree(own);
-        await change(own, ids[0]!);
-        expect(await rest(own, cursor)).toMatchObject({
-          status: 400,
-          body: { code: 'validation_failed', errors: [{ path: '/paginate/cursor' }] },
-        });
-      },
-    );
+test('paging reports no pages when there are no contacts, and has a default limit of 25', async () => {
+  const own = await app.customer();
+  expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
+    current_page: 1,
+    total_records: 0,
+    total_pages: 0,
   });
+  for (let i = 0; i < 26; i += 1) await create({}, own);
+  expect((await own.post('/contacts/list', {})).body).toHaveLength(25);
+  expect((await own.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
+});
 
-  test('reports no pages when there are no contacts, and has a default limit of 25', async () => {
-    const own = await app.customer();
-    expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
-      current_page: 1,
-      total_records: 0,
-      total_pages: 0,
-    });
-    for (let i = 0; i < 26; i += 1) await create({}, own);
-    expect((await own.post('/contacts/list', {})).body).toHaveLength(25);
-    expect((await own.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
+test('the company of a contact is the oldest with the same folded name, or created when there is none', async () => {
+  const name = unique('Straße & Söhne');
+  const first = await read(await create({ company: { name: ` ${name} `, industry: 'Roads' } }));
+  expect(first.company).toEqual({ id: expect.any(String), company_name: name, industry: 'Roads' });
+  const second = await read(await create({ company: { name: name.toUpperCase(), industry: 'ignored' } }));
+  expect(second.company).toEqual(first.company);
+});
+
+test('the company of a contact is created once by many concurrent callers', async () => {
+  const name = unique('Racing');
+  const ids = await Promise.all(Array.from({ length: 20 }, () => create({ company: { name } })));
+  const contacts = await Promise.all(ids.map((id) => read(id)));
+  expect(new Set(contacts.map(({ company }) => company.id)).size).toBe(1);
+  const [row] =
+    await app.owner`select count(*)::int as companies from companies where customer_id = ${customer.id} and company_name = ${name}`;
+  expect(row!['companies']).toBe(1);
+});
+
+test('the company of a contact is set by id, detached by null or {}, and absent after a create with {}', async () => {
+  const id = await create({ company: { name: unique('Co') } });
+  const { company } = await read(id);
+  const again = await create({ company: { id: company.id } });
+  expect((await read(again)).company).toEqual(company);
+  for (const none of [null, {}]) {
+    await customer.patch(`/contacts/${id}`, { company: { id: company.id } });
+    await customer.patch(`/contacts/${id}`, { company: none });
+    expect((await read(id)).company.id).toBeNull();
+  }
+  expect((await read(await create({ company: {} }))).company.id).toBeNull();
+});
+
+test('an update and a create take null for the work e-mail of a contact that something else identifies', async () => {
+  const person = { work_email: null, external_id: null };
+  const faults = { status: 400, body: { errors: [{ path: '/work_email' }] } };
+  const blanks = [{ phone_numbers: [{ country_code: '+49', number: ' ' }] }, { mobile_phone: ' ' }];
+  for (const nobody of [{}, ...blanks])
+    expect(await customer.post('/contacts', contactBody({ ...person, ...nobody }))).toMatchObject(faults);
+  const known = { external_id: unique('x') };
+  const id = await create({ ...person, ...known });
+  expect(await read(id)).toMatchObject({ work_email: '', ...known });
+  expect(await customer.patch(`/contacts/${id}`, { external_id: null })).toMatchObject(faults);
+  expect((await customer.patch(`/contacts/${id}`, { external_id: null, mobile_phone: '+49 30 123456' })).status).toBe(
+    200,
+  );
+  const other = await create({ work_email: 'ada@example.com' });
+  for (const nobody of [{}, { profnet_url: 'https://none.example' }, ...blanks])
+    expect(await customer.patch(`/contacts/${other}`, { work_email: null, ...nobody })).toMatchObject(faults);
+  const cleared = { work_email: null, profnet_url: 'https://profiles.example/in/ada' };
+  expect((await customer.patch(`/contacts/${other}`, cleared)).status).toBe(200);
+  expect(await read(other)).toMatchObject({ ...cleared, work_email: '' });
+});
+
+test.each<[string, (id: string, body: object) => Promise<unknown>]>([
+  ['an update', (id, body) => customer.patch(`/contacts/${id}`, body)],
+  ['a batch', (id, body) => customer.post('/contacts/batch/update', { items: [{ id, ...body }] })],
+])('an update of the work email makes the contact unverified again: %s', async (_, update) => {
+  const address = `${unique('ada')}@example.com`;
+  const id = await create({ work_email: address });
+  const rules = [{ field: 'verification_status', operator: 'equals', value: 'verified' }];
+  const list = (await customer.post('/list-contact', { name: unique('Verified'), rules })).body.id;
+  await app.db.transaction((sql) =>
+    saveVerifications(sql, customer.id, [{ address, status: 'verified', contactId: id }]),
+  );
+  const verified = await read(id);
+  await update(id, { work_email: address.toUpperCase(), job_title: 'Countess' });
+  const { verification_status, last_verified } = verified;
+  expect(await read(id)).toMatchObject({ verification_status, last_verified, job_title: 'Countess' });
+  const count = async () => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
+  expect([verification_status, await count()]).toEqual(['verified', 1]);
+  await update(id, { work_email: `new-${address}` });
+  expect(await read(id)).toMatchObject({ verification_status: 'unverified', last_verified: verified.created_at });
+  expect(await count()).toBe(0);
+});
+
+test('an update that refers to several unknown records names them all', async () => {
+  const id = await create({});
+  const [company, list, user] = [absent, absent, absent];
+  const body = { company: { id: company }, list_ids: [list], assigned_to: user };
+  expect(await customer.patch(`/contacts/${id}`, body)).toMatchObject({
+    status: 404,
+    body: { errors: ['/company/id', '/list_ids/0', '/assigned_to'].map((path) => ({ path })) },
   });
 });
 
-describe('the company of a contact', () => {
-  test('is the oldest with the same folded name, or created when there is none', async () => {
-    const name = unique('Straße & Söhne');
-    const first = await read(await create({ company: { name: ` ${name} `, industry: 'Roads' } }));
-    expect(first.company).toEqual({ id: expect.any(String), company_name: name, industry: 'Roads' });
-    const second = await read(await create({ company: { name: name.toUpperCase(), industry: 'ignored' } }));
-    expect(second.company).toEqual(first.company);
-  });
-
-  test('is created once by many concurrent callers', async () => {
-    const name = unique('Racing');
-    const ids = await Promise.all(Array.from({ length: 20 }, () => create({ company: { name } })));
-    const contacts = await Promise.all(ids.map((id) => read(id)));
-    expect(new Set(contacts.map(({ company }) => company.id)).size).toBe(1);
-    const [row] =
-      await app.owner`select count(*)::int as companies from companies where customer_id = ${customer.id} and company_name = ${name}`;
-    expect(row!['companies']).toBe(1);
-  });
-
-  test('is set by id, detached by null or {}, and absent after a create with {}', async () => {
-    const id = await create({ company: { name: unique('Co') } });
-    const { company } = await read(id);
-    const again = await create({ company: { id: company.id } });
-    expect((await read(again)).company).toEqual(company);
-    for (const none of [null, {}]) {
-      await customer.patch(`/contacts/${id}`, { company: { id: company.id } });
-      await customer.patch(`/contacts/${id}`, { company: none });
-      expect((await read(id)).company.id).toBeNull();
-    }
-    expect((await read(await create({ company: {} }))).company.id).toBeNull();
-  });
+test('an update with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
+  const lists = await Promise.all([1, 2, 3].map(() => makeList(app.fastify, customer)));
+  const [a, b, c] = lists as [string, string, string];
+  const id = await create({ list_ids: [a, b, a] });
+  expect((await read(id)).list_ids).toEqual([a, b].toSorted());
+  await customer.patch(`/contacts/${id}`, { job_title: 'x' });
+  expect((await read(id)).list_ids).toEqual([a, b].toSorted());
+  await customer.patch(`/contacts/${id}`, { list_ids: [c, b] });
+  expect((await read(id)).list_ids).toEqual([b, c].toSorted());
+  await customer.patch(`/contacts/${id}`, { list_ids: [] });
+  expect((await read(id)).list_ids).toEqual([]);
 });
 
-describe('an update', () => {
-  test('and a create take null for the work e-mail of a contact that something else identifies', async () => {
-    const person = { work_email: null, external_id: null };
-    const faults = { status: 400, body: { errors: [{ path: '/work_email' }] } };
-    const blanks = [{ phone_numbers: [{ country_code: '+49', number: ' ' }] }, { mobile_phone: ' ' }];
-    for (const nobody of [{}, ...blanks])
-      expect(await customer.post('/contacts', contactBody({ ...person, ...nobody }))).toMatchObject(faults);
-    const known = { external_id: unique('x') };
-    const id = await create({ ...person, ...known });
-    expect(await read(id)).toMatchObject({ work_email: '', ...known });
-    expect(await customer.patch(`/contacts/${id}`, { external_id: null })).toMatchObject(faults);
-    expect((await customer.patch(`/contacts/${id}`, { external_id: null, mobile_phone: '+49 30 123456' })).status).toBe(
-      200,
-    );
-    const other = await create({ work_email: 'ada@example.com' });
-    for (const nobody of [{}, { profnet_url: 'https://none.example' }, ...blanks])
-      expect(await customer.patch(`/contacts/${other}`, { work_email: null, ...nobody })).toMatchObject(faults);
-    const cleared = { work_email: null, profnet_url: 'https://profiles.example/in/ada' };
-    expect((await customer.patch(`/contacts/${other}`, cleared)).status).toBe(200);
-    expect(await read(other)).toMatchObject({ ...cleared, work_email: '' });
-  });
-
-  test.each<[string, (id: string, body: object) => Promise<unknown>]>([
-    ['an update', (id, body) => customer.patch(`/contacts/${id}`, body)],
-    ['a batch', (id, body) => customer.post('/contacts/batch/update', { items: [{ id, ...body }] })],
-  ])('of the work email makes the contact unverified again: %s', async (_, update) => {
-    const address = `${unique('ada')}@example.com`;
-    const id = await create({ work_email: address });
-    const rules = [{ field: 'verification_status', operator: 'equals', value: 'verified' }];
-    const list = (await customer.post('/list-contact', { name: unique('Verified'), rules })).body.id;
-    await app.db.transaction((sql) =>
-      saveVerifications(sql, customer.id, [{ address, status: 'verified', contactId: id }]),
-    );
-    const verified = await read(id);
-    await update(id, { work_email: address.toUpperCase(), job_title: 'Countess' });
-    const { verification_status, last_verified } = verified;
-    expect(await read(id)).toMatchObject({ verification_status, last_verified, job_title: 'Countess' });
-    const count = async () => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
-    expect([verification_status, await count()]).toEqual(['verified', 1]);
-    await update(id, { work_email: `new-${address}` });
-    expect(await read(id)).toMatchObject({ verification_status: 'unverified', last_verified: verified.created_at });
-    expect(await count()).toBe(0);
-  });
-
-  test('that refers to several unknown records names them all', async () => {
-    const id = await create({});
-    const [company, list, user] = [absent, absent, absent];
-    const body = { company: { id: company }, list_ids: [list], assigned_to: user };
-    expect(await customer.patch(`/contacts/${id}`, body)).toMatchObject({
-      status: 404,
-      body: { errors: ['/company/id', '/list_ids/0', '/assigned_to'].map((path) => ({ path })) },
-    });
-  });
-
-  test('with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
-    const lists = await Promise.all([1, 2, 3].map(() => makeList(app.fastify, customer)));
-    const [a, b, c] = lists as [string, string, string];
-    const id = await create({ list_ids: [a, b, a] });
-    expect((await read(id)).list_ids).toEqual([a, b].toSorted());
-    await customer.patch(`/contacts/${id}`, { job_title: 'x' });
-    expect((await read(id)).list_ids).toEqual([a, b].toSorted());
-    await customer.patch(`/contacts/${id}`, { list_ids: [c, b] });
-    expect((await read(id)).list_ids).toEqual([b, c].toSorted());
-    await customer.patch(`/contacts/${id}`, { list_ids: [] });
-    expect((await read(id)).list_ids).toEqual([]);
-  });
-
-  test('that changes no field keeps updated_at, also if it changes lists', async () => {
-    const id = await create({ job_title: 'Countess' });
-    const { updated_at } = await read(id);
-    await customer.patch(`/contacts/${id}`, { job_title: 'Countess' });
-    await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
-    expect((await read(id)).updated_at).toBe(updated_at);
-    await customer.patch(`/contacts/${id}`, { job_title: 'x' });
-    expect((await read(id)).updated_at > updated_at).toBe(true);
-  });
-
-  test('that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {
-    const fields = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, i]));
-    const id = await create({ custom_fields: fields });
-    const answer = await customer.patch(`/contacts/${id}`, { custom_fields: { one_more: 1 } });
-    expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/custom_fields' }] } });
-    expect((await read(id)).custom_fields).toEqual(fields);
-    expect((await customer.patch(`/contacts/${id}`, { custom_fields: { k0: null, one_more: 1 } })).status).toBe(200);
-  });
+test('an update that changes no field keeps updated_at, also if it changes lists', async () => {
+  const id = await create({ job_title: 'Countess' });
+  const { updated_at } = await read(id);
+  await customer.patch(`/contacts/${id}`, { job_title: 'Countess' });
+  await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
+  expect((await read(id)).updated_at).toBe(updated_at);
+  await customer.patch(`/contacts/${id}`, { job_title: 'x' });
+  expect((await read(id)).updated_at > updated_at).toBe(true);
 });
 
-describe('ETag and If-Match', () => {
-  test('are entity tags in quotes: another text is 400, also for a record that does not exist', async () => {
-    const id = await create();
-    const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };
-    const patch = async (header: string, of = id) =>
-      (await customer.patch(`/contacts/${of}`, {}, { 'if-match': header })).status;
-    for (const wrong of ['abc', '', ',', `${etag} ${etag}`, `${etag}, abc`, '"', `W/${etag.slice(1)}`, '*, "a"'])
-      expect([wrong, await patch(wrong), await patch(wrong, absent)]).toEqual([wrong, 400, 400]);
-    const tags = [etag, `"a,b" ,, ${etag}`, ' * ', `W/${etag}`];
-    expect(await Promise.all(tags.map((header) => patch(header)))).toEqual([200, 200, 200, 412]);
-  });
+test('an update that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {
+  const fields = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, i]));
+  const id = await create({ custom_fields: fields });
+  const answer = await customer.patch(`/contacts/${id}`, { custom_fields: { one_more: 1 } });
+  expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/custom_fields' }] } });
+  expect((await read(id)).custom_fields).toEqual(fields);
+  expect((await customer.patch(`/contacts/${id}`, { custom_fields: { k0: null, one_more: 1 } })).status).toBe(200);
+});
 
-  test('cover everything that the response shows: memberships and the company count', async () => {
-    const id = await create({ company: { name: unique('Tagged') } });
-    const tag = async () => (await customer.get(`/contacts/${id}`)).headers['etag'];
-    const first = await tag();
-    await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
-    const second = await tag();
-    await app.owner`update companies set company_name = 'Renamed' where customer_id = ${customer.id} and id = ${(await read(id)).company.id}`;
-    expect(new Set([first, second, await tag()]).size).toBe(3);
-  });
+test('ETag and If-Match of contacts are entity tags in quotes: another text is 400, also for a record that does not exist', async () => {
+  const id = await create();
+  const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };
+  const patch = async (header: string, of = id) =>
+    (await customer.patch(`/contacts/${of}`, {}, { 'if-match': header })).status;
+  for (const wrong of ['abc', '', ',', `${etag} ${etag}`, `${etag}, abc`, '"', `W/${etag.slice(1)}`, '*, "a"'])
+    expect([wrong, await patch(wrong), await patch(wrong, absent)]).toEqual([wrong, 400, 400]);
+  const tags = [etag, `"a,b" ,, ${etag}`, ' * ', `W/${etag}`];
+  expect(await Promise.all(tags.map((header) => patch(header)))).toEqual([200, 200, 200, 412]);
+});
+
+test('ETag and If-Match of contacts cover everything that the response shows: memberships and the company count', async () => {
+  const id = await create({ company: { name: unique('Tagged') } });
+  const tag = async () => (await customer.get(`/contacts/${id}`)).headers['etag'];
+  const first = await tag();
+  await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
+  const second = await tag();
+  await app.owner`update companies set company_name = 'Renamed' where customer_id = ${customer.id} and id = ${(await read(id)).company.id}`;
+  expect(new Set([first, second, await tag()]).size).toBe(3);
 });

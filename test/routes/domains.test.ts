@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { importFile } from '../jobs/importing.ts';
 import { newestChange, undoChange } from '../jobs/undoing.ts';
 import { startApp } from '../setup/app.ts';
@@ -33,300 +33,268 @@ test.each(['müller', 'Ida MÜLLER.example', '@müller.example', 'ida@xn--mller-
   },
 );
 
-describe('the domain of a company', () => {
-  test.each([
-    ['Acme.COM', 'acme.com'],
-    ['https://www.Müller.de/x', 'müller.de'],
-    ['XN--MLLER-KVA.de', 'müller.de'],
-    [null, null],
-  ])('%j is stored as %j', async (given, stored) => {
-    const id = await company({ domain: given });
-    expect(await domainOf(id)).toBe(stored);
-    await customer.patch(`/company/${id}`, { domain: 'other.example' });
-    expect((await customer.patch(`/company/${id}`, { domain: given })).status).toBe(200);
-    expect(await domainOf(id)).toBe(stored);
-  });
-
-  test.each(['localhost', 'acme com', 'a..b', '', '192.168.0.1', 7])(
-    '%j is refused, and the message says what would be right',
-    async (domain) => {
-      const id = await company();
-      const answers = [
-        await customer.post('/company', companyBody({ domain })),
-        await customer.patch(`/company/${id}`, { domain }),
-        await customer.post('/contacts', contactBody({ company: { domain } })),
-      ];
-      for (const answer of answers) expect([answer.status, answer.body.code]).toEqual([400, 'validation_failed']);
-      expect(answers[0]!.body.errors[0].path).toBe('/domain');
-      expect(answers[0]!.body.errors[0].message).toContain('example.com');
-      expect(await companies()).toHaveLength(1);
-    },
-  );
-
-  test('finds companies in filters, in whatever form it is given, and sorts them', async () => {
-    const [b, a] = [await company({ domain: 'müller.de' }), await company({ domain: 'acme.de' })];
-    const none = await company();
-    await company({ domain: 'muller.de' });
-    const found = async (body: object): Promise<string[]> =>
-      (await customer.post('/company/list', body)).body.map(({ id }: Json) => id);
-    expect(await found({ filters: { domain: 'https://www.MÜLLER.de/' } })).toEqual([b]);
-    expect(await found({ filters: { domain: ['xn--mller-kva.de', 'ACME.de'] } })).toEqual([a, b]);
-    expect(await found({ filters: { domain: { contains: 'CME' } } })).toEqual([a]);
-    expect(await found({ filters: { domain: null } })).toEqual([none]);
-    expect((await found({ order_by: { domain: 'ASC' } })).at(0)).toBe(a);
-    expect((await found({ order_by: { domain: 'ASC' } })).at(-1)).toBe(none);
-  });
-
-  test('is in exports, and an import of the export changes nothing', async () => {
-    await company({ domain: 'müller.de' });
-    for (const format of ['csv', 'ndjson'] as const) {
-      const { body } = await customer.post('/company/export', { format });
-      expect(body).toContain('müller.de');
-      const settings = { object: 'companies', mode: 'update', match: 'id', format };
-      expect(await importFile(app, customer, settings, body)).toMatchObject({ unchanged: 1, failed: 0, warnings: 0 });
-    }
-  });
-
-  test('fills the company that stays in a merge, and an undo takes it back', async () => {
-    const [kept, other] = [await company(), await company({ domain: 'acme.de' })];
-    expect((await customer.post('/company/merge', { id: kept, merge_ids: [other] })).status).toBe(200);
-    expect(await domainOf(kept)).toBe('acme.de');
-    await undoChange(app, customer, await newestChange(customer));
-    expect([await domainOf(kept), await domainOf(other)]).toEqual([null, 'acme.de']);
-  });
-
-  test('of several companies makes them duplicates, however it was written', async () => {
-    const same = [await company({ domain: 'Müller.de' }), await company({ domain: 'http://xn--mller-kva.de' })];
-    await company({ domain: 'muller.de' });
-    const gone = await company({ domain: 'muller.de' });
-    await customer.delete(`/company/${gone}`);
-    const { status, body } = await customer.post('/company/duplicates', { by: 'domain' });
-    expect([status, body]).toEqual([200, [{ value: 'müller.de', count: 2, ids: same }]]);
-  });
+test.each([
+  ['Acme.COM', 'acme.com'],
+  ['https://www.Müller.de/x', 'müller.de'],
+  ['XN--MLLER-KVA.de', 'müller.de'],
+  [null, null],
+])('the domain of a company %j is stored as %j', async (given, stored) => {
+  const id = await company({ domain: given });
+  expect(await domainOf(id)).toBe(stored);
+  await customer.patch(`/company/${id}`, { domain: 'other.example' });
+  expect((await customer.patch(`/company/${id}`, { domain: given })).status).toBe(200);
+  expect(await domainOf(id)).toBe(stored);
 });
 
-describe('batches of companies by domain', () => {
-  test('read, change, create and delete the company with the domain', async () => {
-    const id = await company({ domain: 'acme.de' });
-    const match = 'domain';
-    const read = await batch('read', { match, items: [{ domain: 'https://ACME.de' }, { domain: 'none.de' }] });
-    expect(read.results).toMatchObject([{ id, record: { domain: 'acme.de' } }, { error: { code: 'not_found' } }]);
-    const updated = await batch('update', { match, items: [{ domain: 'www.acme.de', size: '5' }, { domain: 'no' }] });
-    expect(updated.results).toMatchObject([{ id, status: 'updated' }, { error: { code: 'validation_failed' } }]);
-    const items = [{ domain: 'acme.de', size: '6' }, { domain: 'New.de' }, { domain: 'new.de' }];
-    const upserted = await batch('upsert', { match, items });
-    expect(upserted.results).toMatchObject([{ id, status: 'updated' }, { status: 'created' }, { status: 'failed' }]);
-    expect(upserted.results[2].error.code).toBe('conflict');
-    expect(await companies()).toMatchObject([
-      { id, domain: 'acme.de', size: '6' },
-      { domain: 'new.de', company_name: 'new.de', type: '' },
-    ]);
-    const deleted = await batch('delete', { match, items: [{ domain: 'new.de' }] });
-    expect(deleted.counts).toMatchObject({ deleted: 1 });
+test.each(['localhost', 'acme com', 'a..b', '', '192.168.0.1', 7])(
+  'the domain of a company %j is refused, and the message says what would be right',
+  async (domain) => {
+    const id = await company();
+    const answers = [
+      await customer.post('/company', companyBody({ domain })),
+      await customer.patch(`/company/${id}`, { domain }),
+      await customer.post('/contacts', contactBody({ company: { domain } })),
+    ];
+    for (const answer of answers) expect([answer.status, answer.body.code]).toEqual([400, 'validation_failed']);
+    expect(answers[0]!.body.errors[0].path).toBe('/domain');
+    expect(answers[0]!.body.errors[0].message).toContain('example.com');
     expect(await companies()).toHaveLength(1);
-  });
+  },
+);
 
-  test('fail with the ids of all companies if several have the domain', async () => {
-    const ids = [await company({ domain: 'acme.de' }), await company({ domain: 'acme.de' })];
-    for (const operation of ['read', 'update', 'upsert', 'delete']) {
-      const { results } = await batch(operation, { match: 'domain', items: [{ domain: 'acme.de' }] });
-      expect(results[0].error, operation).toMatchObject({ code: 'conflict', matching_ids: ids });
-    }
-  });
-
-  test('are for companies only, and create companies with a name or a domain', async () => {
-    const body = { match: 'domain', items: [{ domain: 'acme.de' }] };
-    expect((await customer.post('/contacts/batch/read', body)).status).toBe(400);
-    const items = [{ domain: 'acme.de' }, { company_name: 'Acme' }, { size: '5' }, { domain: null }];
-    const { results } = await batch('create', { items });
-    expect(results.map(({ status }: Json) => status)).toEqual(['created', 'created', 'failed', 'failed']);
-    expect(results[2].error.errors[0].message).toBe('a new record needs one of company_name, domain');
-    expect((await companies()).map(({ company_name }) => company_name)).toEqual(['acme.de', 'Acme']);
-  });
+test('the domain of a company finds companies in filters, in whatever form it is given, and sorts them', async () => {
+  const [b, a] = [await company({ domain: 'müller.de' }), await company({ domain: 'acme.de' })];
+  const none = await company();
+  await company({ domain: 'muller.de' });
+  const found = async (body: object): Promise<string[]> =>
+    (await customer.post('/company/list', body)).body.map(({ id }: Json) => id);
+  expect(await found({ filters: { domain: 'https://www.MÜLLER.de/' } })).toEqual([b]);
+  expect(await found({ filters: { domain: ['xn--mller-kva.de', 'ACME.de'] } })).toEqual([a, b]);
+  expect(await found({ filters: { domain: { contains: 'CME' } } })).toEqual([a]);
+  expect(await found({ filters: { domain: null } })).toEqual([none]);
+  expect((await found({ order_by: { domain: 'ASC' } })).at(0)).toBe(a);
+  expect((await found({ order_by: { domain: 'ASC' } })).at(-1)).toBe(none);
 });
 
-describe('the company of a contact', () => {
-  test('given by your own id is the company with this id, or the one into which it was merged', async () => {
-    const [one, other] = [await company({ external_id: 'c-1' }), await company({ external_id: 'c-2' })];
-    const person = await contact({ external_id: 'c-1' });
-    expect((await companyOf(person)).id).toBe(one);
-    await customer.patch(`/contacts/${person}`, { company: { external_id: 'c-2' } });
-    expect((await companyOf(person)).id).toBe(other);
-    await customer.post('/company/merge', { id: one, merge_ids: [other] });
-    expect((await companyOf(await contact({ external_id: 'c-2' }))).id).toBe(one);
-    const { results } = await batch(
-      'create',
-      { items: ['c-1', 'c-2'].map((external_id) => contactBody({ company: { external_id } })) },
-      '/contacts',
-    );
-    for (const { id } of results) expect((await companyOf(id)).id).toBe(one);
-  });
-
-  test('given by an own id that no company has is 404 with its pointer, and a failed item in a batch', async () => {
-    const body = contactBody({ company: { external_id: 'none' } });
-    const id = await contact({});
-    for (const answer of [
-      await customer.post('/contacts', body),
-      await customer.patch(`/contacts/${id}`, { company: { external_id: 'none' } }),
-    ])
-      expect(errorOf(answer)).toEqual([404, 'not_found', ['/company/external_id']]);
-    const { results } = await batch('create', { items: [body, contactBody()] }, '/contacts');
-    expect(results).toMatchObject([
-      { error: { code: 'not_found', errors: [{ path: '/company/external_id' }] } },
-      { status: 'created' },
-    ]);
-  });
-
-  test('given by domain is the oldest company with it that is not deleted, whatever its name', async () => {
-    const gone = await company({ domain: 'acme.de' });
-    await customer.delete(`/company/${gone}`);
-    const oldest = await company({ domain: 'acme.de' });
-    await company({ domain: 'acme.de', company_name: 'Other' });
-    const of = { domain: 'https://www.Acme.de/', name: 'Other', industry: 'Mining' };
-    expect(await companyOf(await contact(of))).toEqual({
-      id: oldest,
-      company_name: 'Analytical Engines',
-      industry: '',
-    });
-    const { results } = await batch('create', { items: [contactBody({ company: of })] }, '/contacts');
-    expect((await companyOf(results[0].id)).id).toBe(oldest);
-  });
-
-  test('given by a new domain is created with it, called by the name or else the domain', async () => {
-    await company({ company_name: 'Acme' });
-    await contact({ domain: 'Acme.de', name: 'Acme', industry: 'Mining' });
-    await contact({ domain: 'https://bolt.de/x', industry: 'Steel' });
-    expect(await companies()).toMatchObject([
-      { company_name: 'Acme', domain: null },
-      { company_name: 'Acme', domain: 'acme.de', industry: 'Mining', type: '' },
-      { company_name: 'bolt.de', domain: 'bolt.de', industry: 'Steel' },
-    ]);
-  });
-
-  test('of the items of a batch is made once, as by single calls in their order', async () => {
-    const given = [
-      { domain: 'acme.de', name: 'Acme' },
-      { name: 'ACME' },
-      { domain: 'www.ACME.de' },
-      { name: 'Bolt' },
-      { domain: 'bolt.de', name: 'Bolt' },
-      { domain: 'cog.de' },
-      { name: 'cog.de' },
-    ];
-    const { results } = await batch(
-      'create',
-      { items: given.map((one) => contactBody({ company: one })) },
-      '/contacts',
-    );
-    const inBatch = await Promise.all(results.map(async ({ id }: Json) => (await companyOf(id)).id));
-    const made = await companies();
-    expect(made.map(({ company_name: name, domain }) => [name, domain])).toEqual([
-      ['Acme', 'acme.de'],
-      ['Bolt', null],
-      ['Bolt', 'bolt.de'],
-      ['cog.de', 'cog.de'],
-    ]);
-    expect(inBatch.map((id) => made.findIndex((one) => one.id === id))).toEqual([0, 0, 0, 1, 2, 3, 3]);
-    customer = await app.customer();
-    for (const one of given) await contact(one);
-    const alone = await companies();
-    expect(alone.map(({ company_name: name, domain }) => [name, domain])).toEqual(
-      made.map(({ company_name: name, domain }) => [name, domain]),
-    );
-  });
-
-  test.each([
-    [{ industry: 'Mining' }],
-    [{ external_id: 'c', name: 'Acme' }],
-    [{ external_id: 'c', domain: 'acme.de' }],
-    [{ external_id: 'c', industry: 'Mining' }],
-    [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', domain: 'acme.de' }],
-    [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', external_id: 'c' }],
-    [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', industry: 'Mining' }],
-    [{ external_id: null }],
-    [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', name: 'Acme' }],
-    [{ name: ' ' }],
-    [null],
-  ])('cannot be %j', async (mixture) => {
-    expect((await customer.post('/contacts', contactBody({ company: mixture }))).status).toBe(400);
-    const { results } = await batch('create', { items: [contactBody({ company: mixture })] }, '/contacts');
-    expect(results[0].error.code).toBe('validation_failed');
-    expect(await companies()).toEqual([]);
-  });
+test('the domain of a company fills the company that stays in a merge, and an undo takes it back', async () => {
+  const [kept, other] = [await company(), await company({ domain: 'acme.de' })];
+  expect((await customer.post('/company/merge', { id: kept, merge_ids: [other] })).status).toBe(200);
+  expect(await domainOf(kept)).toBe('acme.de');
+  await undoChange(app, customer, await newestChange(customer));
+  expect([await domainOf(kept), await domainOf(other)]).toEqual([null, 'acme.de']);
 });
 
-describe('racing writes', () => {
-  test('of contacts and companies with a new domain, single ones and batches, make one company', async () => {
-    const names = await holdLock(app, customer, 'names');
-    const body = (domain: string) => contactBody({ company: { domain } });
-    const writes = [
-      customer.post('/contacts', body('acme.de')),
-      customer.post('/contacts', body('https://ACME.de')),
-      customer.post('/contacts/batch/create', { items: [body('www.acme.de'), body('acme.de')] }),
-    ];
-    await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(3);
-    // One bulk writer comes after the other.
-    writes.push(customer.post('/company/batch/upsert', { match: 'domain', items: [{ domain: 'Acme.de', size: '5' }] }));
-    await expect.poll(() => waiting(app), { timeout: 20_000 }).toBeGreaterThanOrEqual(3);
-    await names.release();
-    for (const { status, body } of await Promise.all(writes)) {
-      expect([200, 201]).toContain(status);
-      expect(body.success).toBe(true);
-    }
-    expect(await companies()).toMatchObject([{ domain: 'acme.de', size: '5' }]);
-  });
-
-  test('of companies by domain do not create one that a contact creates meanwhile', async () => {
-    const names = await holdLock(app, customer, 'names');
-    const upsert = batch('upsert', { match: 'domain', items: [{ domain: 'acme.de', size: '5' }] });
-    await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(1);
-    const id = await company({ domain: 'acme.de' });
-    await names.release();
-    expect((await upsert).results).toMatchObject([{ id, status: 'updated' }]);
-  });
+test('the domain of a company of several companies makes them duplicates, however it was written', async () => {
+  const same = [await company({ domain: 'Müller.de' }), await company({ domain: 'http://xn--mller-kva.de' })];
+  await company({ domain: 'muller.de' });
+  const gone = await company({ domain: 'muller.de' });
+  await customer.delete(`/company/${gone}`);
+  const { status, body } = await customer.post('/company/duplicates', { by: 'domain' });
+  expect([status, body]).toEqual([200, [{ value: 'müller.de', count: 2, ids: same }]]);
 });
 
-describe('imports', () => {
-  const csv = { format: 'csv', guess: true } as const;
+test('batches of companies by domain read, change, create and delete the company with the domain', async () => {
+  const id = await company({ domain: 'acme.de' });
+  const match = 'domain';
+  const read = await batch('read', { match, items: [{ domain: 'https://ACME.de' }, { domain: 'none.de' }] });
+  expect(read.results).toMatchObject([{ id, record: { domain: 'acme.de' } }, { error: { code: 'not_found' } }]);
+  const updated = await batch('update', { match, items: [{ domain: 'www.acme.de', size: '5' }, { domain: 'no' }] });
+  expect(updated.results).toMatchObject([{ id, status: 'updated' }, { error: { code: 'validation_failed' } }]);
+  const items = [{ domain: 'acme.de', size: '6' }, { domain: 'New.de' }, { domain: 'new.de' }];
+  const upserted = await batch('upsert', { match, items });
+  expect(upserted.results).toMatchObject([{ id, status: 'updated' }, { status: 'created' }, { status: 'failed' }]);
+  expect(upserted.results[2].error.code).toBe('conflict');
+  expect(await companies()).toMatchObject([
+    { id, domain: 'acme.de', size: '6' },
+    { domain: 'new.de', company_name: 'new.de', type: '' },
+  ]);
+  const deleted = await batch('delete', { match, items: [{ domain: 'new.de' }] });
+  expect(deleted.counts).toMatchObject({ deleted: 1 });
+  expect(await companies()).toHaveLength(1);
+});
 
-  test('of companies by domain change those that have it, and create the others, called by their domain', async () => {
-    const id = await company({ domain: 'acme.de' });
-    const done = await importFile(
-      app,
-      customer,
-      { ...csv, object: 'companies', mode: 'upsert', match: 'domain' },
-      'Website,Branche\nhttps://www.ACME.de/about,Mining\nbolt.de,Steel\nBolt.de,Iron\nno domain,Cars\n',
-    );
-    expect(done).toMatchObject({ created: 1, updated: 2, failed: 1 });
-    expect(await companies()).toMatchObject([
-      { id, industry: 'Mining' },
-      { company_name: 'bolt.de', domain: 'bolt.de', industry: 'Iron' },
-    ]);
-    const [failure] = (await customer.get(`/imports/${done.id}/failures`)).body;
-    expect(failure.error).toContain('"no domain" is not a domain (such as example.com)');
-  });
+test('batches of companies by domain are for companies only, and create companies with a name or a domain', async () => {
+  const body = { match: 'domain', items: [{ domain: 'acme.de' }] };
+  expect((await customer.post('/contacts/batch/read', body)).status).toBe(400);
+  const items = [{ domain: 'acme.de' }, { company_name: 'Acme' }, { size: '5' }, { domain: null }];
+  const { results } = await batch('create', { items });
+  expect(results.map(({ status }: Json) => status)).toEqual(['created', 'created', 'failed', 'failed']);
+  expect(results[2].error.errors[0].message).toBe('a new record needs one of company_name, domain');
+  expect((await companies()).map(({ company_name }) => company_name)).toEqual(['acme.de', 'Acme']);
+});
 
-  test('of contacts find and create companies by domain, and leave out what is not one', async () => {
-    const id = await company({ domain: 'acme.de', company_name: 'Acme Holding' });
-    const done = await importFile(
-      app,
-      customer,
-      { ...csv, object: 'contacts', mode: 'create' },
-      'Email,Company,Company Domain Name\na@x.de,Acme,www.acme.de\nb@x.de,Bolt,bolt.de\nc@x.de,bolt,\nd@x.de,Cog,none\ne@x.de,,n/a\n',
-    );
-    expect(done).toMatchObject({ created: 5, warnings: 1 });
-    const { body } = await customer.post('/contacts/list', { order_by: { work_email: 'ASC' } });
-    expect(body.map((one: Json) => one.company.company_name)).toEqual(['Acme Holding', 'Bolt', 'Bolt', 'Cog', '']);
-    expect(body[0].company.id).toBe(id);
-    expect(await companies()).toHaveLength(3);
-  });
+test('the company of a contact given by your own id is the company with this id, or the one into which it was merged', async () => {
+  const [one, other] = [await company({ external_id: 'c-1' }), await company({ external_id: 'c-2' })];
+  const person = await contact({ external_id: 'c-1' });
+  expect((await companyOf(person)).id).toBe(one);
+  await customer.patch(`/contacts/${person}`, { company: { external_id: 'c-2' } });
+  expect((await companyOf(person)).id).toBe(other);
+  await customer.post('/company/merge', { id: one, merge_ids: [other] });
+  expect((await companyOf(await contact({ external_id: 'c-2' }))).id).toBe(one);
+  const { results } = await batch(
+    'create',
+    { items: ['c-1', 'c-2'].map((external_id) => contactBody({ company: { external_id } })) },
+    '/contacts',
+  );
+  for (const { id } of results) expect((await companyOf(id)).id).toBe(one);
+});
 
-  test('of contacts find companies by your own id, and a record with an unknown one fails', async () => {
-    const id = await company({ external_id: '007' });
-    const settings = { object: 'contacts', mode: 'create', format: 'csv' };
-    const done = await importFile(app, customer, settings, 'work_email,company.external_id\na@x.de,007\nb@x.de,7\n');
-    expect(done).toMatchObject({ created: 1, failed: 1 });
-    expect((await customer.get(`/imports/${done.id}/failures`)).body[0].error).toContain('company.external_id');
-    expect((await customer.post('/contacts/list', {})).body[0].company.id).toBe(id);
+test('the company of a contact given by an own id that no company has is 404 with its pointer, and a failed item in a batch', async () => {
+  const body = contactBody({ company: { external_id: 'none' } });
+  const id = await contact({});
+  for (const answer of [
+    await customer.post('/contacts', body),
+    await customer.patch(`/contacts/${id}`, { company: { external_id: 'none' } }),
+  ])
+    expect(errorOf(answer)).toEqual([404, 'not_found', ['/company/external_id']]);
+  const { results } = await batch('create', { items: [body, contactBody()] }, '/contacts');
+  expect(results).toMatchObject([
+    { error: { code: 'not_found', errors: [{ path: '/company/external_id' }] } },
+    { status: 'created' },
+  ]);
+});
+
+test('the company of a contact given by domain is the oldest company with it that is not deleted, whatever its name', async () => {
+  const gone = await company({ domain: 'acme.de' });
+  await customer.delete(`/company/${gone}`);
+  const oldest = await company({ domain: 'acme.de' });
+  await company({ domain: 'acme.de', company_name: 'Other' });
+  const of = { domain: 'https://www.Acme.de/', name: 'Other', industry: 'Mining' };
+  expect(await companyOf(await contact(of))).toEqual({
+    id: oldest,
+    company_name: 'Analytical Engines',
+    industry: '',
   });
+  const { results } = await batch('create', { items: [contactBody({ company: of })] }, '/contacts');
+  expect((await companyOf(results[0].id)).id).toBe(oldest);
+});
+
+test('the company of a contact given by a new domain is created with it, called by the name or else the domain', async () => {
+  await company({ company_name: 'Acme' });
+  await contact({ domain: 'Acme.de', name: 'Acme', industry: 'Mining' });
+  await contact({ domain: 'https://bolt.de/x', industry: 'Steel' });
+  expect(await companies()).toMatchObject([
+    { company_name: 'Acme', domain: null },
+    { company_name: 'Acme', domain: 'acme.de', industry: 'Mining', type: '' },
+    { company_name: 'bolt.de', domain: 'bolt.de', industry: 'Steel' },
+  ]);
+});
+
+test('the company of a contact of the items of a batch is made once, as by single calls in their order', async () => {
+  const given = [
+    { domain: 'acme.de', name: 'Acme' },
+    { name: 'ACME' },
+    { domain: 'www.ACME.de' },
+    { name: 'Bolt' },
+    { domain: 'bolt.de', name: 'Bolt' },
+    { domain: 'cog.de' },
+    { name: 'cog.de' },
+  ];
+  const { results } = await batch('create', { items: given.map((one) => contactBody({ company: one })) }, '/contacts');
+  const inBatch = await Promise.all(results.map(async ({ id }: Json) => (await companyOf(id)).id));
+  const made = await companies();
+  expect(made.map(({ company_name: name, domain }) => [name, domain])).toEqual([
+    ['Acme', 'acme.de'],
+    ['Bolt', null],
+    ['Bolt', 'bolt.de'],
+    ['cog.de', 'cog.de'],
+  ]);
+  expect(inBatch.map((id) => made.findIndex((one) => one.id === id))).toEqual([0, 0, 0, 1, 2, 3, 3]);
+  customer = await app.customer();
+  for (const one of given) await contact(one);
+  const alone = await companies();
+  expect(alone.map(({ company_name: name, domain }) => [name, domain])).toEqual(
+    made.map(({ company_name: name, domain }) => [name, domain]),
+  );
+});
+
+test.each([
+  [{ industry: 'Mining' }],
+  [{ external_id: 'c', name: 'Acme' }],
+  [{ external_id: 'c', domain: 'acme.de' }],
+  [{ external_id: 'c', industry: 'Mining' }],
+  [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', domain: 'acme.de' }],
+  [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', external_id: 'c' }],
+  [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', industry: 'Mining' }],
+  [{ external_id: null }],
+  [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', name: 'Acme' }],
+  [{ name: ' ' }],
+  [null],
+])('the company of a contact cannot be %j', async (mixture) => {
+  expect((await customer.post('/contacts', contactBody({ company: mixture }))).status).toBe(400);
+  const { results } = await batch('create', { items: [contactBody({ company: mixture })] }, '/contacts');
+  expect(results[0].error.code).toBe('validation_failed');
+  expect(await companies()).toEqual([]);
+});
+
+test('racing writes of contacts and companies with a new domain, single ones and batches, make one company', async () => {
+  const names = await holdLock(app, customer, 'names');
+  const body = (domain: string) => contactBody({ company: { domain } });
+  const writes = [
+    customer.post('/contacts', body('acme.de')),
+    customer.post('/contacts', body('https://ACME.de')),
+    customer.post('/contacts/batch/create', { items: [body('www.acme.de'), body('acme.de')] }),
+  ];
+  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(3);
+  // One bulk writer comes after the other.
+  writes.push(customer.post('/company/batch/upsert', { match: 'domain', items: [{ domain: 'Acme.de', size: '5' }] }));
+  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBeGreaterThanOrEqual(3);
+  await names.release();
+  for (const { status, body } of await Promise.all(writes)) {
+    expect([200, 201]).toContain(status);
+    expect(body.success).toBe(true);
+  }
+  expect(await companies()).toMatchObject([{ domain: 'acme.de', size: '5' }]);
+});
+
+test('racing writes of companies by domain do not create one that a contact creates meanwhile', async () => {
+  const names = await holdLock(app, customer, 'names');
+  const upsert = batch('upsert', { match: 'domain', items: [{ domain: 'acme.de', size: '5' }] });
+  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(1);
+  const id = await company({ domain: 'acme.de' });
+  await names.release();
+  expect((await upsert).results).toMatchObject([{ id, status: 'updated' }]);
+});
+
+const csv = { format: 'csv', guess: true } as const;
+
+test('imports of companies by domain change those that have it, and create the others, called by their domain', async () => {
+  const id = await company({ domain: 'acme.de' });
+  const done = await importFile(
+    app,
+    customer,
+    { ...csv, object: 'companies', mode: 'upsert', match: 'domain' },
+    'Website,Branche\nhttps://www.ACME.de/about,Mining\nbolt.de,Steel\nBolt.de,Iron\nno domain,Cars\n',
+  );
+  expect(done).toMatchObject({ created: 1, updated: 2, failed: 1 });
+  expect(await companies()).toMatchObject([
+    { id, industry: 'Mining' },
+    { company_name: 'bolt.de', domain: 'bolt.de', industry: 'Iron' },
+  ]);
+  const [failure] = (await customer.get(`/imports/${done.id}/failures`)).body;
+  expect(failure.error).toContain('"no domain" is not a domain (such as example.com)');
+});
+
+test('imports of contacts find and create companies by domain, and leave out what is not one', async () => {
+  const id = await company({ domain: 'acme.de', company_name: 'Acme Holding' });
+  const done = await importFile(
+    app,
+    customer,
+    { ...csv, object: 'contacts', mode: 'create' },
+    'Email,Company,Company Domain Name\na@x.de,Acme,www.acme.de\nb@x.de,Bolt,bolt.de\nc@x.de,bolt,\nd@x.de,Cog,none\ne@x.de,,n/a\n',
+  );
+  expect(done).toMatchObject({ created: 5, warnings: 1 });
+  const { body } = await customer.post('/contacts/list', { order_by: { work_email: 'ASC' } });
+  expect(body.map((one: Json) => one.company.company_name)).toEqual(['Acme Holding', 'Bolt', 'Bolt', 'Cog', '']);
+  expect(body[0].company.id).toBe(id);
+  expect(await companies()).toHaveLength(3);
+});
+
+test('imports of contacts find companies by your own id, and a record with an unknown one fails', async () => {
+  const id = await company({ external_id: '007' });
+  const settings = { object: 'contacts', mode: 'create', format: 'csv' };
+  const done = await importFile(app, customer, settings, 'work_email,company.external_id\na@x.de,007\nb@x.de,7\n');
+  expect(done).toMatchObject({ created: 1, failed: 1 });
+  expect((await customer.get(`/imports/${done.id}/failures`)).body[0].error).toContain('company.external_id');
+  expect((await customer.post('/contacts/list', {})).body[0].company.id).toBe(id);
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { usualScopes } from '../../src/schemas/scopes.ts';
 import { startApp } from '../setup/app.ts';
 import { activityBody, companyBody, contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
@@ -122,178 +122,174 @@ test('of an object that a key may not read, or that is none, nothing is told', a
   expect((await reader.get('/fields/letters')).status).toBe(404);
 });
 
-describe('declared fields', () => {
-  const declare = (who: TestCustomer, path: string, body: object) => who.call('PUT', `/fields/${path}`, body);
-  const plan = { label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
+const declare = (who: TestCustomer, path: string, body: object) => who.call('PUT', `/fields/${path}`, body);
+const plan = { label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
 
-  /** Makes a customer with a field of each type. */
-  async function declared(): Promise<TestCustomer> {
-    const own = await app.customer();
-    const types = { text: 'text', notes: 'long_text', seats: 'number', vip: 'boolean', since: 'date', site: 'url' };
-    for (const path of ['contacts', 'company']) {
-      for (const [key, type] of Object.entries(types))
-        expect((await declare(own, `${path}/${key}`, { type })).status).toBe(200);
-      expect((await declare(own, `${path}/plan`, plan)).status).toBe(200);
-    }
-    return own;
+/** Makes a customer with a field of each type. */
+async function declared(): Promise<TestCustomer> {
+  const own = await app.customer();
+  const types = { text: 'text', notes: 'long_text', seats: 'number', vip: 'boolean', since: 'date', site: 'url' };
+  for (const path of ['contacts', 'company']) {
+    for (const [key, type] of Object.entries(types))
+      expect((await declare(own, `${path}/${key}`, { type })).status).toBe(200);
+    expect((await declare(own, `${path}/plan`, plan)).status).toBe(200);
   }
+  return own;
+}
 
-  const good = { text: '7', notes: 'a\nb', seats: 7.5, vip: false, since: '2024-02-29', site: 'https://example.com/a' };
-  /** By key: values that are not of its type, and what the message says. */
-  const bad: Record<string, [values: unknown[], message: string]> = {
-    text: [[7, true], 'is not a text (such as "12")'],
-    notes: [[7], 'is not a text (such as "12")'],
-    seats: [['7', false], 'is not a number (such as 12.5)'],
-    vip: [['true', 0], 'is neither true nor false'],
-    since: [['2023-02-29', '2024-02-29T00:00:00Z', '', 20240229], 'is not a date (such as 2026-12-31)'],
-    site: [
-      ['example.com', 'javascript:alert(1)', 'https://', 'https://a b'],
-      'is not a web address (such as https://example.com)',
-    ],
-    plan: [['Gold', '', 1], 'is not one of its choices: silver, gold'],
-  };
+const good = { text: '7', notes: 'a\nb', seats: 7.5, vip: false, since: '2024-02-29', site: 'https://example.com/a' };
+/** By key: values that are not of its type, and what the message says. */
+const bad: Record<string, [values: unknown[], message: string]> = {
+  text: [[7, true], 'is not a text (such as "12")'],
+  notes: [[7], 'is not a text (such as "12")'],
+  seats: [['7', false], 'is not a number (such as 12.5)'],
+  vip: [['true', 0], 'is neither true nor false'],
+  since: [['2023-02-29', '2024-02-29T00:00:00Z', '', 20240229], 'is not a date (such as 2026-12-31)'],
+  site: [
+    ['example.com', 'javascript:alert(1)', 'https://', 'https://a b'],
+    'is not a web address (such as https://example.com)',
+  ],
+  plan: [['Gold', '', 1], 'is not one of its choices: silver, gold'],
+};
 
-  test.each([
-    ['contacts', () => contactBody()],
-    ['company', () => companyBody()],
-  ] as const)(
-    '%s: a value that is not of the declared type is refused by every call that writes it',
-    async (path, bodyOf) => {
-      const own = await declared();
-      const custom_fields = { ...good, plan: 'gold', other: 1 };
-      const id = await make(own, `/${path}`, { ...bodyOf(), external_id: 'x', custom_fields });
-      for (const [key, [values, message]] of Object.entries(bad))
-        for (const value of values) {
-          const wrong = { custom_fields: { [key]: value } };
-          const fault = { path: `/custom_fields/${key}`, message };
-          const refused = { status: 400, body: { code: 'validation_failed', errors: [fault] } };
-          expect(await own.post(`/${path}`, { ...bodyOf(), ...wrong })).toMatchObject(refused);
-          expect(await own.patch(`/${path}/${id}`, wrong)).toMatchObject(refused);
-          const items = [
-            { external_id: 'x', ...wrong },
-            { ...bodyOf(), external_id: 'y', ...wrong },
-          ];
-          const { body } = await own.post(`/${path}/batch/upsert`, { match: 'external_id', items });
-          const failed = { status: 'failed', error: { code: 'validation_failed', errors: [fault] } };
-          expect(body.data.results).toMatchObject([failed, failed]);
-        }
-      expect((await own.get(`/${path}/${id}`)).body.custom_fields).toEqual(custom_fields);
-      const nothing = Object.fromEntries(Object.keys(custom_fields).map((key) => [key, null]));
-      expect((await own.patch(`/${path}/${id}`, { custom_fields: nothing })).status).toBe(200);
-      const bare = await make(own, `/${path}`, { ...bodyOf(), custom_fields: nothing });
-      expect((await own.get(`/${path}/${bare}`)).body.custom_fields).toEqual({});
+test.each([
+  ['contacts', () => contactBody()],
+  ['company', () => companyBody()],
+] as const)(
+  '%s: a value that is not of the declared type is refused by every call that writes it',
+  async (path, bodyOf) => {
+    const own = await declared();
+    const custom_fields = { ...good, plan: 'gold', other: 1 };
+    const id = await make(own, `/${path}`, { ...bodyOf(), external_id: 'x', custom_fields });
+    for (const [key, [values, message]] of Object.entries(bad))
+      for (const value of values) {
+        const wrong = { custom_fields: { [key]: value } };
+        const fault = { path: `/custom_fields/${key}`, message };
+        const refused = { status: 400, body: { code: 'validation_failed', errors: [fault] } };
+        expect(await own.post(`/${path}`, { ...bodyOf(), ...wrong })).toMatchObject(refused);
+        expect(await own.patch(`/${path}/${id}`, wrong)).toMatchObject(refused);
+        const items = [
+          { external_id: 'x', ...wrong },
+          { ...bodyOf(), external_id: 'y', ...wrong },
+        ];
+        const { body } = await own.post(`/${path}/batch/upsert`, { match: 'external_id', items });
+        const failed = { status: 'failed', error: { code: 'validation_failed', errors: [fault] } };
+        expect(body.data.results).toMatchObject([failed, failed]);
+      }
+    expect((await own.get(`/${path}/${id}`)).body.custom_fields).toEqual(custom_fields);
+    const nothing = Object.fromEntries(Object.keys(custom_fields).map((key) => [key, null]));
+    expect((await own.patch(`/${path}/${id}`, { custom_fields: nothing })).status).toBe(200);
+    const bare = await make(own, `/${path}`, { ...bodyOf(), custom_fields: nothing });
+    expect((await own.get(`/${path}/${bare}`)).body.custom_fields).toEqual({});
+  },
+);
+
+test('what is stored stays after a declaration until it is written', async () => {
+  const own = await app.customer();
+  const id = await make(own, '/contacts', contactBody({ custom_fields: { seats: 'many', plan: 'gold' } }));
+  await declare(own, 'contacts/seats', { type: 'number' });
+  expect((await own.patch(`/contacts/${id}`, { job_title: 'Boss', custom_fields: { plan: 'lead' } })).status).toBe(200);
+  const { body } = await own.post('/contacts/batch/update', { items: [{ id, job_title: 'Clerk' }] });
+  expect(body.data.counts).toMatchObject({ updated: 1, failed: 0 });
+  expect((await own.get(`/contacts/${id}`)).body.custom_fields).toEqual({ seats: 'many', plan: 'lead' });
+  expect((await own.patch(`/contacts/${id}`, { custom_fields: { seats: 'many' } })).status).toBe(400);
+});
+
+test('declarations are listed after the built-in fields, with label and choices, then what records have', async () => {
+  const own = await app.customer();
+  await make(own, '/contacts', contactBody({ custom_fields: { plan: 'gold', age: 3 } }));
+  const sent = await declare(own, 'contacts/plan', plan);
+  const shown = expect.objectContaining({ name: 'custom_fields.plan', ...plan, custom: true });
+  expect(sent.body).toEqual({ success: true, message: 'Field declared', data: shown });
+  await declare(own, 'contacts/a%2Fb%20%C3%BC', { type: 'date' });
+  const custom = async () => ((await own.get('/fields/contacts')).body as Field[]).filter((field) => field.custom);
+  const slashed = expect.objectContaining({ name: 'custom_fields.a/b ü', label: 'a/b ü', type: 'date' });
+  const age = expect.objectContaining({ name: 'custom_fields.age', type: 'number' });
+  expect(await custom()).toEqual([slashed, shown, age]);
+  expect(((await own.get('/fields/company')).body as Field[]).some((field) => field.custom)).toBe(false);
+  expect((await own.delete('/fields/contacts/a%2Fb%20%C3%BC')).status).toBe(200);
+  expect((await own.delete('/fields/contacts/plan')).status).toBe(200);
+  expect((await own.delete('/fields/contacts/plan')).status).toBe(404);
+  expect(await custom()).toEqual([age, expect.objectContaining({ name: 'custom_fields.plan', type: 'text' })]);
+  await make(own, '/contacts', contactBody({ custom_fields: { plan: 7 } }));
+});
+
+test('a declaration that says nothing new changes nothing, and each other one is in the audit log', async () => {
+  const own = await app.customer();
+  for (const body of [plan, plan, { type: 'text' }]) await declare(own, 'company/plan', body);
+  await own.delete('/fields/company/plan');
+  expect(
+    await app.owner`select event, actor, details from audit_events where customer_id = ${own.id} and event like 'field.%' order by id`,
+  ).toEqual([
+    {
+      event: 'field.declared',
+      actor: `key ${own.keyId}`,
+      details: { object: 'companies', key: 'plan', type: 'choice' },
     },
-  );
+    {
+      event: 'field.declared',
+      actor: `key ${own.keyId}`,
+      details: { object: 'companies', key: 'plan', type: 'text' },
+    },
+    { event: 'field.removed', actor: `key ${own.keyId}`, details: { object: 'companies', key: 'plan' } },
+  ]);
+});
 
-  test('what is stored stays until it is written', async () => {
-    const own = await app.customer();
-    const id = await make(own, '/contacts', contactBody({ custom_fields: { seats: 'many', plan: 'gold' } }));
-    await declare(own, 'contacts/seats', { type: 'number' });
-    expect((await own.patch(`/contacts/${id}`, { job_title: 'Boss', custom_fields: { plan: 'lead' } })).status).toBe(
-      200,
-    );
-    const { body } = await own.post('/contacts/batch/update', { items: [{ id, job_title: 'Clerk' }] });
-    expect(body.data.counts).toMatchObject({ updated: 1, failed: 0 });
-    expect((await own.get(`/contacts/${id}`)).body.custom_fields).toEqual({ seats: 'many', plan: 'lead' });
-    expect((await own.patch(`/contacts/${id}`, { custom_fields: { seats: 'many' } })).status).toBe(400);
+test.each([
+  ['without choices', 'plan', { type: 'choice' }, '/choices'],
+  ['without a choice', 'plan', { type: 'choice', choices: [] }, '/choices'],
+  ['with a choice twice', 'plan', { type: 'choice', choices: ['a', 'a'] }, '/choices'],
+  ['with an empty choice', 'plan', { type: 'choice', choices: [''] }, '/choices/0'],
+  ['with a choice of blanks', 'plan', { type: 'choice', choices: ['  '] }, '/choices/0'],
+  ['with the key __proto__', '__proto__', { type: 'text' }, '/key'],
+  ['with choices for a text', 'plan', { type: 'text', choices: ['a'] }, '/choices'],
+  ['of no type', 'plan', { type: 'colour' }, '/type'],
+  ['with a label that is too long', 'plan', { type: 'text', label: 'x'.repeat(121) }, '/label'],
+  ['with a key that is too long', 'x'.repeat(65), { type: 'text' }, '/key'],
+  ['with a key that PostgreSQL cannot store', 'a%00b', { type: 'text' }, '/key'],
+])('a declaration %s is refused', async (_, key, body, path) => {
+  expect(await declare(customer, `contacts/${key}`, body)).toMatchObject({
+    status: 400,
+    body: { errors: [{ path }] },
   });
+});
 
-  test('declarations are listed after the built-in fields, with label and choices, then what records have', async () => {
-    const own = await app.customer();
-    await make(own, '/contacts', contactBody({ custom_fields: { plan: 'gold', age: 3 } }));
-    const sent = await declare(own, 'contacts/plan', plan);
-    const shown = expect.objectContaining({ name: 'custom_fields.plan', ...plan, custom: true });
-    expect(sent.body).toEqual({ success: true, message: 'Field declared', data: shown });
-    await declare(own, 'contacts/a%2Fb%20%C3%BC', { type: 'date' });
-    const custom = async () => ((await own.get('/fields/contacts')).body as Field[]).filter((field) => field.custom);
-    const slashed = expect.objectContaining({ name: 'custom_fields.a/b ü', label: 'a/b ü', type: 'date' });
-    const age = expect.objectContaining({ name: 'custom_fields.age', type: 'number' });
-    expect(await custom()).toEqual([slashed, shown, age]);
-    expect(((await own.get('/fields/company')).body as Field[]).some((field) => field.custom)).toBe(false);
-    expect((await own.delete('/fields/contacts/a%2Fb%20%C3%BC')).status).toBe(200);
-    expect((await own.delete('/fields/contacts/plan')).status).toBe(200);
-    expect((await own.delete('/fields/contacts/plan')).status).toBe(404);
-    expect(await custom()).toEqual([age, expect.objectContaining({ name: 'custom_fields.plan', type: 'text' })]);
-    await make(own, '/contacts', contactBody({ custom_fields: { plan: 7 } }));
-  });
+test('a choice that ends with a blank is refused with the reason', async () => {
+  const { body } = await declare(customer, 'contacts/plan', { type: 'choice', choices: ['gold', 'silver '] });
+  expect(body.errors).toEqual([{ path: '/choices/1', message: 'must not begin or end with white space' }]);
+});
 
-  test('a declaration that says nothing new changes nothing, and each other one is in the audit log', async () => {
-    const own = await app.customer();
-    for (const body of [plan, plan, { type: 'text' }]) await declare(own, 'company/plan', body);
-    await own.delete('/fields/company/plan');
-    expect(
-      await app.owner`select event, actor, details from audit_events where customer_id = ${own.id} and event like 'field.%' order by id`,
-    ).toEqual([
-      {
-        event: 'field.declared',
-        actor: `key ${own.keyId}`,
-        details: { object: 'companies', key: 'plan', type: 'choice' },
-      },
-      {
-        event: 'field.declared',
-        actor: `key ${own.keyId}`,
-        details: { object: 'companies', key: 'plan', type: 'text' },
-      },
-      { event: 'field.removed', actor: `key ${own.keyId}`, details: { object: 'companies', key: 'plan' } },
-    ]);
-  });
-
-  test.each([
-    ['without choices', 'plan', { type: 'choice' }, '/choices'],
-    ['without a choice', 'plan', { type: 'choice', choices: [] }, '/choices'],
-    ['with a choice twice', 'plan', { type: 'choice', choices: ['a', 'a'] }, '/choices'],
-    ['with an empty choice', 'plan', { type: 'choice', choices: [''] }, '/choices/0'],
-    ['with a choice of blanks', 'plan', { type: 'choice', choices: ['  '] }, '/choices/0'],
-    ['with the key __proto__', '__proto__', { type: 'text' }, '/key'],
-    ['with choices for a text', 'plan', { type: 'text', choices: ['a'] }, '/choices'],
-    ['of no type', 'plan', { type: 'colour' }, '/type'],
-    ['with a label that is too long', 'plan', { type: 'text', label: 'x'.repeat(121) }, '/label'],
-    ['with a key that is too long', 'x'.repeat(65), { type: 'text' }, '/key'],
-    ['with a key that PostgreSQL cannot store', 'a%00b', { type: 'text' }, '/key'],
-  ])('a declaration %s is refused', async (_, key, body, path) => {
-    expect(await declare(customer, `contacts/${key}`, body)).toMatchObject({
-      status: 400,
-      body: { errors: [{ path }] },
-    });
-  });
-
-  test('a choice that ends with a blank is refused with the reason', async () => {
-    const { body } = await declare(customer, 'contacts/plan', { type: 'choice', choices: ['gold', 'silver '] });
-    expect(body.errors).toEqual([{ path: '/choices/1', message: 'must not begin or end with white space' }]);
-  });
-
-  test('of one object, 200 fields can be declared, and one more is 409', async () => {
-    const own = await app.customer();
-    await app.owner`
+test('of one object, 200 fields can be declared, and one more is 409', async () => {
+  const own = await app.customer();
+  await app.owner`
       insert into declared_fields (customer_id, object, key, label, type)
       select ${own.id}, 'contacts', 'k' || n, 'K', 'text' from generate_series(1, 200) n`;
-    expect((await declare(own, 'contacts/more', plan)).status).toBe(409);
-    expect((await declare(own, 'contacts/k1', plan)).status).toBe(200);
-    expect((await declare(own, 'company/more', plan)).status).toBe(200);
-  });
+  expect((await declare(own, 'contacts/more', plan)).status).toBe(409);
+  expect((await declare(own, 'contacts/k1', plan)).status).toBe(200);
+  expect((await declare(own, 'company/more', plan)).status).toBe(200);
+});
 
-  test('a declaration is of one customer alone', async () => {
-    const [own, other] = [await declared(), await app.customer()];
-    await make(other, '/contacts', contactBody({ custom_fields: { seats: 'many' } }));
-    expect((await own.post('/contacts', contactBody({ custom_fields: { seats: 'many' } }))).status).toBe(400);
-  });
+test('a declaration is of one customer alone', async () => {
+  const [own, other] = [await declared(), await app.customer()];
+  await make(other, '/contacts', contactBody({ custom_fields: { seats: 'many' } }));
+  expect((await own.post('/contacts', contactBody({ custom_fields: { seats: 'many' } }))).status).toBe(400);
+});
 
-  test('a merge may write what a declaration refuses', async () => {
-    const own = await app.customer();
-    const [kept, merged] = [
-      await make(own, '/contacts', contactBody()),
-      await make(own, '/contacts', contactBody({ custom_fields: { seats: 'many' } })),
-    ];
-    await declare(own, 'contacts/seats', { type: 'number' });
-    expect((await own.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
-    expect((await own.get(`/contacts/${kept}`)).body.custom_fields).toEqual({ seats: 'many' });
-  });
+test('a merge may write what a declaration refuses', async () => {
+  const own = await app.customer();
+  const [kept, merged] = [
+    await make(own, '/contacts', contactBody()),
+    await make(own, '/contacts', contactBody({ custom_fields: { seats: 'many' } })),
+  ];
+  await declare(own, 'contacts/seats', { type: 'number' });
+  expect((await own.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
+  expect((await own.get(`/contacts/${kept}`)).body.custom_fields).toEqual({ seats: 'many' });
+});
 
-  test('a key manages fields only if its scope is named', async () => {
-    const reader = await customer.withScopes([...usualScopes]);
-    expect((await declare(reader, 'contacts/plan', plan)).status).toBe(403);
-    expect((await reader.delete('/fields/contacts/plan')).status).toBe(403);
-    const manager = await customer.withScopes(['fields:manage']);
-    expect((await declare(manager, 'contacts/plan', plan)).status).toBe(200);
-  });
+test('a key manages fields only if its scope is named', async () => {
+  const reader = await customer.withScopes([...usualScopes]);
+  expect((await declare(reader, 'contacts/plan', plan)).status).toBe(403);
+  expect((await reader.delete('/fields/contacts/plan')).status).toBe(403);
+  const manager = await customer.withScopes(['fields:manage']);
+  expect((await declare(manager, 'contacts/plan', plan)).status).toBe(200);
 });

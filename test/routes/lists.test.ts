@@ -3,7 +3,7 @@ import { turnQueues } from '../../src/jobs/workers.ts';
 import { countNextList } from '../../src/queries/crm/lists.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, unique, type TestCustomer } from '../setup/factories.ts';
 import { addTotals } from '../setup/journal.ts';
 
 const app = await startApp();
@@ -32,103 +32,80 @@ const rule = (field: string, operator: string, value: string, logic_operator?: s
 });
 const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
-describe('a created list', () => {
-  test('is returned as {id, name} with 201, and shows every field of the contract when read', async () => {
-    const answer = await customer.post('/list-contact', {
-      name: ' Engineers  ',
-      description: 'All of them',
-      rules: [],
-    });
-    expect(answer).toMatchObject({ status: 201, body: { id: expect.any(String), name: 'Engineers' } });
-    expect(Object.keys(answer.body).toSorted()).toEqual(['id', 'name']);
-    expect(await read(answer.body.id)).toEqual({
-      id: answer.body.id,
-      name: 'Engineers',
-      description: 'All of them',
-      owner_id: customer.adminId,
-      owner_name: 'Admin',
-      source: 'MANUAL',
-      collaborators: [],
-      rules: [],
-      contacts_count: 0,
-      created_at: instant,
-      updated_at: instant,
-    });
+test('a created list is returned as {id, name} with 201, and shows every field of the contract when read', async () => {
+  const answer = await customer.post('/list-contact', {
+    name: ' Engineers  ',
+    description: 'All of them',
+    rules: [],
   });
-
-  test('needs only a name, and belongs to the user who created the API key', async () => {
-    const id = await makeList({ name: 'Only a name' });
-    expect(await read(id)).toMatchObject({ description: '', rules: [], owner_id: customer.adminId });
-    const answer = await customer.post('/list-contact', { description: 'x' });
-    expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/name' }] } });
-  });
-
-  test('shows its rules with defaults filled in (AND for the first), and the source RULES while it has rules', async () => {
-    const id = await makeList({
-      rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
-    });
-    expect(await read(id)).toMatchObject({
-      source: 'RULES',
-      rules: [
-        { field: 'job_title', operator: 'is_empty', value: '', logic_operator: 'AND' },
-        { field: 'score', operator: 'equals', value: '7', logic_operator: 'AND' },
-      ],
-    });
-    await customer.patch(`/list-contact/${id}`, { rules: [] });
-    expect(await read(id)).toMatchObject({ source: 'MANUAL', rules: [] });
+  expect(answer).toMatchObject({ status: 201, body: { id: expect.any(String), name: 'Engineers' } });
+  expect(Object.keys(answer.body).toSorted()).toEqual(['id', 'name']);
+  expect(await read(answer.body.id)).toEqual({
+    id: answer.body.id,
+    name: 'Engineers',
+    description: 'All of them',
+    owner_id: customer.adminId,
+    owner_name: 'Admin',
+    source: 'MANUAL',
+    collaborators: [],
+    rules: [],
+    contacts_count: 0,
+    created_at: instant,
+    updated_at: instant,
   });
 });
 
-describe('invalid rules are rejected with a pointer to every fault:', () => {
-  const refused: [string, object[], { path: string; message?: unknown }[]][] = [
-    [
-      'an unknown field',
-      [rule('nose', 'equals', 'x')],
-      [{ path: '/rules/0/field', message: expect.stringContaining('job_title') }],
+test('a created list shows its rules with defaults filled in (AND for the first), and the source RULES while it has rules', async () => {
+  const id = await makeList({
+    rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
+  });
+  expect(await read(id)).toMatchObject({
+    source: 'RULES',
+    rules: [
+      { field: 'job_title', operator: 'is_empty', value: '', logic_operator: 'AND' },
+      { field: 'score', operator: 'equals', value: '7', logic_operator: 'AND' },
     ],
-    ['a list as field', [rule('list_id', 'equals', absent)], [{ path: '/rules/0/field' }]],
-    ['search as field', [rule('search', 'contains', 'x')], [{ path: '/rules/0/field' }]],
-    [
-      'an unknown operator',
-      [rule('score', 'like', '1')],
-      [{ path: '/rules/0/operator', message: expect.stringContaining('not_equals') }],
-    ],
-    [
-      'an operator that does not fit',
-      [rule('score', 'contains', '1')],
-      [{ path: '/rules/0/operator', message: expect.stringContaining('greater_than') }],
-    ],
-    ['text for a number', [rule('score', 'equals', 'many')], [{ path: '/rules/0/value' }]],
-    ['a fraction for a whole number', [rule('score', 'less_than', '1.5')], [{ path: '/rules/0/value' }]],
-    ['a number past the range', [rule('score', 'less_than', '2147483648')], [{ path: '/rules/0/value' }]],
-    ['a bare date', [rule('created_at', 'greater_than', '2026-01-01')], [{ path: '/rules/0/value' }]],
-    ['no UUID', [rule('assigned_to', 'equals', 'me')], [{ path: '/rules/0/value' }]],
-    ['one invalid value of several', [rule('score', 'in', '1, 2, x')], [{ path: '/rules/0/value' }]],
-    ['no value', [{ field: 'job_title', operator: 'contains' }], [{ path: '/rules/0/value', message: 'is required' }]],
-    ['a value that is not a string', [{ ...rule('score', 'equals', ''), value: 5 }], [{ path: '/rules/0/value' }]],
-    ['a value too long', [rule('job_title', 'equals', 'x'.repeat(256))], [{ path: '/rules/0/value' }]],
-    ['another logic', [rule('job_title', 'equals', 'x', 'XOR')], [{ path: '/rules/0/logic_operator' }]],
-    ['an unknown property', [{ ...rule('job_title', 'equals', 'x'), weight: 1 }], [{ path: '/rules/0/weight' }]],
-    [
-      'several faults',
-      [rule('score', 'equals', 'x'), rule('nose', 'equals', 'x')],
-      [{ path: '/rules/0/value' }, { path: '/rules/1/field' }],
-    ],
-    ['more than fifty', Array.from({ length: 51 }, () => rule('score', 'equals', '1')), [{ path: '/rules' }]],
-  ];
+  });
+  await customer.patch(`/list-contact/${id}`, { rules: [] });
+  expect(await read(id)).toMatchObject({ source: 'MANUAL', rules: [] });
+});
 
-  test.each(refused)('%s', async (_, rules, errors) => {
+const refused: [string, object[], paths: string[], says?: string][] = [
+  ['an unknown field', [rule('nose', 'equals', 'x')], ['/rules/0/field'], 'job_title'],
+  ['a list as field', [rule('list_id', 'equals', absent)], ['/rules/0/field']],
+  ['search as field', [rule('search', 'contains', 'x')], ['/rules/0/field']],
+  ['an unknown operator', [rule('score', 'like', '1')], ['/rules/0/operator'], 'not_equals'],
+  ['an operator that does not fit', [rule('score', 'contains', '1')], ['/rules/0/operator'], 'greater_than'],
+  ['text for a number', [rule('score', 'equals', 'many')], ['/rules/0/value']],
+  ['a fraction for a whole number', [rule('score', 'less_than', '1.5')], ['/rules/0/value']],
+  ['a number past the range', [rule('score', 'less_than', '2147483648')], ['/rules/0/value']],
+  ['a bare date', [rule('created_at', 'greater_than', '2026-01-01')], ['/rules/0/value']],
+  ['no UUID', [rule('assigned_to', 'equals', 'me')], ['/rules/0/value']],
+  ['one invalid value of several', [rule('score', 'in', '1, 2, x')], ['/rules/0/value']],
+  ['no value', [{ field: 'job_title', operator: 'contains' }], ['/rules/0/value'], 'is required'],
+  ['a value that is not a string', [{ ...rule('score', 'equals', ''), value: 5 }], ['/rules/0/value']],
+  ['a value too long', [rule('job_title', 'equals', 'x'.repeat(256))], ['/rules/0/value']],
+  ['another logic', [rule('job_title', 'equals', 'x', 'XOR')], ['/rules/0/logic_operator']],
+  ['an unknown property', [{ ...rule('job_title', 'equals', 'x'), weight: 1 }], ['/rules/0/weight']],
+  ['several faults', [rule('score', 'equals', 'x'), rule('nose', 'in', 'x')], ['/rules/0/value', '/rules/1/field']],
+  ['more than fifty', Array.from({ length: 51 }, () => rule('score', 'equals', '1')), ['/rules']],
+];
+
+test.each(refused)(
+  'invalid rules are rejected with a pointer to every fault %s',
+  async (_, rules, paths, says = '') => {
     const answer = await customer.post('/list-contact', { name: 'Refused', rules });
     expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
-    expect(answer.body.errors).toEqual(errors.map((error) => ({ message: expect.any(String), ...error })));
+    expect(answer.body.errors.map(({ path }: { path: string }) => path)).toEqual(paths);
+    expect(answer.body.errors[0].message).toContain(says);
     const list = await makeList();
     expect((await customer.patch(`/list-contact/${list}`, { rules })).status).toBe(400);
-  });
+  },
+);
 
-  test('but fifty rules are accepted', async () => {
-    const rules = Array.from({ length: 50 }, (_, i) => rule('birth_year', 'equals', `${i + 1}`, 'OR'));
-    expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
-  });
+test('fifty rules are accepted', async () => {
+  const rules = Array.from({ length: 50 }, (_, i) => rule('birth_year', 'equals', `${i + 1}`, 'OR'));
+  expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
 });
 
 describe('rules choose members', () => {
@@ -202,321 +179,278 @@ describe('rules choose members', () => {
   });
 });
 
-describe('membership follows every write', () => {
-  const engineers = [rule('job_title', 'equals', 'Engineer')];
+const engineers = [rule('job_title', 'equals', 'Engineer')];
 
-  test('a contact is added or removed by the write that changes whether it matches', async () => {
-    const list = await makeList({ rules: engineers });
-    const id = await makeContact({ job_title: 'engineer' });
-    expect(await membersOf(list)).toEqual([id]);
-    await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
-    expect(await membersOf(list)).toEqual([]);
-    await customer.patch(`/contacts/${id}`, { job_title: 'ENGINEER' });
-    expect(await count(list)).toBe(1);
-    await customer.delete(`/contacts/${id}`);
-    expect(await count(list)).toBe(0);
-  });
-
-  test('a manual member stays, and is removed manually only if no rule matches it', async () => {
-    const list = await makeList({ rules: engineers });
-    const id = await makeContact({ job_title: 'Engineer', list_ids: [list] });
-    expect(await count(list)).toBe(1);
-    await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
-    expect(await membersOf(list)).toEqual([id]);
-    await customer.patch(`/contacts/${id}`, { list_ids: [] });
-    expect(await membersOf(list)).toEqual([]);
-    await customer.patch(`/contacts/${id}`, { list_ids: [list], job_title: 'Engineer' });
-    const removed = await customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [id] });
-    expect(removed.body.data).toEqual({ removed: 1 });
-    expect(await membersOf(list)).toEqual([id]);
-    await customer.delete(`/contacts/${id}`);
-  });
-
-  test('membership changes when rules change or are removed', async () => {
-    const clerk = await makeContact({ job_title: unique('Clerk') });
-    const { job_title } = (await customer.get(`/contacts/${clerk}`)).body;
-    const list = await makeList({ rules: engineers });
-    const hand = await makeContact({ list_ids: [list] });
-    expect(await membersOf(list)).toEqual([hand]);
-    await customer.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'equals', job_title)] });
-    expect(await membersOf(list)).toEqual([clerk, hand].toSorted());
-    await customer.patch(`/list-contact/${list}`, { rules: [] });
-    expect(await membersOf(list)).toEqual([hand]);
-    expect(await count(list)).toBe(1);
-  });
-
-  test('a contact in no list is found by list_id null', async () => {
-    const by = await app.customer();
-    const list = await makeList({ rules: engineers }, by);
-    await makeContact({ job_title: 'Engineer' }, by);
-    await makeContact({ list_ids: [list] }, by);
-    const outside = await makeContact({}, by);
-    const answer = await by.post('/contacts/list', { filters: { list_id: null } });
-    expect(answer.body.map((contact: { id: string }) => contact.id)).toEqual([outside]);
-  });
+test('a contact is added or removed by the write that changes whether it matches', async () => {
+  const list = await makeList({ rules: engineers });
+  const id = await makeContact({ job_title: 'engineer' });
+  expect(await membersOf(list)).toEqual([id]);
+  await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
+  expect(await membersOf(list)).toEqual([]);
+  await customer.patch(`/contacts/${id}`, { job_title: 'ENGINEER' });
+  expect(await count(list)).toBe(1);
+  await customer.delete(`/contacts/${id}`);
+  expect(await count(list)).toBe(0);
 });
 
-describe('add-contacts and remove-contacts', () => {
-  test('count the changed members; adding a member twice is not an error', async () => {
+test('a manual member stays, and is removed manually only if no rule matches it', async () => {
+  const list = await makeList({ rules: engineers });
+  const id = await makeContact({ job_title: 'Engineer', list_ids: [list] });
+  expect(await count(list)).toBe(1);
+  await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
+  expect(await membersOf(list)).toEqual([id]);
+  await customer.patch(`/contacts/${id}`, { list_ids: [] });
+  expect(await membersOf(list)).toEqual([]);
+  await customer.patch(`/contacts/${id}`, { list_ids: [list], job_title: 'Engineer' });
+  const removed = await customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [id] });
+  expect(removed.body.data).toEqual({ removed: 1 });
+  expect(await membersOf(list)).toEqual([id]);
+  await customer.delete(`/contacts/${id}`);
+});
+
+test('membership changes when rules change or are removed', async () => {
+  const clerk = await makeContact({ job_title: unique('Clerk') });
+  const { job_title } = (await customer.get(`/contacts/${clerk}`)).body;
+  const list = await makeList({ rules: engineers });
+  const hand = await makeContact({ list_ids: [list] });
+  expect(await membersOf(list)).toEqual([hand]);
+  await customer.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'equals', job_title)] });
+  expect(await membersOf(list)).toEqual([clerk, hand].toSorted());
+  await customer.patch(`/list-contact/${list}`, { rules: [] });
+  expect(await membersOf(list)).toEqual([hand]);
+  expect(await count(list)).toBe(1);
+});
+
+test('add-contacts and remove-contacts count the changed members; adding a member twice is not an error', async () => {
+  const list = await makeList();
+  const ids = [await makeContact(), await makeContact()];
+  const add = (contact_ids: string[]) =>
+    customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids });
+  expect(await add([ids[0]!, ids[0]!.toUpperCase()])).toMatchObject({
+    status: 200,
+    body: { success: true, message: expect.any(String), data: { added: 1, already_members: 0 } },
+  });
+  expect((await add(ids)).body.data).toEqual({ added: 1, already_members: 1 });
+  expect((await add([])).body.data).toEqual({ added: 0, already_members: 0 });
+  expect(await membersOf(list)).toEqual(ids.toSorted());
+  const remove = () => customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: ids });
+  expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 2 } } });
+  expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 0 } } });
+  expect(await count(list)).toBe(0);
+});
+
+test('add-contacts and remove-contacts count a member by rule as an existing member', async () => {
+  const list = await makeList({ rules: [rule('job_title', 'equals', 'Ranger')] });
+  const id = await makeContact({ job_title: 'Ranger' });
+  const answer = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [id] });
+  expect(answer.body.data).toEqual({ added: 0, already_members: 1 });
+  await customer.patch(`/contacts/${id}`, { job_title: '' });
+  expect(await membersOf(list)).toEqual([id]);
+});
+
+test.each(['add-contacts', 'remove-contacts'])(
+  '%s lists every unknown id, also those of other customers, and writes nothing',
+  async (call) => {
     const list = await makeList();
-    const ids = [await makeContact(), await makeContact()];
-    const add = (contact_ids: string[]) =>
-      customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids });
-    expect(await add([ids[0]!, ids[0]!.toUpperCase()])).toMatchObject({
-      status: 200,
-      body: { success: true, message: expect.any(String), data: { added: 1, already_members: 0 } },
+    const [mine, foreign] = [await makeContact(), await makeContact({}, other)];
+    const answer = await customer.post(`/list-contact-details/${call}`, {
+      list_id: list,
+      contact_ids: [absent, mine, foreign],
     });
-    expect((await add(ids)).body.data).toEqual({ added: 1, already_members: 1 });
-    expect((await add([])).body.data).toEqual({ added: 0, already_members: 0 });
-    expect(await membersOf(list)).toEqual(ids.toSorted());
-    const remove = () => customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: ids });
-    expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 2 } } });
-    expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 0 } } });
+    expect(answer).toMatchObject({
+      status: 404,
+      body: { errors: [{ path: '/contact_ids/0' }, { path: '/contact_ids/2' }] },
+    });
     expect(await count(list)).toBe(0);
-  });
-
-  test('count a member by rule as an existing member', async () => {
-    const list = await makeList({ rules: [rule('job_title', 'equals', 'Ranger')] });
-    const id = await makeContact({ job_title: 'Ranger' });
-    const answer = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [id] });
-    expect(answer.body.data).toEqual({ added: 0, already_members: 1 });
-    await customer.patch(`/contacts/${id}`, { job_title: '' });
-    expect(await membersOf(list)).toEqual([id]);
-  });
-
-  test.each(['add-contacts', 'remove-contacts'])(
-    '%s lists every unknown id, also those of other customers, and writes nothing',
-    async (call) => {
-      const list = await makeList();
-      const [mine, foreign] = [await makeContact(), await makeContact({}, other)];
-      const answer = await customer.post(`/list-contact-details/${call}`, {
-        list_id: list,
-        contact_ids: [absent, mine, foreign],
-      });
-      expect(answer).toMatchObject({
-        status: 404,
-        body: { errors: [{ path: '/contact_ids/0' }, { path: '/contact_ids/2' }] },
-      });
-      expect(await count(list)).toBe(0);
-      const elsewhere = await customer.post(`/list-contact-details/${call}`, {
-        list_id: await makeList({}, other),
-        contact_ids: [mine],
-      });
-      expect(elsewhere).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
-    },
-  );
-});
-
-describe('a duplicate', () => {
-  test('has the rules and the manual members, and belongs to the user who duplicated it', async () => {
-    const list = await makeList({ description: 'Original', rules: [rule('job_title', 'equals', 'Diver')] });
-    const [hand, diver] = [await makeContact({ list_ids: [list] }), await makeContact({ job_title: 'Diver' })];
-    const answer = await customer.post('/list-contact/duplicate', { list_id: list, new_name: ' Copy ' });
-    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id: expect.any(String) } } });
-    const copy = answer.body.data.id;
-    expect(await read(copy)).toMatchObject({
-      name: 'Copy',
-      description: 'Original',
-      contacts_count: 2,
-      rules: (await read(list)).rules,
+    const elsewhere = await customer.post(`/list-contact-details/${call}`, {
+      list_id: await makeList({}, other),
+      contact_ids: [mine],
     });
-    expect(await membersOf(copy)).toEqual([hand, diver].toSorted());
-    await customer.patch(`/contacts/${hand}`, { list_ids: [] });
-    expect(await membersOf(copy)).toEqual([diver]);
-    await customer.delete(`/contacts/${diver}`);
+    expect(elsewhere).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
+  },
+);
+
+test('a duplicate has the rules and the manual members, and belongs to the user who duplicated it', async () => {
+  const list = await makeList({ description: 'Original', rules: [rule('job_title', 'equals', 'Diver')] });
+  const [hand, diver] = [await makeContact({ list_ids: [list] }), await makeContact({ job_title: 'Diver' })];
+  const answer = await customer.post('/list-contact/duplicate', { list_id: list, new_name: ' Copy ' });
+  expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id: expect.any(String) } } });
+  const copy = answer.body.data.id;
+  expect(await read(copy)).toMatchObject({
+    name: 'Copy',
+    description: 'Original',
+    contacts_count: 2,
+    rules: (await read(list)).rules,
   });
+  expect(await membersOf(copy)).toEqual([hand, diver].toSorted());
+  await customer.patch(`/contacts/${hand}`, { list_ids: [] });
+  expect(await membersOf(copy)).toEqual([diver]);
+  await customer.delete(`/contacts/${diver}`);
 });
 
-describe('an updated list', () => {
-  test('gets a new tag with a change of its count', async () => {
-    const id = await makeList();
-    const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
-    const first = await tag();
-    await makeContact({ list_ids: [id] });
-    expect(await tag()).not.toBe(first);
-  });
-
-  test('is gone once deleted, but its members still exist', async () => {
-    const id = await makeList({ rules: [rule('job_title', 'equals', 'Pilot')] });
-    const contact = await makeContact({ job_title: 'Pilot', list_ids: [id] });
-    expect(await customer.delete(`/list-contact/${id}`)).toMatchObject({ status: 200, body: { data: { id } } });
-    expect((await customer.get(`/contacts/${contact}`)).body.list_ids).toEqual([]);
-    expect((await customer.patch(`/contacts/${contact}`, { list_ids: [id] })).status).toBe(404);
-    expect((await customer.patch(`/contacts/${contact}`, { job_title: 'Pilot again' })).status).toBe(200);
-  });
+test('an updated list gets a new tag with a change of its count', async () => {
+  const id = await makeList();
+  const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
+  const first = await tag();
+  await makeContact({ list_ids: [id] });
+  expect(await tag()).not.toBe(first);
 });
 
-describe('a filter on lists', () => {
-  const named = (title: string) => [rule('job_title', 'equals', title)];
+const named = (title: string) => [rule('job_title', 'equals', title)];
 
-  test('selects members by hand and by rules: alone, in an array, negated, beside other fields and in _or', async () => {
-    const by = await app.customer();
-    const pilots = await makeList({ rules: named('Pilot') }, by);
-    const [bakers, hand] = [await makeList({ rules: named('Baker') }, by), await makeList({}, by)];
-    const pilot = await makeContact({ job_title: 'Pilot', birth_year: 1990 }, by);
-    const baker = await makeContact({ job_title: 'Baker', list_ids: [pilots] }, by);
-    const clerk = await makeContact({ job_title: 'Clerk', list_ids: [hand] }, by);
-    const diver = await makeContact({ job_title: 'Diver' }, by);
-    const cases: [object, string[]][] = [
-      [{ list_id: pilots }, [pilot, baker]],
-      [{ list_id: [pilots.toUpperCase(), hand, absent] }, [pilot, baker, clerk]],
-      [{ list_id: [] }, []],
-      [{ list_id: absent }, []],
-      [{ list_id: { ne: pilots } }, [clerk, diver]],
-      [{ list_id: { not_in: [bakers, hand] } }, [pilot, diver]],
-      [{ list_id: { is_null: false } }, [pilot, baker, clerk]],
-      [{ list_id: null }, [diver]],
-      [{ list_id: { in: [pilots, bakers], ne: bakers } }, [pilot]],
-      [{ list_id: pilots, birth_year: 1990 }, [pilot]],
-      [{ _or: [{ list_id: hand }, { list_id: bakers }, { birth_year: 1990 }] }, [pilot, baker, clerk]],
-      [{ _or: [{ list_id: { ne: pilots } }, { list_id: bakers }], job_title: { ne: 'Diver' } }, [baker, clerk]],
-    ];
-    for (const [filters, expected] of cases) {
-      const { body } = await by.post('/contacts/list', { filters });
-      const shown = body.map(({ id }: { id: string }) => id).toSorted();
-      expect(shown, JSON.stringify(filters)).toEqual(expected.toSorted());
-      const metadata = await by.post('/contacts/metadata', { filters });
-      expect(metadata.body.pagination.total_records, JSON.stringify(filters)).toBe(expected.length);
-      const order_by = { last_name: 'ASC' };
-      expect((await by.post('/contacts/list', { filters, order_by })).body).toHaveLength(expected.length);
-      const exported = await by.post('/contacts/export', { filters, fields: ['id'], format: 'csv' });
-      expect(String(exported.body).trim().split('\r\n')).toHaveLength(1 + expected.length);
-    }
-  });
-
-  test('can name ten lists with rules and any number without, but not eleven; null names all', async () => {
-    const by = await app.customer();
-    const lists: string[] = [];
-    for (let i = 0; i < 11; i += 1) lists.push(await makeList({ rules: named(`Title ${i}`) }, by));
-    const others = [await makeList({}, by), await makeList({}, by)];
-    await makeContact({ job_title: 'Title 3' }, by);
-    const ask = (list_id: unknown, call = 'list') =>
-      by.post(`/contacts/${call}`, { filters: { list_id }, ...(call === 'export' ? { format: 'csv' } : {}) });
-    expect((await ask([...lists.slice(1), ...others])).body).toHaveLength(1);
-    const refused = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/filters' }] } };
-    for (const call of ['list', 'metadata', 'export']) expect(await ask(lists, call)).toMatchObject(refused);
-    expect(await ask(null)).toMatchObject(refused);
-    const first = { list_id: lists[0]! };
-    const many = { _or: lists.slice(1).map((list_id) => ({ list_id })), ...first };
-    expect(await by.post('/contacts/list', { filters: many })).toMatchObject(refused);
-    await by.delete(`/list-contact/${lists[0]!}`);
-    expect((await ask(null)).body).toEqual([]);
-  });
-
-  test('evaluates at most 500 rules, those of a list in each condition that names it', async () => {
-    const by = await app.customer();
-    const rules = Array.from({ length: 50 }, (_, i) => rule('job_title', 'equals', `Title ${i}`, 'OR'));
-    const list_id = await makeList({ rules }, by);
-    const member = await makeContact({ job_title: 'Title 49' }, by);
-    const ask = (elements: number, call = 'list') =>
-      by.post(`/contacts/${call}`, { filters: { _or: Array.from({ length: elements }, () => ({ list_id })) } });
-    expect((await ask(10)).body).toMatchObject([{ id: member }]);
-    const refused = { status: 400, body: { errors: [{ path: '/filters', message: expect.stringContaining('500') }] } };
-    for (const call of ['list', 'metadata']) expect(await ask(11, call)).toMatchObject(refused);
-  });
+test('a filter on lists selects members by hand and by rules: alone, in an array, negated, beside other fields and in _or', async () => {
+  const by = await app.customer();
+  const pilots = await makeList({ rules: named('Pilot') }, by);
+  const [bakers, hand] = [await makeList({ rules: named('Baker') }, by), await makeList({}, by)];
+  const pilot = await makeContact({ job_title: 'Pilot', birth_year: 1990 }, by);
+  const baker = await makeContact({ job_title: 'Baker', list_ids: [pilots] }, by);
+  const clerk = await makeContact({ job_title: 'Clerk', list_ids: [hand] }, by);
+  const diver = await makeContact({ job_title: 'Diver' }, by);
+  const cases: [object, string[]][] = [
+    [{ list_id: pilots }, [pilot, baker]],
+    [{ list_id: [pilots.toUpperCase(), hand, absent] }, [pilot, baker, clerk]],
+    [{ list_id: [] }, []],
+    [{ list_id: absent }, []],
+    [{ list_id: { ne: pilots } }, [clerk, diver]],
+    [{ list_id: { not_in: [bakers, hand] } }, [pilot, diver]],
+    [{ list_id: { is_null: false } }, [pilot, baker, clerk]],
+    [{ list_id: null }, [diver]],
+    [{ list_id: { in: [pilots, bakers], ne: bakers } }, [pilot]],
+    [{ list_id: pilots, birth_year: 1990 }, [pilot]],
+    [{ _or: [{ list_id: hand }, { list_id: bakers }, { birth_year: 1990 }] }, [pilot, baker, clerk]],
+    [{ _or: [{ list_id: { ne: pilots } }, { list_id: bakers }], job_title: { ne: 'Diver' } }, [baker, clerk]],
+  ];
+  for (const [filters, expected] of cases) {
+    const { body } = await by.post('/contacts/list', { filters });
+    const shown = body.map(({ id }: { id: string }) => id).toSorted();
+    expect(shown, JSON.stringify(filters)).toEqual(expected.toSorted());
+    const metadata = await by.post('/contacts/metadata', { filters });
+    expect(metadata.body.pagination.total_records, JSON.stringify(filters)).toBe(expected.length);
+    const order_by = { last_name: 'ASC' };
+    expect((await by.post('/contacts/list', { filters, order_by })).body).toHaveLength(expected.length);
+    const exported = await by.post('/contacts/export', { filters, fields: ['id'], format: 'csv' });
+    expect(String(exported.body).trim().split('\r\n')).toHaveLength(1 + expected.length);
+  }
 });
 
-describe('the numbers in the list of lists', () => {
-  const rules = [rule('job_title', 'equals', 'Smith')];
-  const exact = { counted_at: instant };
-  const numbers = async (by: TestCustomer) => {
-    const { body } = await by.post('/list-contact/list', {});
-    return body.map(({ contacts_count }: { contacts_count: number }) => contacts_count);
-  };
+test('a filter on lists can name ten lists with rules and any number without, but not eleven; null names all', async () => {
+  const by = await app.customer();
+  const lists: string[] = [];
+  for (let i = 0; i < 11; i += 1) lists.push(await makeList({ rules: named(`Title ${i}`) }, by));
+  const others = [await makeList({}, by), await makeList({}, by)];
+  await makeContact({ job_title: 'Title 3' }, by);
+  const ask = (list_id: unknown, call = 'list') =>
+    by.post(`/contacts/${call}`, { filters: { list_id }, ...(call === 'export' ? { format: 'csv' } : {}) });
+  expect((await ask([...lists.slice(1), ...others])).body).toHaveLength(1);
+  const refused = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/filters' }] } };
+  for (const call of ['list', 'metadata', 'export']) expect(await ask(lists, call)).toMatchObject(refused);
+  expect(await ask(null)).toMatchObject(refused);
+  const first = { list_id: lists[0]! };
+  const many = { _or: lists.slice(1).map((list_id) => ({ list_id })), ...first };
+  expect(await by.post('/contacts/list', { filters: many })).toMatchObject(refused);
+  await by.delete(`/list-contact/${lists[0]!}`);
+  expect((await ask(null)).body).toEqual([]);
+});
 
-  test('are exact, and tell when they were counted', async () => {
-    const by = await app.customer();
-    await makeContact({ job_title: 'Smith', list_ids: [await makeList({}, by)] }, by);
-    await makeList({ rules }, by);
-    expect((await by.post('/list-contact/list', {})).body).toMatchObject([
-      { contacts_count: 1, ...exact },
-      { contacts_count: 1, ...exact },
-    ]);
+test('a filter on lists evaluates at most 500 rules, those of a list in each condition that names it', async () => {
+  const by = await app.customer();
+  const rules = Array.from({ length: 50 }, (_, i) => rule('job_title', 'equals', `Title ${i}`, 'OR'));
+  const list_id = await makeList({ rules }, by);
+  const member = await makeContact({ job_title: 'Title 49' }, by);
+  const ask = (elements: number, call = 'list') =>
+    by.post(`/contacts/${call}`, { filters: { _or: Array.from({ length: elements }, () => ({ list_id })) } });
+  expect((await ask(10)).body).toMatchObject([{ id: member }]);
+  const refused = { status: 400, body: { errors: [{ path: '/filters', message: expect.stringContaining('500') }] } };
+  for (const call of ['list', 'metadata']) expect(await ask(11, call)).toMatchObject(refused);
+});
+
+const rules = [rule('job_title', 'equals', 'Smith')];
+const exact = { counted_at: instant };
+const numbers = async (by: TestCustomer) => {
+  const { body } = await by.post('/list-contact/list', {});
+  return body.map(({ contacts_count }: { contacts_count: number }) => contacts_count);
+};
+
+test('the numbers in the list of lists are exact, and tell when they were counted', async () => {
+  const by = await app.customer();
+  await makeContact({ job_title: 'Smith', list_ids: [await makeList({}, by)] }, by);
+  await makeList({ rules }, by);
+  expect((await by.post('/list-contact/list', {})).body).toMatchObject([
+    { contacts_count: 1, ...exact },
+    { contacts_count: 1, ...exact },
+  ]);
+});
+
+test('the numbers in the list of lists are a minute old at most where a customer has more than 20,000 contacts and the list has rules', async () => {
+  const by = await app.customer();
+  await addTotals(app.owner, by.id, { contacts: 20_000 });
+  const [list, hand] = [await makeList({ rules }, by), await makeList({}, by)];
+  await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
+  expect(await numbers(by)).toEqual([1, 1]);
+  await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
+  expect(await numbers(by)).toEqual([2, 1]);
+  expect(await count(list, by)).toBe(2);
+  await app.owner`update lists set counted_at = '2000-01-01' where customer_id = ${by.id}`;
+  expect(await numbers(by)).toEqual([2, 2]);
+  await makeContact({ job_title: 'Smith' }, by);
+  await by.patch(`/list-contact/${list}`, { name: 'Renamed' });
+  expect(await numbers(by)).toEqual([2, 2]);
+  await by.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'contains', 'Smith')] });
+  expect(await numbers(by)).toEqual([2, 3]);
+});
+
+test('the numbers in the list of lists are those of before where rules take too long to evaluate, so that the page comes', async () => {
+  const by = await app.customer();
+  const hand = await makeList({}, by);
+  await makeList({ rules }, by);
+  await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
+  await app.owner`update lists set contacts_count = 7 where customer_id = ${by.id}`;
+  await app.owner.begin(async (owner) => {
+    await owner`lock table contacts`;
+    expect(await numbers(by)).toEqual([7, 1]);
   });
+  expect(await numbers(by)).toEqual([1, 1]);
+});
 
-  test('are a minute old at most where a customer has more than 20,000 contacts and the list has rules', async () => {
-    const by = await app.customer();
-    await addTotals(app.owner, by.id, { contacts: 20_000 });
-    const [list, hand] = [await makeList({ rules }, by), await makeList({}, by)];
-    await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
-    expect(await numbers(by)).toEqual([1, 1]);
-    await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
-    expect(await numbers(by)).toEqual([2, 1]);
-    expect(await count(list, by)).toBe(2);
-    await app.owner`update lists set counted_at = '2000-01-01' where customer_id = ${by.id}`;
-    expect(await numbers(by)).toEqual([2, 2]);
-    await makeContact({ job_title: 'Smith' }, by);
-    await by.patch(`/list-contact/${list}`, { name: 'Renamed' });
-    expect(await numbers(by)).toEqual([2, 2]);
-    await by.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'contains', 'Smith')] });
-    expect(await numbers(by)).toEqual([2, 3]);
-  });
+test('the numbers in the list of lists are counted by a worker where a read has no time for it', async () => {
+  const by = await app.customer();
+  await addTotals(app.owner, by.id, { contacts: 20_000 });
+  const list = await makeList({ rules }, by);
+  await makeContact({ job_title: 'Smith' }, by);
+  await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
+  await turnQueues['count-lists'].handle(contextOf(app), { customerId: by.id });
+  expect(await app.owner`select contacts_count, is_count_due from lists where customer_id = ${by.id}`).toEqual([
+    { contacts_count: 1, is_count_due: false },
+  ]);
+  await makeContact({ job_title: 'Smith' }, by);
+  expect(await numbers(by)).toEqual([1]);
+  expect(await count(list, by)).toBe(2);
+});
 
-  test('are those of before where rules take too long to evaluate, so that the page comes', async () => {
-    const by = await app.customer();
-    const hand = await makeList({}, by);
-    await makeList({ rules }, by);
-    await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
-    await app.owner`update lists set contacts_count = 7 where customer_id = ${by.id}`;
+test('the numbers in the list of lists are counted by one worker at a time, which leaves out a list that takes too long', async () => {
+  const by = await app.customer();
+  const [first, second] = [await makeList({ rules }, by), await makeList({ rules }, by)];
+  await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
+  const due = async () =>
+    (await app.owner`select id from lists where customer_id = ${by.id} and is_count_due order by id`).map(
+      ({ id }) => id,
+    );
+  let other: Promise<boolean> | undefined;
+  await app.db.transaction(async (sql) => {
+    await sql`select set_config('statement_timeout', '500', true)`;
     await app.owner.begin(async (owner) => {
       await owner`lock table contacts`;
-      expect(await numbers(by)).toEqual([7, 1]);
+      expect(await countNextList(sql, by.id)).toBe(true);
     });
-    expect(await numbers(by)).toEqual([1, 1]);
+    other = app.db.transaction((sql) => countNextList(sql, by.id));
+    const waiting = () => app.owner`select from pg_locks where locktype = 'advisory' and not granted`;
+    await expect.poll(async () => (await waiting()).length).toBe(1);
+    expect(await due()).toEqual([first, second]);
   });
-
-  test('are counted by a worker where a read has no time for it', async () => {
-    const by = await app.customer();
-    await addTotals(app.owner, by.id, { contacts: 20_000 });
-    const list = await makeList({ rules }, by);
-    await makeContact({ job_title: 'Smith' }, by);
-    await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
-    await turnQueues['count-lists'].handle(contextOf(app), { customerId: by.id });
-    expect(await app.owner`select contacts_count, is_count_due from lists where customer_id = ${by.id}`).toEqual([
-      { contacts_count: 1, is_count_due: false },
-    ]);
-    await makeContact({ job_title: 'Smith' }, by);
-    expect(await numbers(by)).toEqual([1]);
-    expect(await count(list, by)).toBe(2);
-  });
-
-  test('are counted by one worker at a time, which leaves out a list that takes too long', async () => {
-    const by = await app.customer();
-    const [first, second] = [await makeList({ rules }, by), await makeList({ rules }, by)];
-    await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
-    const due = async () =>
-      (await app.owner`select id from lists where customer_id = ${by.id} and is_count_due order by id`).map(
-        ({ id }) => id,
-      );
-    let other: Promise<boolean> | undefined;
-    await app.db.transaction(async (sql) => {
-      await sql`select set_config('statement_timeout', '500', true)`;
-      await app.owner.begin(async (owner) => {
-        await owner`lock table contacts`;
-        expect(await countNextList(sql, by.id)).toBe(true);
-      });
-      other = app.db.transaction((sql) => countNextList(sql, by.id));
-      const waiting = () => app.owner`select from pg_locks where locktype = 'advisory' and not granted`;
-      await expect.poll(async () => (await waiting()).length).toBe(1);
-      expect(await due()).toEqual([first, second]);
-    });
-    expect(await other).toBe(true);
-    expect(await due()).toEqual([]);
-    expect(await app.db.transaction((sql) => countNextList(sql, by.id))).toBe(false);
-    expect(await app.owner`select id from lists where customer_id = ${by.id} and counted_at is null`).toEqual([
-      { id: first },
-    ]);
-  });
-});
-
-describe('the list of lists', () => {
-  test("shows each list's owner by name, and its count", async () => {
-    const by = await app.customer();
-    const user = await makeUser(app.fastify, by.id);
-    const list = await makeList({}, by);
-    await app.owner`update lists set owner_id = ${user} where customer_id = ${by.id}`;
-    await makeContact({ list_ids: [list] }, by);
-    const [only] = (await by.post('/list-contact/list', {})).body;
-    expect(only).toMatchObject({ id: list, owner_id: user, owner_name: 'User', contacts_count: 1 });
-  });
+  expect(await other).toBe(true);
+  expect(await due()).toEqual([]);
+  expect(await app.db.transaction((sql) => countNextList(sql, by.id))).toBe(false);
+  expect(await app.owner`select id from lists where customer_id = ${by.id} and counted_at is null`).toEqual([
+    { id: first },
+  ]);
 });

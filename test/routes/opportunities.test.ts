@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import {
   companyBody,
@@ -28,195 +28,185 @@ const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const faultPaths = ({ body }: Answer): string[] =>
   body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
 
-describe('a created opportunity', () => {
-  test('is returned with every field of the contract, empty fields as decided', async () => {
-    const body = await opportunityBody(customer);
-    const answer = await customer.post('/opportunities', body);
-    expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
-    const { id } = answer.body.data;
-    expect(await read(id)).toEqual({
-      id,
-      name: 'Deal',
-      description: '',
-      price: 0,
-      priority: 'MEDIUM',
-      stage_id: body['stage_id'],
-      contacts_ids: [],
-      company_id: null,
-      user_id_assigned: customer.adminId,
-      source_id: null,
-      estimated_closing_date: '2026-03-14T09:26:53.589Z',
-      close_date: '2026-06-30T00:00:00.000Z',
-      details: [],
-      external_id: null,
-      created_at: expect.stringMatching(/Z$/),
-      updated_at: expect.stringMatching(/Z$/),
-    });
-  });
-
-  test('stores its references in the given order, and repeated contacts once', async () => {
-    const [a, b] = [await makeContact(), await makeContact()];
-    const [p, q] = await makeProducts(2);
-    const given = {
-      description: 'd'.repeat(5000),
-      company_id: await makeCompany(),
-      source_id: absent,
-      user_id_assigned: await makeUser(app.fastify, customer.id),
-      stage_id: (await stagesOf(customer))[3]!.id,
-      priority: 'HIGHT',
-    };
-    const id = await create({
-      ...given,
-      name: '  Big\t',
-      contacts_ids: [b, a, b.toUpperCase()],
-      products: [line(q!, 19.99, 3), line(p!.toUpperCase(), 0.1, 7)],
-      estimated_closing_date: '2026-01-01T01:00:00.123987+02:00',
-      close_date: '9999-12-31T23:59:59.9999999Z',
-    });
-    expect(await read(id)).toMatchObject({
-      ...given,
-      name: 'Big',
-      contacts_ids: [b, a],
-      price: 60.67,
-      details: [
-        { product_id: q, name: 'P1', price: 19.99, quantity: 3, total: 59.97 },
-        { product_id: p, name: 'P0', price: 0.1, quantity: 7, total: 0.7 },
-      ],
-      estimated_closing_date: '2025-12-31T23:00:00.123Z',
-      close_date: '9999-12-31T23:59:59.999Z',
-    });
-  });
-
-  test('is refused with the same product twice, in whichever spelling of its id', async () => {
-    const products = [line(absent), line(absent.toUpperCase())];
-    const answer = await customer.post('/opportunities', await opportunityBody(customer, { products }));
-    expect([answer.status, faultPaths(answer)]).toEqual([400, ['/products/1/id']]);
+test('a created opportunity is returned with every field of the contract, empty fields as decided', async () => {
+  const body = await opportunityBody(customer);
+  const answer = await customer.post('/opportunities', body);
+  expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
+  const { id } = answer.body.data;
+  expect(await read(id)).toEqual({
+    id,
+    name: 'Deal',
+    description: '',
+    price: 0,
+    priority: 'MEDIUM',
+    stage_id: body['stage_id'],
+    contacts_ids: [],
+    company_id: null,
+    user_id_assigned: customer.adminId,
+    source_id: null,
+    estimated_closing_date: '2026-03-14T09:26:53.589Z',
+    close_date: '2026-06-30T00:00:00.000Z',
+    details: [],
+    external_id: null,
+    created_at: expect.stringMatching(/Z$/),
+    updated_at: expect.stringMatching(/Z$/),
   });
 });
 
-describe('an update of products', () => {
-  test('removes, updates and adds lines, keeps their order, and sums up exactly', async () => {
-    const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
-    const id = await create({ products: [line(a, 0.1, 1), line(b, 0.2, 1), line(c, 5, 1)] });
-    const update = [
-      { id: b, quantity: 3 },
-      { id: a.toUpperCase(), price: 0.7 },
-    ];
-    const products = { add: [line(d, 1.0001, 2)], remove: [c], update };
-    expect((await customer.patch(`/opportunities/${id}`, { products })).status).toBe(200);
-    expect(await read(id)).toMatchObject({
-      price: 3.3002,
-      details: [
-        { product_id: a, price: 0.7, quantity: 1, total: 0.7 },
-        { product_id: b, price: 0.2, quantity: 3, total: 0.6 },
-        { product_id: d, price: 1.0001, quantity: 2, total: 2.0002 },
-      ],
-    });
-    await customer.patch(`/opportunities/${id}`, { products: { remove: [a] } });
-    await customer.patch(`/opportunities/${id}`, { products: { add: [line(a)], update: [{ id: b }] } });
-    const order = (await read(id)).details.map(({ product_id }: { product_id: string }) => product_id);
-    expect(order).toEqual([b, d, a]);
-  });
-
-  const refusals = async () => {
-    const [here, also, elsewhere] = (await makeProducts(3)) as [string, string, string];
-    const id = await create({ products: [line(here), line(also)] });
-    return { id, here, also, elsewhere };
+test('a created opportunity stores its references in the given order, and repeated contacts once', async () => {
+  const [a, b] = [await makeContact(), await makeContact()];
+  const [p, q] = await makeProducts(2);
+  const given = {
+    description: 'd'.repeat(5000),
+    company_id: await makeCompany(),
+    source_id: absent,
+    user_id_assigned: await makeUser(app.fastify, customer.id),
+    stage_id: (await stagesOf(customer))[3]!.id,
+    priority: 'HIGHT',
   };
-  type Ids = Awaited<ReturnType<typeof refusals>>;
-
-  test.each<[string, number, (ids: Ids) => object, string[]]>([
-    [
-      'adds an existing line',
-      409,
-      ({ here, elsewhere }) => ({ add: [line(elsewhere), line(here)] }),
-      ['/products/add/1/id'],
+  const id = await create({
+    ...given,
+    name: '  Big\t',
+    contacts_ids: [b, a, b.toUpperCase()],
+    products: [line(q!, 19.99, 3), line(p!.toUpperCase(), 0.1, 7)],
+    estimated_closing_date: '2026-01-01T01:00:00.123987+02:00',
+    close_date: '9999-12-31T23:59:59.9999999Z',
+  });
+  expect(await read(id)).toMatchObject({
+    ...given,
+    name: 'Big',
+    contacts_ids: [b, a],
+    price: 60.67,
+    details: [
+      { product_id: q, name: 'P1', price: 19.99, quantity: 3, total: 59.97 },
+      { product_id: p, name: 'P0', price: 0.1, quantity: 7, total: 0.7 },
     ],
-    ['removes a missing line', 404, ({ here, elsewhere }) => ({ remove: [here, elsewhere] }), ['/products/remove/1']],
-    [
-      'updates a missing line',
-      404,
-      ({ elsewhere }) => ({ update: [{ id: elsewhere, quantity: 2 }] }),
-      ['/products/update/0/id'],
-    ],
-    ['adds an unknown product', 404, ({ here }) => ({ add: [line(absent)], remove: [here] }), ['/products/add/0/id']],
-    [
-      'misses several',
-      404,
-      ({ elsewhere, here }) => ({ add: [line(absent), line(here)], remove: [elsewhere] }),
-      ['/products/add/0/id', '/products/remove/0'],
-    ],
-    ['adds twice', 400, ({ elsewhere }) => ({ add: [line(elsewhere), line(elsewhere)] }), ['/products/add/1/id']],
-    ['removes twice', 400, ({ here }) => ({ remove: [here, here.toUpperCase()] }), ['/products/remove/1']],
-    ['removes and adds again', 400, ({ here }) => ({ add: [line(here)], remove: [here] }), ['/products/remove/0']],
-    [
-      'updates and removes',
-      400,
-      ({ here }) => ({ remove: [here], update: [{ id: here, quantity: 2 }] }),
-      ['/products/update/0/id'],
-    ],
-  ])('that %s is %i, says where, and changes nothing', async (name, status, productsOf, paths) => {
-    const ids = await refusals();
-    const before = await read(ids.id);
-    const answer = await customer.patch(`/opportunities/${ids.id}`, { name, products: productsOf(ids) });
-    expect([answer.status, faultPaths(answer)]).toEqual([status, paths]);
-    expect(await read(ids.id)).toEqual(before);
+    estimated_closing_date: '2025-12-31T23:00:00.123Z',
+    close_date: '9999-12-31T23:59:59.999Z',
   });
 });
 
-describe('the total', () => {
-  test('stays below 10^11 on create and update, and is exact up to that', async () => {
-    const [a, b] = (await makeProducts(2)) as [string, string];
-    const most = [line(a, 99_999.9999, 1_000_000), line(b, 99.9999, 1)];
-    const id = await create({ products: most });
-    expect((await read(id)).price).toBe(99_999_999_999.9999);
-    const body = await opportunityBody(customer, { products: [line(a, 99_999.9999, 1_000_000), line(b, 100, 1)] });
-    const refusal = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/products' }] } };
-    expect(await customer.post('/opportunities', body)).toMatchObject(refusal);
-    const products = { update: [{ id: b, price: 100 }] };
-    expect(await customer.patch(`/opportunities/${id}`, { name: 'x', products })).toMatchObject(refusal);
-    expect(await read(id)).toMatchObject({ name: 'Deal', price: 99_999_999_999.9999 });
-  });
+test('a created opportunity is refused with the same product twice, in whichever spelling of its id', async () => {
+  const products = [line(absent), line(absent.toUpperCase())];
+  const answer = await customer.post('/opportunities', await opportunityBody(customer, { products }));
+  expect([answer.status, faultPaths(answer)]).toEqual([400, ['/products/1/id']]);
 });
 
-describe('a deletion', () => {
-  test('of a contact removes it from its opportunities and keeps the order of the others', async () => {
-    const contacts = [await makeContact(), await makeContact(), await makeContact()];
-    const id = await create({ contacts_ids: contacts });
-    const before = await read(id);
-    expect((await customer.delete(`/contacts/${contacts[1]}`)).status).toBe(200);
-    const after = await read(id);
-    expect(after).toEqual({ ...before, contacts_ids: [contacts[0], contacts[2]], updated_at: after.updated_at });
+test('an update of products removes, updates and adds lines, keeps their order, and sums up exactly', async () => {
+  const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
+  const id = await create({ products: [line(a, 0.1, 1), line(b, 0.2, 1), line(c, 5, 1)] });
+  const update = [
+    { id: b, quantity: 3 },
+    { id: a.toUpperCase(), price: 0.7 },
+  ];
+  const products = { add: [line(d, 1.0001, 2)], remove: [c], update };
+  expect((await customer.patch(`/opportunities/${id}`, { products })).status).toBe(200);
+  expect(await read(id)).toMatchObject({
+    price: 3.3002,
+    details: [
+      { product_id: a, price: 0.7, quantity: 1, total: 0.7 },
+      { product_id: b, price: 0.2, quantity: 3, total: 0.6 },
+      { product_id: d, price: 1.0001, quantity: 2, total: 2.0002 },
+    ],
   });
+  await customer.patch(`/opportunities/${id}`, { products: { remove: [a] } });
+  await customer.patch(`/opportunities/${id}`, { products: { add: [line(a)], update: [{ id: b }] } });
+  const order = (await read(id)).details.map(({ product_id }: { product_id: string }) => product_id);
+  expect(order).toEqual([b, d, a]);
 });
 
-describe('ETag and If-Match', () => {
-  test('cover everything that the response shows: lines, product names, contacts, the company', async () => {
-    const [contact, company, product] = [await makeContact(), await makeCompany(), await makeProduct()];
-    const id = await create({ contacts_ids: [contact], company_id: company, products: [line(product)] });
-    const tags = [];
-    const changes = [
-      () => customer.patch(`/opportunities/${id}`, { products: { update: [{ id: product, quantity: 2 }] } }),
-      () => customer.patch(`/products/${product}`, { name: 'Renamed' }),
-      () => customer.delete(`/contacts/${contact}`),
-      () => customer.delete(`/company/${company}`),
-    ];
-    for (const change of changes) {
-      tags.push((await customer.get(`/opportunities/${id}`)).headers['etag']);
-      expect((await change()).status).toBe(200);
-    }
+const refusals = async () => {
+  const [here, also, elsewhere] = (await makeProducts(3)) as [string, string, string];
+  const id = await create({ products: [line(here), line(also)] });
+  return { id, here, also, elsewhere };
+};
+type Ids = Awaited<ReturnType<typeof refusals>>;
+
+test.each<[string, number, (ids: Ids) => object, string[]]>([
+  [
+    'adds an existing line',
+    409,
+    ({ here, elsewhere }) => ({ add: [line(elsewhere), line(here)] }),
+    ['/products/add/1/id'],
+  ],
+  ['removes a missing line', 404, ({ here, elsewhere }) => ({ remove: [here, elsewhere] }), ['/products/remove/1']],
+  [
+    'updates a missing line',
+    404,
+    ({ elsewhere }) => ({ update: [{ id: elsewhere, quantity: 2 }] }),
+    ['/products/update/0/id'],
+  ],
+  ['adds an unknown product', 404, ({ here }) => ({ add: [line(absent)], remove: [here] }), ['/products/add/0/id']],
+  [
+    'misses several',
+    404,
+    ({ elsewhere, here }) => ({ add: [line(absent), line(here)], remove: [elsewhere] }),
+    ['/products/add/0/id', '/products/remove/0'],
+  ],
+  ['adds twice', 400, ({ elsewhere }) => ({ add: [line(elsewhere), line(elsewhere)] }), ['/products/add/1/id']],
+  ['removes twice', 400, ({ here }) => ({ remove: [here, here.toUpperCase()] }), ['/products/remove/1']],
+  ['removes and adds again', 400, ({ here }) => ({ add: [line(here)], remove: [here] }), ['/products/remove/0']],
+  [
+    'updates and removes',
+    400,
+    ({ here }) => ({ remove: [here], update: [{ id: here, quantity: 2 }] }),
+    ['/products/update/0/id'],
+  ],
+])('an update of products that %s is %i, says where, and changes nothing', async (name, status, productsOf, paths) => {
+  const ids = await refusals();
+  const before = await read(ids.id);
+  const answer = await customer.patch(`/opportunities/${ids.id}`, { name, products: productsOf(ids) });
+  expect([answer.status, faultPaths(answer)]).toEqual([status, paths]);
+  expect(await read(ids.id)).toEqual(before);
+});
+
+test('the total of an opportunity stays below 10^11 on create and update, and is exact up to that', async () => {
+  const [a, b] = (await makeProducts(2)) as [string, string];
+  const most = [line(a, 99_999.9999, 1_000_000), line(b, 99.9999, 1)];
+  const id = await create({ products: most });
+  expect((await read(id)).price).toBe(99_999_999_999.9999);
+  const body = await opportunityBody(customer, { products: [line(a, 99_999.9999, 1_000_000), line(b, 100, 1)] });
+  const refusal = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/products' }] } };
+  expect(await customer.post('/opportunities', body)).toMatchObject(refusal);
+  const products = { update: [{ id: b, price: 100 }] };
+  expect(await customer.patch(`/opportunities/${id}`, { name: 'x', products })).toMatchObject(refusal);
+  expect(await read(id)).toMatchObject({ name: 'Deal', price: 99_999_999_999.9999 });
+});
+
+test('a deletion of a contact removes it from its opportunities and keeps the order of the others', async () => {
+  const contacts = [await makeContact(), await makeContact(), await makeContact()];
+  const id = await create({ contacts_ids: contacts });
+  const before = await read(id);
+  expect((await customer.delete(`/contacts/${contacts[1]}`)).status).toBe(200);
+  const after = await read(id);
+  expect(after).toEqual({ ...before, contacts_ids: [contacts[0], contacts[2]], updated_at: after.updated_at });
+});
+
+test('ETag and If-Match of opportunities cover everything that the response shows: lines, product names, contacts, the company', async () => {
+  const [contact, company, product] = [await makeContact(), await makeCompany(), await makeProduct()];
+  const id = await create({ contacts_ids: [contact], company_id: company, products: [line(product)] });
+  const tags = [];
+  const changes = [
+    () => customer.patch(`/opportunities/${id}`, { products: { update: [{ id: product, quantity: 2 }] } }),
+    () => customer.patch(`/products/${product}`, { name: 'Renamed' }),
+    () => customer.delete(`/contacts/${contact}`),
+    () => customer.delete(`/company/${company}`),
+  ];
+  for (const change of changes) {
     tags.push((await customer.get(`/opportunities/${id}`)).headers['etag']);
-    expect(new Set(tags).size).toBe(5);
-  });
+    expect((await change()).status).toBe(200);
+  }
+  tags.push((await customer.get(`/opportunities/${id}`)).headers['etag']);
+  expect(new Set(tags).size).toBe(5);
+});
 
-  test('give 404 before 412, and 412 before 409', async () => {
-    const [here, elsewhere] = (await makeProducts(2)) as [string, string];
-    const id = await create({ products: [line(here)] });
-    const patch = async (products: object) =>
-      (await customer.patch(`/opportunities/${id}`, { products }, { 'if-match': '"stale"' })).status;
-    expect(await patch({ remove: [elsewhere], add: [line(here)] })).toBe(404);
-    expect(await patch({ add: [line(here)] })).toBe(412);
-  });
+test('ETag and If-Match of opportunities give 404 before 412, and 412 before 409', async () => {
+  const [here, elsewhere] = (await makeProducts(2)) as [string, string];
+  const id = await create({ products: [line(here)] });
+  const patch = async (products: object) =>
+    (await customer.patch(`/opportunities/${id}`, { products }, { 'if-match': '"stale"' })).status;
+  expect(await patch({ remove: [elsewhere], add: [line(here)] })).toBe(404);
+  expect(await patch({ add: [line(here)] })).toBe(412);
 });
 
 test.each([5, {}, 'no id', ['no id'], [5], Array.from({ length: 101 }, () => '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b')])(

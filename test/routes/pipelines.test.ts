@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { createPipeline, salesStages } from '../../src/queries/crm/pipelines.ts';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
@@ -17,75 +17,71 @@ const makePipeline = (by: TestCustomer, name: string): Promise<string> =>
     }),
   );
 
-describe('pipelines', () => {
-  test('are listed newest first, with exactly the fields of a list item', async () => {
-    const id = await makePipeline(customer, 'Second');
-    const { status, body } = await customer.get('/pipelines');
-    expect(status).toBe(200);
-    expect(body).toEqual([
-      { id, name: 'Second', description: 'd', currency: 'EUR', active: true },
-      { id: expect.any(String), name: 'Sales', description: '', currency: 'USD', active: true },
-    ]);
-  });
+test('pipelines are listed newest first, with exactly the fields of a list item', async () => {
+  const id = await makePipeline(customer, 'Second');
+  const { status, body } = await customer.get('/pipelines');
+  expect(status).toBe(200);
+  expect(body).toEqual([
+    { id, name: 'Second', description: 'd', currency: 'EUR', active: true },
+    { id: expect.any(String), name: 'Sales', description: '', currency: 'USD', active: true },
+  ]);
+});
 
-  test('are returned with their stages in order', async () => {
-    const own = await app.customer();
-    const [{ id }] = (await own.get('/pipelines')).body;
-    const answer = await own.get(`/pipelines/${id}`);
-    expect(answer).toMatchObject({ status: 200, headers: { etag: expect.stringMatching(/^"[^"]+"$/) } });
-    const stage = (order: number, name: string, probability_percentage: number, status = 'OPEN') => ({
-      id: expect.any(String),
-      name,
-      order,
-      pipeline_id: id,
-      probability_percentage,
-      status,
-    });
-    expect(answer.body).toEqual({
-      id,
-      name: 'Sales',
-      description: '',
-      currency: 'USD',
-      active: true,
-      visibility: 'PUBLIC',
-      stages: [
-        stage(1, 'Lead', 10),
-        stage(2, 'Qualified', 25),
-        stage(3, 'Proposal', 50),
-        stage(4, 'Negotiation', 75),
-        stage(5, 'Won', 100, 'WON'),
-        stage(6, 'Lost', 0, 'LOST'),
-      ],
-      created_at: expect.stringMatching(/Z$/),
-      updated_at: expect.stringMatching(/Z$/),
-    });
+test('pipelines are returned with their stages in order', async () => {
+  const own = await app.customer();
+  const [{ id }] = (await own.get('/pipelines')).body;
+  const answer = await own.get(`/pipelines/${id}`);
+  expect(answer).toMatchObject({ status: 200, headers: { etag: expect.stringMatching(/^"[^"]+"$/) } });
+  const stage = (order: number, name: string, probability_percentage: number, status = 'OPEN') => ({
+    id: expect.any(String),
+    name,
+    order,
+    pipeline_id: id,
+    probability_percentage,
+    status,
+  });
+  expect(answer.body).toEqual({
+    id,
+    name: 'Sales',
+    description: '',
+    currency: 'USD',
+    active: true,
+    visibility: 'PUBLIC',
+    stages: [
+      stage(1, 'Lead', 10),
+      stage(2, 'Qualified', 25),
+      stage(3, 'Proposal', 50),
+      stage(4, 'Negotiation', 75),
+      stage(5, 'Won', 100, 'WON'),
+      stage(6, 'Lost', 0, 'LOST'),
+    ],
+    created_at: expect.stringMatching(/Z$/),
+    updated_at: expect.stringMatching(/Z$/),
   });
 });
 
-describe('the stage list', () => {
-  test('is 201 with the stages in order and the number of opportunities in each', async () => {
-    const own = await app.customer();
-    const stages = await stagesOf(own);
-    const body = await opportunityBody(own);
-    const ids = [];
-    for (const index of [0, 0, 4, 4, 4])
-      ids.push(await make(own, '/opportunities', { ...body, stage_id: stages[index]!.id }));
-    await own.patch(`/opportunities/${ids[0]}`, { stage_id: stages[1]!.id });
-    await own.delete(`/opportunities/${ids[4]}`);
-    const answer = await own.post('/stages/list', { pipeline_id: stages[0]!.pipeline_id });
-    expect(answer.status).toBe(201);
-    expect(answer.body).toEqual(
-      stages.map((stage, index) => ({ ...stage, total_opportunities: [1, 1, 0, 0, 2, 0][index] })),
-    );
-  });
+test('the stage list is 201 with the stages in order and the number of opportunities in each', async () => {
+  const own = await app.customer();
+  const stages = await stagesOf(own);
+  const body = await opportunityBody(own);
+  const ids = [];
+  for (const index of [0, 0, 4, 4, 4])
+    ids.push(await make(own, '/opportunities', { ...body, stage_id: stages[index]!.id }));
+  await own.patch(`/opportunities/${ids[0]}`, { stage_id: stages[1]!.id });
+  await own.delete(`/opportunities/${ids[4]}`);
+  const answer = await own.post('/stages/list', { pipeline_id: stages[0]!.pipeline_id });
+  expect(answer.status).toBe(201);
+  expect(answer.body).toEqual(
+    stages.map((stage, index) => ({ ...stage, total_opportunities: [1, 1, 0, 0, 2, 0][index] })),
+  );
+});
 
-  test('has pages, and contains one pipeline only', async () => {
-    const own = await app.customer();
-    const pipeline_id = await makePipeline(own, 'Second');
-    const page = async (page: number) =>
-      (await own.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
-        ({ name }: { name: string }) => name,
-      );
-    expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
-  });
+test('the stage list has pages, and contains one pipeline only', async () => {
+  const own = await app.customer();
+  const pipeline_id = await makePipeline(own, 'Second');
+  const page = async (page: number) =>
+    (await own.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
+      ({ name }: { name: string }) => name,
+    );
+  expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
 });

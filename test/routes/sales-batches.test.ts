@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { changeOf, undoChange } from '../jobs/undoing.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, productBody, stagesOf, unique } from '../setup/factories.ts';
@@ -15,189 +15,176 @@ const read = async (path: string, id: string) => (await customer.get(`${path}/${
 const idOf = async (path: string, external_id: string): Promise<string> =>
   (await customer.post(`${path}/list`, { filters: { external_id } })).body[0].id;
 
-describe('a batch of opportunities', () => {
-  const times = { estimated_closing_date: '2026-03-14T00:00:00.000Z', close_date: '2026-06-30T00:00:00.000Z' };
-  const item = (external_id: string, more: object = {}) => ({
-    external_id,
-    name: external_id,
-    user_id_assigned: customer.adminId,
-    stage_id: { pipeline: 'sales', stage: 'QUALIFIED' },
-    ...times,
-    ...more,
-  });
-  const makeAll = async () => ({
-    company: await make(customer, '/company', companyBody({ external_id: 'co' })),
-    contact: await make(customer, '/contacts', contactBody({ external_id: 'c' })),
-    product: await make(customer, '/products', productBody({ external_id: 'p', name: 'Engine' })),
-  });
+const times = { estimated_closing_date: '2026-03-14T00:00:00.000Z', close_date: '2026-06-30T00:00:00.000Z' };
+const item = (external_id: string, more: object = {}) => ({
+  external_id,
+  name: external_id,
+  user_id_assigned: customer.adminId,
+  stage_id: { pipeline: 'sales', stage: 'QUALIFIED' },
+  ...times,
+  ...more,
+});
+const makeAll = async () => ({
+  company: await make(customer, '/company', companyBody({ external_id: 'co' })),
+  contact: await make(customer, '/contacts', contactBody({ external_id: 'c' })),
+  product: await make(customer, '/products', productBody({ external_id: 'p', name: 'Engine' })),
+});
 
-  test('refers to contacts, companies, products and stages by other values than ids', async () => {
-    const { company, contact, product } = await makeAll();
-    const { results } = await batch('/opportunities', 'create', {
-      items: [
-        item('o', {
-          company_id: { external_id: 'co' },
-          contacts_ids: [{ external_id: 'c' }, contact],
-          products: [{ id: { external_id: 'p' }, price: 0.1, quantity: 3 }],
-        }),
-        item('plain'),
-      ],
-    });
-    expect(await read('/opportunities', results[0].id)).toMatchObject({
-      company_id: company,
-      contacts_ids: [contact],
-      details: [{ product_id: product, name: 'Engine', price: 0.1, quantity: 3, total: 0.3 }],
-      price: 0.3,
-      priority: 'NONE',
-      external_id: 'o',
-    });
-    expect(await read('/opportunities', results[1].id)).toMatchObject({ details: [], contacts_ids: [], price: 0 });
-    const changed = await batch('/opportunities', 'update', {
-      match: 'external_id',
-      items: [
-        {
-          external_id: 'o',
-          stage_id: { pipeline: 'Sales', stage: 'won' },
-          products: { update: [{ id: { external_id: 'p' }, quantity: 5 }] },
-        },
-      ],
-    });
-    expect(changed.results).toMatchObject([{ status: 'updated' }]);
-    expect(await read('/opportunities', results[0].id)).toMatchObject({ price: 0.5, details: [{ quantity: 5 }] });
-    const activity = await batch('/activities', 'create', {
-      items: [
-        {
-          title: 'T',
-          opportunity_id: { external_id: 'o' },
-          contact_id: { external_id: 'c' },
-          company_id: { external_id: 'co' },
-        },
-      ],
-    });
-    expect(await read('/activities', activity.results[0].id)).toMatchObject({
-      opportunity_id: results[0].id,
-      contact_id: contact,
-      company_id: company,
-    });
-  });
-
-  test('names of pipeline and stage find the exact ones before those that only differ in case or accents', async () => {
-    await app.owner`update stages set name = 'won' where customer_id = ${customer.id} and name = 'Lost'`;
-    const names = ['Won', 'won', 'WÖN'];
-    const { results } = await batch('/opportunities', 'create', {
-      items: names.map((stage, i) => item(`o${i}`, { stage_id: { pipeline: 'Sales', stage } })),
-    });
-    const shown = await Promise.all(results.map(({ id }: { id: string }) => read('/opportunities', id)));
-    const stages = (await stagesOf(customer)).map(({ id, name }) => [id, name]);
-    const found = new Map(stages as [string, string][]);
-    expect(shown.map(({ stage_id }) => found.get(stage_id))).toEqual(['Won', 'won', 'Won']);
-  });
-
-  test('fails an item that refers to what does not exist, or to what another customer has, in the same words', async () => {
-    await makeAll();
-    const other = await app.customer();
-    await make(other, '/company', companyBody({ external_id: 'theirs' }));
-    const errorOf = async (more: object) => {
-      const { results } = await batch('/opportunities', 'create', { items: [item('o', more), item(unique('good'))] });
-      expect(results[1].status).toBe('created');
-      return results[0].error;
-    };
-    const foreign = await errorOf({ company_id: { external_id: 'theirs' } });
-    const absent = await errorOf({ company_id: { external_id: 'absent' } });
-    expect(JSON.stringify(foreign)).toBe(JSON.stringify(absent).replaceAll('absent', 'theirs'));
-    const message = 'no company has the external_id "theirs"';
-    expect(foreign).toMatchObject({ code: 'not_found', errors: [{ path: '/company_id', message }] });
-    const paths = async (more: object) => (await errorOf(more)).errors.map(({ path }: { path: string }) => path);
-    expect(await paths({ contacts_ids: [{ external_id: 'c' }, { external_id: 'x' }] })).toEqual(['/contacts_ids/1']);
-    expect(await paths({ products: [{ id: { external_id: 'x' }, price: 1, quantity: 1 }] })).toEqual([
-      '/products/0/id',
-    ]);
-    expect(await paths({ stage_id: { pipeline: 'Sales', stage: 'x' } })).toEqual(['/stage_id']);
-    const twice = { id: { external_id: 'p' }, price: 1, quantity: 1 };
-    expect(await errorOf({ products: [twice, twice] })).toMatchObject({ code: 'validation_failed' });
-  });
-
-  test('finds a merged contact by its own id', async () => {
-    const { contact } = await makeAll();
-    const gone = await make(customer, '/contacts', contactBody({ external_id: 'gone' }));
-    const merged = await customer.post('/contacts/merge', { id: contact, merge_ids: [gone] });
-    expect(merged.status, JSON.stringify(merged.body)).toBe(200);
-    const { results } = await batch('/opportunities', 'create', {
-      items: [item('o', { contacts_ids: [{ external_id: 'gone' }] })],
-    });
-    expect((await read('/opportunities', results[0].id)).contacts_ids).toEqual([contact]);
-  });
-
-  test('sent again by upsert changes nothing, and an array of products replaces all lines', async () => {
-    await makeAll();
-    await make(customer, '/products', productBody({ external_id: 'q' }));
-    const line = (external_id: string, quantity = 1) => ({ id: { external_id }, price: 1.5, quantity });
-    const sent = (...products: object[]) => ({
-      match: 'external_id',
-      items: [item('o', { contacts_ids: [{ external_id: 'c' }], products })],
-    });
-    expect((await batch('/opportunities', 'upsert', sent(line('p')))).counts.created).toBe(1);
-    const id = await idOf('/opportunities', 'o');
-    const before = await read('/opportunities', id);
-    expect((await batch('/opportunities', 'upsert', sent(line('p')))).counts.unchanged).toBe(1);
-    expect(await read('/opportunities', id)).toEqual(before);
-    expect((await batch('/opportunities', 'upsert', sent(line('q', 2), line('p')))).counts.updated).toBe(1);
-    expect(await read('/opportunities', id)).toMatchObject({ price: 4.5, details: [{ quantity: 2 }, { quantity: 1 }] });
-    await customer.delete(`/products/${await idOf('/products', 'q')}`);
-    const kept = (await read('/opportunities', id)).details.map(
-      ({ product_id, price, quantity }: Record<string, unknown>) => ({ id: product_id, price, quantity }),
-    );
-    const again = await batch('/opportunities', 'update', { items: [{ id, products: kept }] });
-    expect(again.counts.unchanged).toBe(1);
-  });
-
-  test('fails alone with a total that is too large', async () => {
-    await makeAll();
-    const large = { id: { external_id: 'p' }, price: 999_999_999, quantity: 1_000_000 };
-    const { results } = await batch('/opportunities', 'create', {
-      items: [item('o', { products: [large] }), item('a')],
-    });
-    expect(results).toMatchObject([
-      { status: 'failed', error: { code: 'validation_failed', errors: [{ path: '/products' }] } },
-      { status: 'created' },
-    ]);
-  });
-
-  test('is undone as one change: what it created is gone, what it changed and deleted is as before', async () => {
-    const { product } = await makeAll();
-    const made = await batch('/opportunities', 'create', {
-      items: ['a', 'b'].map((name) =>
-        item(name, { contacts_ids: [{ external_id: 'c' }], products: [{ id: product, price: 2, quantity: 2 }] }),
-      ),
-    });
-    const [a, b] = made.results.map(({ id }: { id: string }) => id);
-    const all = async () =>
-      Promise.all([a, b].map(async (id) => ({ ...(await read('/opportunities', id)), updated_at: 0 })));
-    const before = await all();
-    const upsert = await changeOf(
-      customer,
-      customer.post('/opportunities/batch/upsert', {
-        match: 'external_id',
-        items: [item('a', { name: 'Other', products: [], contacts_ids: [] }), item('new')],
+test('a batch of opportunities refers to contacts, companies, products and stages by other values than ids', async () => {
+  const { company, contact, product } = await makeAll();
+  const { results } = await batch('/opportunities', 'create', {
+    items: [
+      item('o', {
+        company_id: { external_id: 'co' },
+        contacts_ids: [{ external_id: 'c' }, contact],
+        products: [{ id: { external_id: 'p' }, price: 0.1, quantity: 3 }],
       }),
-    );
-    const added = await idOf('/opportunities', 'new');
-    const deletion = await changeOf(
-      customer,
-      customer.post('/opportunities/batch/delete', { items: [{ id: a }, { id: b }] }),
-    );
-    await undoChange(app, customer, deletion);
-    await undoChange(app, customer, upsert);
-    expect(await all()).toEqual(before);
-    expect((await customer.get(`/opportunities/${added}`)).status).toBe(404);
+      item('plain'),
+    ],
   });
+  expect(await read('/opportunities', results[0].id)).toMatchObject({
+    company_id: company,
+    contacts_ids: [contact],
+    details: [{ product_id: product, name: 'Engine', price: 0.1, quantity: 3, total: 0.3 }],
+    price: 0.3,
+    priority: 'NONE',
+    external_id: 'o',
+  });
+  expect(await read('/opportunities', results[1].id)).toMatchObject({ details: [], contacts_ids: [], price: 0 });
+  const changed = await batch('/opportunities', 'update', {
+    match: 'external_id',
+    items: [
+      {
+        external_id: 'o',
+        stage_id: { pipeline: 'Sales', stage: 'won' },
+        products: { update: [{ id: { external_id: 'p' }, quantity: 5 }] },
+      },
+    ],
+  });
+  expect(changed.results).toMatchObject([{ status: 'updated' }]);
+  expect(await read('/opportunities', results[0].id)).toMatchObject({ price: 0.5, details: [{ quantity: 5 }] });
+  const activity = await batch('/activities', 'create', {
+    items: [
+      {
+        title: 'T',
+        opportunity_id: { external_id: 'o' },
+        contact_id: { external_id: 'c' },
+        company_id: { external_id: 'co' },
+      },
+    ],
+  });
+  expect(await read('/activities', activity.results[0].id)).toMatchObject({
+    opportunity_id: results[0].id,
+    contact_id: contact,
+    company_id: company,
+  });
+});
 
-  test('of a key with approve_over waits for an approval', async () => {
-    await makeAll();
-    const body = { items: [item('a'), item('b')] };
-    await app.owner`update api_keys set approve_over = '{"records": 1}' where id = ${customer.keyId}`;
-    const waiting = await customer.post('/opportunities/batch/create', body);
-    expect(waiting).toMatchObject({ status: 202, body: { approval: { id: expect.any(String) } } });
-    expect((await customer.post('/opportunities/list', {})).body).toEqual([]);
+test('names of pipeline and stage find the exact ones before those that only differ in case or accents', async () => {
+  await app.owner`update stages set name = 'won' where customer_id = ${customer.id} and name = 'Lost'`;
+  const names = ['Won', 'won', 'WÖN'];
+  const { results } = await batch('/opportunities', 'create', {
+    items: names.map((stage, i) => item(`o${i}`, { stage_id: { pipeline: 'Sales', stage } })),
   });
+  const shown = await Promise.all(results.map(({ id }: { id: string }) => read('/opportunities', id)));
+  const stages = (await stagesOf(customer)).map(({ id, name }) => [id, name]);
+  const found = new Map(stages as [string, string][]);
+  expect(shown.map(({ stage_id }) => found.get(stage_id))).toEqual(['Won', 'won', 'Won']);
+});
+
+test('a batch of opportunities fails an item that refers to what does not exist, or to what another customer has, in the same words', async () => {
+  await makeAll();
+  const other = await app.customer();
+  await make(other, '/company', companyBody({ external_id: 'theirs' }));
+  const errorOf = async (more: object) => {
+    const { results } = await batch('/opportunities', 'create', { items: [item('o', more), item(unique('good'))] });
+    expect(results[1].status).toBe('created');
+    return results[0].error;
+  };
+  const foreign = await errorOf({ company_id: { external_id: 'theirs' } });
+  const absent = await errorOf({ company_id: { external_id: 'absent' } });
+  expect(JSON.stringify(foreign)).toBe(JSON.stringify(absent).replaceAll('absent', 'theirs'));
+  const message = 'no company has the external_id "theirs"';
+  expect(foreign).toMatchObject({ code: 'not_found', errors: [{ path: '/company_id', message }] });
+  const paths = async (more: object) => (await errorOf(more)).errors.map(({ path }: { path: string }) => path);
+  expect(await paths({ contacts_ids: [{ external_id: 'c' }, { external_id: 'x' }] })).toEqual(['/contacts_ids/1']);
+  expect(await paths({ products: [{ id: { external_id: 'x' }, price: 1, quantity: 1 }] })).toEqual(['/products/0/id']);
+  expect(await paths({ stage_id: { pipeline: 'Sales', stage: 'x' } })).toEqual(['/stage_id']);
+  const twice = { id: { external_id: 'p' }, price: 1, quantity: 1 };
+  expect(await errorOf({ products: [twice, twice] })).toMatchObject({ code: 'validation_failed' });
+});
+
+test('a batch of opportunities finds a merged contact by its own id', async () => {
+  const { contact } = await makeAll();
+  const gone = await make(customer, '/contacts', contactBody({ external_id: 'gone' }));
+  const merged = await customer.post('/contacts/merge', { id: contact, merge_ids: [gone] });
+  expect(merged.status, JSON.stringify(merged.body)).toBe(200);
+  const { results } = await batch('/opportunities', 'create', {
+    items: [item('o', { contacts_ids: [{ external_id: 'gone' }] })],
+  });
+  expect((await read('/opportunities', results[0].id)).contacts_ids).toEqual([contact]);
+});
+
+test('a batch of opportunities sent again by upsert changes nothing, and an array of products replaces all lines', async () => {
+  await makeAll();
+  await make(customer, '/products', productBody({ external_id: 'q' }));
+  const line = (external_id: string, quantity = 1) => ({ id: { external_id }, price: 1.5, quantity });
+  const sent = (...products: object[]) => ({
+    match: 'external_id',
+    items: [item('o', { contacts_ids: [{ external_id: 'c' }], products })],
+  });
+  expect((await batch('/opportunities', 'upsert', sent(line('p')))).counts.created).toBe(1);
+  const id = await idOf('/opportunities', 'o');
+  const before = await read('/opportunities', id);
+  expect((await batch('/opportunities', 'upsert', sent(line('p')))).counts.unchanged).toBe(1);
+  expect(await read('/opportunities', id)).toEqual(before);
+  expect((await batch('/opportunities', 'upsert', sent(line('q', 2), line('p')))).counts.updated).toBe(1);
+  expect(await read('/opportunities', id)).toMatchObject({ price: 4.5, details: [{ quantity: 2 }, { quantity: 1 }] });
+  await customer.delete(`/products/${await idOf('/products', 'q')}`);
+  const kept = (await read('/opportunities', id)).details.map(
+    ({ product_id, price, quantity }: Record<string, unknown>) => ({ id: product_id, price, quantity }),
+  );
+  const again = await batch('/opportunities', 'update', { items: [{ id, products: kept }] });
+  expect(again.counts.unchanged).toBe(1);
+});
+
+test('a batch of opportunities fails alone with a total that is too large', async () => {
+  await makeAll();
+  const large = { id: { external_id: 'p' }, price: 999_999_999, quantity: 1_000_000 };
+  const { results } = await batch('/opportunities', 'create', {
+    items: [item('o', { products: [large] }), item('a')],
+  });
+  expect(results).toMatchObject([
+    { status: 'failed', error: { code: 'validation_failed', errors: [{ path: '/products' }] } },
+    { status: 'created' },
+  ]);
+});
+
+test('a batch of opportunities is undone as one change: what it created is gone, what it changed and deleted is as before', async () => {
+  const { product } = await makeAll();
+  const made = await batch('/opportunities', 'create', {
+    items: ['a', 'b'].map((name) =>
+      item(name, { contacts_ids: [{ external_id: 'c' }], products: [{ id: product, price: 2, quantity: 2 }] }),
+    ),
+  });
+  const [a, b] = made.results.map(({ id }: { id: string }) => id);
+  const all = async () =>
+    Promise.all([a, b].map(async (id) => ({ ...(await read('/opportunities', id)), updated_at: 0 })));
+  const before = await all();
+  const upsert = await changeOf(
+    customer,
+    customer.post('/opportunities/batch/upsert', {
+      match: 'external_id',
+      items: [item('a', { name: 'Other', products: [], contacts_ids: [] }), item('new')],
+    }),
+  );
+  const added = await idOf('/opportunities', 'new');
+  const deletion = await changeOf(
+    customer,
+    customer.post('/opportunities/batch/delete', { items: [{ id: a }, { id: b }] }),
+  );
+  await undoChange(app, customer, deletion);
+  await undoChange(app, customer, upsert);
+  expect(await all()).toEqual(before);
+  expect((await customer.get(`/opportunities/${added}`)).status).toBe(404);
 });

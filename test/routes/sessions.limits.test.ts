@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { inject, unique, type Answer } from '../setup/factories.ts';
 import { atOnce, firstLine, freshAddress, inTurn, limitsOf } from '../setup/limits.ts';
@@ -30,137 +30,129 @@ function expectRefusal(answer: Answer): void {
   expect(Number(answer.headers['retry-after'])).toBeGreaterThanOrEqual(1);
 }
 
-describe('failed logins', () => {
-  test('of an account from an address are limited, and above the limit the right password is rejected too', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    expect(await inTurn(4, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 2 });
-    const refused = await loginFrom(address, email, password);
-    expectRefusal(refused);
-    expect(limitsOf(refused)).toEqual({});
-  });
-
-  test('are limited in the same way for an account that does not exist', async () => {
-    const [address, email] = [freshAddress(), nobody()];
-    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
-  });
-
-  test('count for the account however its e-mail address is spelled', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    const spellings = [email, email.toUpperCase(), email.replace('a', 'A')];
-    let i = 0;
-    expect(await inTurn(4, () => loginFrom(address, spellings[(i += 1) % 3]!, wrong))).toEqual({ 401: 2, 429: 2 });
-  });
-
-  test('from one address do not lock out callers from other addresses', async () => {
-    const email = await newAccount();
-    for (let i = 0; i < 4; i += 1) {
-      const address = freshAddress();
-      expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
-    }
-    expect((await loginFrom(freshAddress(), email, password)).status).toBe(200);
-  });
-
-  test('from an address are limited to three times as many over all accounts', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    expect(await inTurn(8, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 6, 429: 2 });
-    expectRefusal(await loginFrom(address, email, password));
-  });
-
-  test('are counted exactly when concurrent: each counts before its password is checked', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    expect(await atOnce(12, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 10 });
-    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
-  });
-
-  test('do not count as requests without a valid credential, and those do not count as failed logins', async () => {
-    const address = freshAddress();
-    const anonymous = () => inject(app, 'GET', '/api/api-key', undefined, { 'x-forwarded-for': address });
-    expect(await inTurn(4, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 4 });
-    expect(await inTurn(4, anonymous)).toEqual({ 401: 3, 429: 1 });
-    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
-  });
-
-  test('count when a deactivated user gives the right password, so that this reveals nothing about the password', async () => {
-    const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
-    await owner`update users set active = false where id = ${userId}`;
-    expect(await inTurn(3, () => loginFrom(address, email, password))).toEqual({ 401: 2, 429: 1 });
-  });
-
-  test('are not in the audit log when the limit rejects them', async () => {
-    const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
-    await inTurn(4, () => loginFrom(address, email, wrong));
-    expect(await owner`select attempts from failed_logins where user_id = ${userId}`).toEqual([{ attempts: 2 }]);
-  });
+test('failed logins of an account from an address are limited, and above the limit the right password is rejected too', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  expect(await inTurn(4, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 2 });
+  const refused = await loginFrom(address, email, password);
+  expectRefusal(refused);
+  expect(limitsOf(refused)).toEqual({});
 });
 
-describe('an attempt is not counted', () => {
-  test('when the login succeeds', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    expect(await inTurn(7, () => loginFrom(address, email, password))).toEqual({ 200: 7 });
-    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
-  });
-
-  test('when the limit of the account rejects it, so that other users of the address can log in', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    expect(await inTurn(20, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 18 });
-    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
-  });
-
-  test('when it fails because the database is unavailable', async () => {
-    const [address, email] = [freshAddress(), await newAccount()];
-    await owner`alter table failed_logins rename to failed_logins_away`;
-    const failed = await inTurn(4, () => loginFrom(address, email, wrong));
-    await owner`alter table failed_logins_away rename to failed_logins`;
-    expect(failed).toEqual({ 500: 4 });
-    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
-  });
-
-  test('when its body is invalid', async () => {
-    const address = freshAddress();
-    const headers = { 'x-forwarded-for': address };
-    const malformed = () => inject(app, 'POST', '/api/auth/login', '{"', headers);
-    expect(await inTurn(20, malformed)).toEqual({ 400: 20 });
-    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
-  });
+test('failed logins are limited in the same way for an account that does not exist', async () => {
+  const [address, email] = [freshAddress(), nobody()];
+  expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
 });
 
-describe('an address that has no attempt left', () => {
-  test('is rejected before the body is read', async () => {
-    const address = freshAddress();
-    await atOnce(6, () => loginFrom(address, nobody(), wrong));
-    expect(await firstLine(app, '/api/auth/login', { 'x-forwarded-for': address })).toMatch(/^HTTP\/1\.1 429 /);
-  });
+test('failed logins count for the account however its e-mail address is spelled', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  const spellings = [email, email.toUpperCase(), email.replace('a', 'A')];
+  let i = 0;
+  expect(await inTurn(4, () => loginFrom(address, spellings[(i += 1) % 3]!, wrong))).toEqual({ 401: 2, 429: 2 });
 });
 
-describe('a wrong current password', () => {
-  const change = (session: { token: string }, address: string, current: string, next: string) =>
-    inject(
-      app,
-      'POST',
-      '/api/auth/password',
-      { current_password: current, new_password: next },
-      { authorization: `Bearer ${session.token}`, 'x-forwarded-for': address },
-    );
-
-  test('counts as a failed login of the account', async () => {
-    const session = await makeSession(app, (await customer()).id);
+test('failed logins from one address do not lock out callers from other addresses', async () => {
+  const email = await newAccount();
+  for (let i = 0; i < 4; i += 1) {
     const address = freshAddress();
-    expect(await inTurn(1, () => change(session, address, wrong, 'staple of another kind'))).toEqual({ 401: 1 });
-    expect(await inTurn(1, () => loginFrom(address, session.email, wrong))).toEqual({ 401: 1 });
-    const refused = await change(session, address, password, 'staple of another kind');
-    expectRefusal(refused);
-    expect(Object.keys(limitsOf(refused))).toEqual(['keys']);
-    expectRefusal(await loginFrom(address, session.email, password));
-  });
+    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+  }
+  expect((await loginFrom(freshAddress(), email, password)).status).toBe(200);
+});
 
-  test('does not count when it was right', async () => {
-    const session = await makeSession(app, (await customer()).id);
-    const address = freshAddress();
-    let current = password;
-    for (let i = 0; i < 3; i += 1) {
-      const next = `staple of kind number ${i}`;
-      expect((await change(session, address, current, next)).status).toBe(204);
-      current = next;
-    }
-  });
+test('failed logins from an address are limited to three times as many over all accounts', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  expect(await inTurn(8, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 6, 429: 2 });
+  expectRefusal(await loginFrom(address, email, password));
+});
+
+test('failed logins are counted exactly when concurrent: each counts before its password is checked', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  expect(await atOnce(12, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 10 });
+  expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+});
+
+test('failed logins do not count as requests without a valid credential, and those do not count as failed logins', async () => {
+  const address = freshAddress();
+  const anonymous = () => inject(app, 'GET', '/api/api-key', undefined, { 'x-forwarded-for': address });
+  expect(await inTurn(4, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 4 });
+  expect(await inTurn(4, anonymous)).toEqual({ 401: 3, 429: 1 });
+  expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+});
+
+test('failed logins count when a deactivated user gives the right password, so that this reveals nothing about the password', async () => {
+  const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
+  await owner`update users set active = false where id = ${userId}`;
+  expect(await inTurn(3, () => loginFrom(address, email, password))).toEqual({ 401: 2, 429: 1 });
+});
+
+test('failed logins are not in the audit log when the limit rejects them', async () => {
+  const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
+  await inTurn(4, () => loginFrom(address, email, wrong));
+  expect(await owner`select attempts from failed_logins where user_id = ${userId}`).toEqual([{ attempts: 2 }]);
+});
+
+test('an attempt is not counted when the login succeeds', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  expect(await inTurn(7, () => loginFrom(address, email, password))).toEqual({ 200: 7 });
+  expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+});
+
+test('an attempt is not counted when the limit of the account rejects it, so that other users of the address can log in', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  expect(await inTurn(20, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 18 });
+  expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+});
+
+test('an attempt is not counted when it fails because the database is unavailable', async () => {
+  const [address, email] = [freshAddress(), await newAccount()];
+  await owner`alter table failed_logins rename to failed_logins_away`;
+  const failed = await inTurn(4, () => loginFrom(address, email, wrong));
+  await owner`alter table failed_logins_away rename to failed_logins`;
+  expect(failed).toEqual({ 500: 4 });
+  expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+});
+
+test('an attempt is not counted when its body is invalid', async () => {
+  const address = freshAddress();
+  const headers = { 'x-forwarded-for': address };
+  const malformed = () => inject(app, 'POST', '/api/auth/login', '{"', headers);
+  expect(await inTurn(20, malformed)).toEqual({ 400: 20 });
+  expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+});
+
+test('an address that has no attempt left is rejected before the body is read', async () => {
+  const address = freshAddress();
+  await atOnce(6, () => loginFrom(address, nobody(), wrong));
+  expect(await firstLine(app, '/api/auth/login', { 'x-forwarded-for': address })).toMatch(/^HTTP\/1\.1 429 /);
+});
+
+const change = (session: { token: string }, address: string, current: string, next: string) =>
+  inject(
+    app,
+    'POST',
+    '/api/auth/password',
+    { current_password: current, new_password: next },
+    { authorization: `Bearer ${session.token}`, 'x-forwarded-for': address },
+  );
+
+test('a wrong current password counts as a failed login of the account', async () => {
+  const session = await makeSession(app, (await customer()).id);
+  const address = freshAddress();
+  expect(await inTurn(1, () => change(session, address, wrong, 'staple of another kind'))).toEqual({ 401: 1 });
+  expect(await inTurn(1, () => loginFrom(address, session.email, wrong))).toEqual({ 401: 1 });
+  const refused = await change(session, address, password, 'staple of another kind');
+  expectRefusal(refused);
+  expect(Object.keys(limitsOf(refused))).toEqual(['keys']);
+  expectRefusal(await loginFrom(address, session.email, password));
+});
+
+test('a wrong current password does not count when it was right', async () => {
+  const session = await makeSession(app, (await customer()).id);
+  const address = freshAddress();
+  let current = password;
+  for (let i = 0; i < 3; i += 1) {
+    const next = `staple of kind number ${i}`;
+    expect((await change(session, address, current, next)).status).toBe(204);
+    current = next;
+  }
 });

@@ -125,189 +125,183 @@ describe('POST /api/auth/login', () => {
   });
 });
 
-describe('POST /api/auth/logout', () => {
-  test("ends this session at once and keeps the user's other sessions", async () => {
-    const session = await makeSession(app, (await customer()).id);
-    const other = await openSession(app, session.email);
-    const answer = await session.call('POST', '/api/auth/logout');
-    expect(answer.status).toBe(204);
-    expect(answer.body).toBe('');
-    expect([await alive(session), await alive(other)]).toEqual([false, true]);
-  });
+test("POST /api/auth/logout ends this session at once and keeps the user's other sessions", async () => {
+  const session = await makeSession(app, (await customer()).id);
+  const other = await openSession(app, session.email);
+  const answer = await session.call('POST', '/api/auth/logout');
+  expect(answer.status).toBe(204);
+  expect(answer.body).toBe('');
+  expect([await alive(session), await alive(other)]).toEqual([false, true]);
 });
 
-describe('POST /api/auth/password', () => {
-  const change = (
-    session: { call: (method: string, path: string, body: object) => Promise<Answer> },
-    current: string,
-    next: string,
-  ) => session.call('POST', '/api/auth/password', { current_password: current, new_password: next });
+const change = (
+  session: { call: (method: string, path: string, body: object) => Promise<Answer> },
+  current: string,
+  next: string,
+) => session.call('POST', '/api/auth/password', { current_password: current, new_password: next });
 
-  test("changes the password and ends the user's other sessions, but not this one or those of other users", async () => {
-    const { id } = await customer();
-    const session = await makeSession(app, id);
-    const [other, somebody] = [await openSession(app, session.email), await makeSession(app, id)];
-    const answer = await change(session, password, 'a quite new password');
-    expect(answer.status).toBe(204);
-    expect(answer.body).toBe('');
-    expect([await alive(session), await alive(other), await alive(somebody)]).toEqual([true, false, true]);
-    expect((await login(app, session.email, 'a quite new password')).status).toBe(200);
-    expect((await login(app, session.email, password)).status).toBe(401);
-  });
-
-  test('returns the same 401 as login for a wrong current password, and changes nothing', async () => {
-    const session = await makeSession(app, (await customer()).id);
-    const other = await openSession(app, session.email);
-    const answer = await change(session, 'wrong horse battery', 'a quite new password');
-    expect(answer.status).toBe(401);
-    expect(answer.body).toEqual(wrong);
-    expect([await alive(session), await alive(other)]).toEqual([true, true]);
-    expect((await login(app, session.email, password)).status).toBe(200);
-  });
-
-  test('one of two concurrent changes succeeds', async () => {
-    const session = await makeSession(app, (await customer()).id);
-    const passwords = ['first new password', 'second new password'];
-    const answers = await Promise.all(passwords.map((next) => change(session, password, next)));
-    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([204, 401]);
-    const winner = passwords[answers.findIndex(({ status }) => status === 204)]!;
-    expect((await login(app, session.email, winner)).status).toBe(200);
-  });
-
-  test.each<[string, string, number]>([
-    ['11 characters', 'x'.repeat(11), 400],
-    ['129 characters', 'x'.repeat(129), 400],
-    ['11 characters of four bytes each', '😀'.repeat(11), 400],
-    ['12 characters', 'x'.repeat(12), 204],
-    ['128 characters of four bytes each', '😀'.repeat(128), 204],
-  ])('answers a new password of %s rightly', async (_, next, status) => {
-    const session = await makeSession(app, (await customer()).id);
-    expect((await change(session, password, next)).status).toBe(status);
-    expect((await login(app, session.email, next)).status).toBe(status === 204 ? 200 : 401);
-  });
+test("POST /api/auth/password changes the password and ends the user's other sessions, but not this one or those of other users", async () => {
+  const { id } = await customer();
+  const session = await makeSession(app, id);
+  const [other, somebody] = [await openSession(app, session.email), await makeSession(app, id)];
+  const answer = await change(session, password, 'a quite new password');
+  expect(answer.status).toBe(204);
+  expect(answer.body).toBe('');
+  expect([await alive(session), await alive(other), await alive(somebody)]).toEqual([true, false, true]);
+  expect((await login(app, session.email, 'a quite new password')).status).toBe(200);
+  expect((await login(app, session.email, password)).status).toBe(401);
 });
 
-describe('the audit log', () => {
-  test('records logins, logouts and password changes with actor and address', async () => {
-    const session = await makeSession(app, (await customer()).id);
-    await session.call('POST', '/api/auth/password', {
-      current_password: 'wrong horse battery',
-      new_password: 'a quite new password',
-    });
-    await session.call('POST', '/api/auth/password', {
-      current_password: password,
-      new_password: 'a quite new password',
-    });
-    await session.call('POST', '/api/auth/logout');
-    const by = { actor: session.email, address: '127.0.0.1', details: {} };
-    expect(await eventsOf(session.userId)).toEqual([
-      { event: 'user.created', actor: 'command line', address: null, details: { role: 'admin' } },
-      { event: 'user.logged_in', ...by },
-      { event: 'user.password_change_failed', ...by },
-      { event: 'user.password_changed', ...by },
-      { event: 'user.logged_out', ...by },
-    ]);
-  });
+test('POST /api/auth/password returns the same 401 as login for a wrong current password, and changes nothing', async () => {
+  const session = await makeSession(app, (await customer()).id);
+  const other = await openSession(app, session.email);
+  const answer = await change(session, 'wrong horse battery', 'a quite new password');
+  expect(answer.status).toBe(401);
+  expect(answer.body).toEqual(wrong);
+  expect([await alive(session), await alive(other)]).toEqual([true, true]);
+  expect((await login(app, session.email, password)).status).toBe(200);
+});
 
-  const failures = async (customerId: string) => {
-    const events = await db.lookup((sql) => listEvents(sql, customerId, 100));
-    return events.filter(({ event }) => event === 'user.login_failed');
+test('of two concurrent changes of a password one succeeds', async () => {
+  const session = await makeSession(app, (await customer()).id);
+  const passwords = ['first new password', 'second new password'];
+  const answers = await Promise.all(passwords.map((next) => change(session, password, next)));
+  expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([204, 401]);
+  const winner = passwords[answers.findIndex(({ status }) => status === 204)]!;
+  expect((await login(app, session.email, winner)).status).toBe(200);
+});
+
+test.each<[string, string, number]>([
+  ['11 characters', 'x'.repeat(11), 400],
+  ['129 characters', 'x'.repeat(129), 400],
+  ['11 characters of four bytes each', '😀'.repeat(11), 400],
+  ['12 characters', 'x'.repeat(12), 204],
+  ['128 characters of four bytes each', '😀'.repeat(128), 204],
+])('POST /api/auth/password answers a new password of %s rightly', async (_, next, status) => {
+  const session = await makeSession(app, (await customer()).id);
+  expect((await change(session, password, next)).status).toBe(status);
+  expect((await login(app, session.email, next)).status).toBe(status === 204 ? 200 : 401);
+});
+
+test('the audit log records logins, logouts and password changes with actor and address', async () => {
+  const session = await makeSession(app, (await customer()).id);
+  await session.call('POST', '/api/auth/password', {
+    current_password: 'wrong horse battery',
+    new_password: 'a quite new password',
+  });
+  await session.call('POST', '/api/auth/password', {
+    current_password: password,
+    new_password: 'a quite new password',
+  });
+  await session.call('POST', '/api/auth/logout');
+  const by = { actor: session.email, address: '127.0.0.1', details: {} };
+  expect(await eventsOf(session.userId)).toEqual([
+    { event: 'user.created', actor: 'command line', address: null, details: { role: 'admin' } },
+    { event: 'user.logged_in', ...by },
+    { event: 'user.password_change_failed', ...by },
+    { event: 'user.password_changed', ...by },
+    { event: 'user.logged_out', ...by },
+  ]);
+});
+
+const failures = async (customerId: string) => {
+  const events = await db.lookup((sql) => listEvents(sql, customerId, 100));
+  return events.filter(({ event }) => event === 'user.login_failed');
+};
+
+test('the audit log records failed logins and their reason under the account', async () => {
+  const { id } = await customer();
+  const { email, userId } = await makeLogin(app, id);
+  await login(app, email, 'wrong horse battery');
+  await owner`update users set active = false where id = ${userId}`;
+  await login(app, email);
+  const failed = {
+    event: 'user.login_failed',
+    actor: 'anonymous',
+    address: '127.0.0.1',
+    user_id: userId,
+    api_key_id: null,
+    id: expect.any(String),
+    created_at: expect.stringMatching(isoInstant),
   };
+  const once = { email, attempts: '1', first_at: expect.stringMatching(isoInstant) };
+  expect(await failures(id)).toEqual([
+    { ...failed, details: { ...once, reason: 'deactivated' } },
+    { ...failed, details: { ...once, reason: 'wrong_password' } },
+  ]);
+});
 
-  test('records failed logins and their reason under the account', async () => {
-    const { id } = await customer();
-    const { email, userId } = await makeLogin(app, id);
-    await login(app, email, 'wrong horse battery');
-    await owner`update users set active = false where id = ${userId}`;
-    await login(app, email);
-    const failed = {
-      event: 'user.login_failed',
-      actor: 'anonymous',
-      address: '127.0.0.1',
-      user_id: userId,
-      api_key_id: null,
-      id: expect.any(String),
-      created_at: expect.stringMatching(isoInstant),
-    };
-    const once = { email, attempts: '1', first_at: expect.stringMatching(isoInstant) };
-    expect(await failures(id)).toEqual([
-      { ...failed, details: { ...once, reason: 'deactivated' } },
-      { ...failed, details: { ...once, reason: 'wrong_password' } },
-    ]);
-  });
+test('the audit log records repeated failures from one address as one event with a count and the first and last time', async () => {
+  const { id } = await customer();
+  const { email, userId } = await makeLogin(app, id);
+  await Promise.all(Array.from({ length: 5 }, () => login(app, email, 'wrong horse battery')));
+  await owner`update failed_logins set first_at = first_at - interval '1 hour' where user_id = ${userId}`;
+  await login(app, email, 'wrong horse battery');
+  await login(app, email); // right
+  const [failed, ...others] = await failures(id);
+  expect(others).toEqual([]);
+  expect(failed!.details).toMatchObject({ attempts: '6' });
+  expect(Date.parse(failed!.created_at) - Date.parse(failed!.details['first_at']!)).toBeGreaterThan(3_599_000);
+  const [latest] = await db.lookup((sql) => listEvents(sql, id, 1));
+  expect(latest).toMatchObject({ event: 'user.logged_in' });
+});
 
-  test('records repeated failures from one address as one event with a count and the first and last time', async () => {
-    const { id } = await customer();
-    const { email, userId } = await makeLogin(app, id);
-    await Promise.all(Array.from({ length: 5 }, () => login(app, email, 'wrong horse battery')));
-    await owner`update failed_logins set first_at = first_at - interval '1 hour' where user_id = ${userId}`;
-    await login(app, email, 'wrong horse battery');
-    await login(app, email); // right
-    const [failed, ...others] = await failures(id);
-    expect(others).toEqual([]);
-    expect(failed!.details).toMatchObject({ attempts: '6' });
-    expect(Date.parse(failed!.created_at) - Date.parse(failed!.details['first_at']!)).toBeGreaterThan(3_599_000);
-    const [latest] = await db.lookup((sql) => listEvents(sql, id, 1));
-    expect(latest).toMatchObject({ event: 'user.logged_in' });
-  });
+test('the audit log stays bounded however many addresses fail, and counts every attempt', async () => {
+  const { id } = await customer();
+  const { email, userId } = await makeLogin(app, id);
+  const addresses = Array.from({ length: maxAddresses + 20 }, (_, i) => `192.0.2.${i}`);
+  for (const address of [...addresses, ...addresses])
+    await db.transaction((sql) => recordFailedLogin(sql, id, { userId, reason: 'wrong_password', address }));
+  await login(app, email, 'wrong horse battery');
+  const events = await db.lookup((sql) => listEvents(sql, id, 1_000));
+  const failed = events.filter(({ event }) => event === 'user.login_failed');
+  expect(failed).toHaveLength(maxAddresses + 1);
+  expect(failed.filter(({ address }) => address === null)).toMatchObject([{ details: { attempts: '41' } }]);
+  const attempts = failed.reduce((sum, { details }) => sum + Number(details['attempts']), 0);
+  expect(attempts).toBe(2 * addresses.length + 1);
+});
 
-  test('stays bounded however many addresses fail, and counts every attempt', async () => {
-    const { id } = await customer();
-    const { email, userId } = await makeLogin(app, id);
-    const addresses = Array.from({ length: maxAddresses + 20 }, (_, i) => `192.0.2.${i}`);
-    for (const address of [...addresses, ...addresses])
-      await db.transaction((sql) => recordFailedLogin(sql, id, { userId, reason: 'wrong_password', address }));
-    await login(app, email, 'wrong horse battery');
-    const events = await db.lookup((sql) => listEvents(sql, id, 1_000));
-    const failed = events.filter(({ event }) => event === 'user.login_failed');
-    expect(failed).toHaveLength(maxAddresses + 1);
-    expect(failed.filter(({ address }) => address === null)).toMatchObject([{ details: { attempts: '41' } }]);
-    const attempts = failed.reduce((sum, { details }) => sum + Number(details['attempts']), 0);
-    expect(attempts).toBe(2 * addresses.length + 1);
-  });
-
-  test('counts logins to unknown accounts without a customer and without the given e-mail address', async () => {
-    const count = async () => {
-      const [row] = await owner<{ rows: number; attempts: number }[]>`
+test('the audit log counts logins to unknown accounts without a customer and without the given e-mail address', async () => {
+  const count = async () => {
+    const [row] = await owner<{ rows: number; attempts: number }[]>`
         select count(*)::integer as rows, sum(attempts)::integer as attempts
         from failed_logins
         where customer_id = ${nobody.customerId}`;
-      return row!;
-    };
-    await login(app, `${unique('nobody')}@example.com`);
-    const before = await count();
-    const events = await owner`select count(*)::integer as count from audit_events`;
-    for (let i = 0; i < 5; i++) await login(app, `${unique('nobody')}@example.com`);
-    expect(await count()).toEqual({ rows: before.rows, attempts: before.attempts + 5 });
-    expect(await owner`select count(*)::integer as count from audit_events`).toEqual(events);
-    const [kept] = await owner<
-      { text: string }[]
-    >`select string_agg(failed_logins::text, ' ') as text from failed_logins`;
-    expect(kept!.text).not.toContain('example.com');
-  });
+    return row!;
+  };
+  await login(app, `${unique('nobody')}@example.com`);
+  const before = await count();
+  const events = await owner`select count(*)::integer as count from audit_events`;
+  for (let i = 0; i < 5; i++) await login(app, `${unique('nobody')}@example.com`);
+  expect(await count()).toEqual({ rows: before.rows, attempts: before.attempts + 5 });
+  expect(await owner`select count(*)::integer as count from audit_events`).toEqual(events);
+  const [kept] = await owner<
+    { text: string }[]
+  >`select string_agg(failed_logins::text, ' ') as text from failed_logins`;
+  expect(kept!.text).not.toContain('example.com');
+});
 
-  test('cannot be changed or emptied by the service; failed logins can only be added and counted', async () => {
-    const forbidden = [
-      "update audit_events set event = 'user.logged_in'",
-      'delete from audit_events',
-      'truncate audit_events',
-      'delete from failed_logins',
-      'truncate failed_logins',
-    ];
-    for (const text of forbidden)
-      await expect(
-        db.transaction((sql) => sql.unsafe(text)),
-        text,
-      ).rejects.toThrow(/permission denied/);
-  });
+test('the audit log cannot be changed or emptied by the service; failed logins can only be added and counted', async () => {
+  const forbidden = [
+    "update audit_events set event = 'user.logged_in'",
+    'delete from audit_events',
+    'truncate audit_events',
+    'delete from failed_logins',
+    'truncate failed_logins',
+  ];
+  for (const text of forbidden)
+    await expect(
+      db.transaction((sql) => sql.unsafe(text)),
+      text,
+    ).rejects.toThrow(/permission denied/);
+});
 
-  test('contains no password, not even a wrong one', async () => {
-    const { email } = await makeLogin(app, (await customer()).id);
-    await login(app, email, 'a wrong secret of somebody');
-    const rows = await owner<{ kept: string }[]>`
+test('the audit log contains no password, not even a wrong one', async () => {
+  const { email } = await makeLogin(app, (await customer()).id);
+  await login(app, email, 'a wrong secret of somebody');
+  const rows = await owner<{ kept: string }[]>`
       select audit_events::text as kept from audit_events
       union all
       select failed_logins::text from failed_logins`;
-    expect(rows.map(({ kept }) => kept).join('\n')).not.toMatch(/correct horse|wrong secret/);
-  });
+  expect(rows.map(({ kept }) => kept).join('\n')).not.toMatch(/correct horse|wrong secret/);
 });

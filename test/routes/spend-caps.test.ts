@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { retryJob } from '../../src/jobs/start-job.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
@@ -8,7 +8,7 @@ import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.t
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
-import { contactBody, inject, make, makeList, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, make, makeList, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 
 const app = await startApp();
@@ -54,179 +54,140 @@ const lastMonth = `date_trunc('month', now() at time zone 'UTC')::date - 1`;
 
 const faultsOf = ({ id }: TestCustomer) => app.db.lookup((sql) => checkCredits(sql, id));
 
-describe('a start', () => {
-  test('of twenty at once with one key, as many succeed as its cap allows', async () => {
-    const { customer, client, keyOf } = await capped({ verification: { amount: 11, per: 'day' } });
-    const statuses = await statusesOf(Array.from({ length: 20 }, () => start(client, 2)));
-    expect(statuses.filter((status) => status === 200)).toHaveLength(5);
-    expect(statuses.filter((status) => status === 402)).toHaveLength(15);
-    expect((await keyOf()).spent).toEqual({ subscription: 0, verification: 10 });
-    expect((await creditsOf(customer)).verification).toEqual({ balance: 990, reserved: 10 });
-    expect(await faultsOf(customer)).toEqual([]);
-  });
-
-  // At the end of a month a day ends too; each of both sides has ten starts.
-  test.each([
-    ['day', '2026-02-01', 10],
-    ['day', '2026-02-02', 10],
-    ['month', '2026-02-01', 10],
-    ['month', '2026-02-02', 5],
-    ['total', '2026-02-01', 5],
-  ] as const)(
-    'with a cap per %s, on both sides of midnight before %s, succeeds %i times of twenty',
-    async (per, day, successes) => {
-      const { customer, client } = await capped({ verification: { amount: 5, per } });
-      const given = { apiKeyId: client.keyId, pool: 'verification', amount: 1 } as const;
-      const ids = await app.owner<{ id: string }[]>`
-      select uuidv7(make_interval(secs => extract(epoch from ${`${day}T00:00:00Z`}::timestamptz - clock_timestamp())::float8 - n % 2)) as id
-      from generate_series(1, 20) n`;
-      const outcomes = await Promise.allSettled(
-        ids.map(({ id }) => app.db.transaction((sql) => addKeySpending(sql, customer.id, id, given))),
-      );
-      expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(successes);
-    },
-  );
-
-  test('beside cancels, repeated requests and a rotation never counts for more than the cap, and in the end for what its jobs hold', async () => {
-    const { customer, session, client, keyOf } = await capped({ verification: { amount: 20, per: 'day' } });
-    const path = '/api/ext/service-handler/verify-email';
-    const send = async (key: string) => {
-      const body = { emails: [{ email: `${unique('a')}@example.com` }, { email: `${unique('b')}@example.com` }] };
-      const headers = { authorization: `X-API-Key ${key}`, 'idempotency-key': unique('once') };
-      const [first, again] = await Promise.all([1, 2].map(() => inject(app.fastify, 'POST', path, body, headers)));
-      // A repetition beside the first one can be told to wait.
-      return [first!, again!].find(({ status }) => status === 200);
-    };
-    const started = new Set<string>();
-    const startAndCancel = async (key: string, n: number) => {
-      const answer = await send(key);
-      if (!answer) return;
-      started.add(answer.body.id);
-      if (n % 3 === 0) await customer.post(`/service-handler/${answer.body.id}/cancel`);
-      expect((await keyOf()).spent.verification).toBeLessThanOrEqual(20);
-    };
-    const many = (key: string) => Promise.all(Array.from({ length: 20 }, (_, n) => startAndCancel(key, n)));
-    const rotate = async () =>
-      (await session.call('PATCH', `/api/api-key/update/${client.keyId}`, {})).body.data.key as string;
-    const [key] = await Promise.all([rotate(), many(client.key)]);
-    await many(key);
-
-    const [held] = await app.owner<[{ credits: number; jobs: number }]>`
-      select coalesce(sum(reserved) filter (where status = 'PENDING'), 0)::integer as credits, count(*)::integer as jobs
-      from jobs where customer_id = ${customer.id}`;
-    expect(held.jobs).toBe(started.size);
-    expect((await keyOf()).spent.verification).toBe(held.credits);
-    while (await send(key)) held.credits += 2;
-    expect(held.credits).toBe(20);
-    expect((await keyOf()).spent.verification).toBe(20);
-    expect(await faultsOf(customer)).toEqual([]);
-  });
-
-  test('past the cap is 402 with what is left, and changes nothing; another key and the other pool are not concerned', async () => {
-    const { customer, client, keyOf } = await capped({ verification: { amount: 3, per: 'total' } });
-    expect((await start(client, 2)).status).toBe(200);
-    const { status, body } = await start(client, 2);
-    expect([status, body]).toEqual([
-      402,
-      {
-        statusCode: 402,
-        error: 'Payment Required',
-        code: 'spend_cap_exceeded',
-        message: expect.stringContaining('cap'),
-        required: 2,
-        available: 1,
-        pool: 'verification',
-      },
-    ]);
-    expect((await app.owner`select from jobs where customer_id = ${customer.id}`).count).toBe(1);
-    expect((await start(client, 1)).status).toBe(200);
-    expect((await start(customer, 5)).status).toBe(200);
-    expect((await unlock(client, inTown)).status).toBe(200);
-    expect((await keyOf()).spent).toEqual({ subscription: 10, verification: 3 });
-    expect((await keyOf(customer)).spent).toEqual({ subscription: 0, verification: 5 });
-    expect(await faultsOf(customer)).toEqual([]);
-  });
-
-  test('names the cap if the balance is short too', async () => {
-    const { client } = await capped({ verification: { amount: 1, per: 'day' } }, 1);
-    expect((await start(client, 5)).body).toMatchObject({ code: 'spend_cap_exceeded', available: 1 });
-  });
-
-  test('with a key that may only read lists, and spend nothing, is refused for every call that costs', async () => {
-    const { customer, client } = await capped({
-      subscription: { amount: 0, per: 'total' },
-      verification: { amount: 0, per: 'total' },
-    });
-    const list = await makeList(app.fastify, customer);
-    await make(customer, '/contacts', contactBody({ work_email: `${unique('a')}@example.com`, list_ids: [list] }));
-    const enrich = (max_credits: number) =>
-      client.post('/service-handler/enrich-contacts', { filters: {}, max_credits });
-    const answers = [
-      await enrich(5),
-      await client.post(`/list-contact/verify-contacts/${list}`),
-      await start(client, 1),
-      await unlock(client, inTown),
-      await select(client, { ids: [unlisted] }),
-    ];
-    expect(answers.map(({ body }) => body.code)).toEqual(Array(5).fill('spend_cap_exceeded'));
-    expect(await creditsOf(customer)).toMatchObject({ subscription: { reserved: 0 }, verification: { reserved: 0 } });
-    // What costs nothing can be started.
-    const none = { filters: { location_locality: [unique('none')] }, total_records: 5 };
-    expect((await unlock(client, none)).status).toBe(200);
-    expect((await enrich(0)).status).toBe(200);
-  });
-
-  test('as a dry run tells the smaller of the balance and what the cap leaves', async () => {
-    const { customer, client } = await capped({ subscription: { amount: 15, per: 'month' } }, 100);
-    const available = async (by: TestCustomer) => [
-      (await unlock(by, { ...inTown, dry_run: true })).body.available,
-      (await select(by, { ids: [unlisted], dry_run: true })).body.available,
-    ];
-    expect(await available(client)).toEqual([15, 15]);
-    await unlock(client, inTown);
-    expect(await available(client)).toEqual([5, 5]);
-    expect(await available(customer)).toEqual([90, 90]);
-  });
+test('of twenty starts at once with one key, as many succeed as its cap allows', async () => {
+  const { customer, client, keyOf } = await capped({ verification: { amount: 11, per: 'day' } });
+  const statuses = await statusesOf(Array.from({ length: 20 }, () => start(client, 2)));
+  expect(statuses.filter((status) => status === 200)).toHaveLength(5);
+  expect(statuses.filter((status) => status === 402)).toHaveLength(15);
+  expect((await keyOf()).spent).toEqual({ subscription: 0, verification: 10 });
+  expect((await creditsOf(customer)).verification).toEqual({ balance: 990, reserved: 10 });
+  expect(await faultsOf(customer)).toEqual([]);
 });
 
-describe('what a key has spent', () => {
-  test('counts anew each day or month of UTC, and never in total', async () => {
-    const { client, keyOf, change } = await capped({ verification: { amount: 4, per: 'day' } });
-    await start(client, 4);
-    expect((await start(client, 1)).status).toBe(402);
-    await moveSpending(client, yesterday);
-    expect((await keyOf()).spent.verification).toBe(0);
-    expect((await start(client, 4)).status).toBe(200);
+// At the end of a month a day ends too; each of both sides has ten starts.
+test.each([
+  ['day', '2026-02-01', 10],
+  ['day', '2026-02-02', 10],
+  ['month', '2026-02-01', 10],
+  ['month', '2026-02-02', 5],
+  ['total', '2026-02-01', 5],
+] as const)(
+  'a start with a cap per %s, on both sides of midnight before %s, succeeds %i times of twenty',
+  async (per, day, successes) => {
+    const { customer, client } = await capped({ verification: { amount: 5, per } });
+    const given = { apiKeyId: client.keyId, pool: 'verification', amount: 1 } as const;
+    const ids = await app.owner<{ id: string }[]>`
+      select uuidv7(make_interval(secs => extract(epoch from ${`${day}T00:00:00Z`}::timestamptz - clock_timestamp())::float8 - n % 2)) as id
+      from generate_series(1, 20) n`;
+    const outcomes = await Promise.allSettled(
+      ids.map(({ id }) => app.db.transaction((sql) => addKeySpending(sql, customer.id, id, given))),
+    );
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(successes);
+  },
+);
 
-    await change({ verification: { amount: 4, per: 'month' } });
-    await moveSpending(client, lastMonth, `day = ${yesterday}`);
-    expect((await keyOf()).spent.verification).toBe(4);
-    expect((await start(client, 1)).body).toMatchObject({ available: 0 });
-    await change({ verification: { amount: 9, per: 'total' } });
-    expect((await keyOf()).spent.verification).toBe(8);
-    expect(await statusesOf([start(client, 1), start(client, 1)])).toEqual(expect.arrayContaining([200, 402]));
+test('a start past the cap is 402 with what is left, and changes nothing; another key and the other pool are not concerned', async () => {
+  const { customer, client, keyOf } = await capped({ verification: { amount: 3, per: 'total' } });
+  expect((await start(client, 2)).status).toBe(200);
+  const { status, body } = await start(client, 2);
+  expect([status, body]).toEqual([
+    402,
+    {
+      statusCode: 402,
+      error: 'Payment Required',
+      code: 'spend_cap_exceeded',
+      message: expect.stringContaining('cap'),
+      required: 2,
+      available: 1,
+      pool: 'verification',
+    },
+  ]);
+  expect((await app.owner`select from jobs where customer_id = ${customer.id}`).count).toBe(1);
+  expect((await start(client, 1)).status).toBe(200);
+  expect((await start(customer, 5)).status).toBe(200);
+  expect((await unlock(client, inTown)).status).toBe(200);
+  expect((await keyOf()).spent).toEqual({ subscription: 10, verification: 3 });
+  expect((await keyOf(customer)).spent).toEqual({ subscription: 0, verification: 5 });
+  expect(await faultsOf(customer)).toEqual([]);
+});
+
+test('a start names the cap if the balance is short too', async () => {
+  const { client } = await capped({ verification: { amount: 1, per: 'day' } }, 1);
+  expect((await start(client, 5)).body).toMatchObject({ code: 'spend_cap_exceeded', available: 1 });
+});
+
+test('a start with a key that may only read lists, and spend nothing, is refused for every call that costs', async () => {
+  const { customer, client } = await capped({
+    subscription: { amount: 0, per: 'total' },
+    verification: { amount: 0, per: 'total' },
   });
+  const list = await makeList(app.fastify, customer);
+  await make(customer, '/contacts', contactBody({ work_email: `${unique('a')}@example.com`, list_ids: [list] }));
+  const enrich = (max_credits: number) => client.post('/service-handler/enrich-contacts', { filters: {}, max_credits });
+  const answers = [
+    await enrich(5),
+    await client.post(`/list-contact/verify-contacts/${list}`),
+    await start(client, 1),
+    await unlock(client, inTown),
+    await select(client, { ids: [unlisted] }),
+  ];
+  expect(answers.map(({ body }) => body.code)).toEqual(Array(5).fill('spend_cap_exceeded'));
+  expect(await creditsOf(customer)).toMatchObject({ subscription: { reserved: 0 }, verification: { reserved: 0 } });
+  // What costs nothing can be started.
+  const none = { filters: { location_locality: [unique('none')] }, total_records: 5 };
+  expect((await unlock(client, none)).status).toBe(200);
+  expect((await enrich(0)).status).toBe(200);
+});
 
-  test('is given back by a cancelled job and by what a completed one did not charge', async () => {
-    const { customer, client, keyOf } = await capped({ verification: { amount: 6, per: 'day' } });
-    const { body } = await start(client, 6);
-    await client.post(`/service-handler/${body.id}/cancel`);
-    expect((await keyOf()).spent.verification).toBe(0);
-    const [first] = [await start(client, 4), await start(client, 2)];
-    await verifyTurn(echo(1))(contextOf(app), { customerId: customer.id });
-    await app.db.transaction((sql) => endJob(sql, customer.id, first.body.id, { status: 'FAILED', error: 'broken' }));
-    expect((await keyOf()).spent.verification).toBe(3);
-    expect((await start(client, 4)).body).toMatchObject({ code: 'spend_cap_exceeded', available: 3 });
-    expect(await faultsOf(customer)).toEqual([]);
-  });
+test('a start as a dry run tells the smaller of the balance and what the cap leaves', async () => {
+  const { customer, client } = await capped({ subscription: { amount: 15, per: 'month' } }, 100);
+  const available = async (by: TestCustomer) => [
+    (await unlock(by, { ...inTown, dry_run: true })).body.available,
+    (await select(by, { ids: [unlisted], dry_run: true })).body.available,
+  ];
+  expect(await available(client)).toEqual([15, 15]);
+  await unlock(client, inTown);
+  expect(await available(client)).toEqual([5, 5]);
+  expect(await available(customer)).toEqual([90, 90]);
+});
 
-  // A job gets another id by one statement, which Citus refuses.
-  test.skipIf(isOnCitus())(
-    'is given back on the day of the start, if the job ends on a later one (needs one server)',
-    async () => {
-      const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
-      const { body } = await start(client, 5);
-      const [moved] = await app.owner<[{ id: string }]>`
+test('what a key has spent counts anew each day or month of UTC, and never in total', async () => {
+  const { client, keyOf, change } = await capped({ verification: { amount: 4, per: 'day' } });
+  await start(client, 4);
+  expect((await start(client, 1)).status).toBe(402);
+  await moveSpending(client, yesterday);
+  expect((await keyOf()).spent.verification).toBe(0);
+  expect((await start(client, 4)).status).toBe(200);
+
+  await change({ verification: { amount: 4, per: 'month' } });
+  await moveSpending(client, lastMonth, `day = ${yesterday}`);
+  expect((await keyOf()).spent.verification).toBe(4);
+  expect((await start(client, 1)).body).toMatchObject({ available: 0 });
+  await change({ verification: { amount: 9, per: 'total' } });
+  expect((await keyOf()).spent.verification).toBe(8);
+  expect(await statusesOf([start(client, 1), start(client, 1)])).toEqual(expect.arrayContaining([200, 402]));
+});
+
+test('what a key has spent is given back by a cancelled job and by what a completed one did not charge', async () => {
+  const { customer, client, keyOf } = await capped({ verification: { amount: 6, per: 'day' } });
+  const { body } = await start(client, 6);
+  await client.post(`/service-handler/${body.id}/cancel`);
+  expect((await keyOf()).spent.verification).toBe(0);
+  const [first] = [await start(client, 4), await start(client, 2)];
+  await verifyTurn(echo(1))(contextOf(app), { customerId: customer.id });
+  await app.db.transaction((sql) => endJob(sql, customer.id, first.body.id, { status: 'FAILED', error: 'broken' }));
+  expect((await keyOf()).spent.verification).toBe(3);
+  expect((await start(client, 4)).body).toMatchObject({ code: 'spend_cap_exceeded', available: 3 });
+  expect(await faultsOf(customer)).toEqual([]);
+});
+
+// A job gets another id by one statement, which Citus refuses.
+test.skipIf(isOnCitus())(
+  'what a key has spent is given back on the day of the start, if the job ends on a later one (needs one server)',
+  async () => {
+    const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
+    const { body } = await start(client, 5);
+    const [moved] = await app.owner<[{ id: string }]>`
       with old as (
         select uuidv7(interval '-1 day') as id
       ),
@@ -237,95 +198,92 @@ describe('what a key has spent', () => {
         update job_inputs set job_id = old.id from old where customer_id = ${customer.id} and job_id = ${body.id} returning 1
       )
       update credit_entries set job_id = old.id from old where customer_id = ${customer.id} and job_id = ${body.id} returning job_id as id`;
-      await moveSpending(client, yesterday);
-      expect((await start(client, 5)).status).toBe(200);
-      await client.post(`/service-handler/${moved.id}/cancel`);
-      expect((await keyOf()).spent.verification).toBe(5);
-      expect((await start(client, 1)).status).toBe(402);
-      expect(await faultsOf(customer)).toEqual([]);
-    },
-  );
-
-  test('does not grow by jobs that no key starts: a retry by an operator', async () => {
-    const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
-    const { body } = await start(client, 5);
-    await client.post(`/service-handler/${body.id}/cancel`);
-    const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, body.id));
-    expect((await keyOf()).spent.verification).toBe(0);
+    await moveSpending(client, yesterday);
     expect((await start(client, 5)).status).toBe(200);
-    await customer.post(`/service-handler/${retry.id}/cancel`);
+    await client.post(`/service-handler/${moved.id}/cancel`);
     expect((await keyOf()).spent.verification).toBe(5);
+    expect((await start(client, 1)).status).toBe(402);
     expect(await faultsOf(customer)).toEqual([]);
-  });
+  },
+);
 
-  test('is proved by the check of credits', async () => {
-    const { customer, client } = await capped({});
-    await start(client, 5);
-    await app.owner`update key_spending set spent = 4 where api_key_id = ${client.keyId}`;
-    const fault = expect.stringMatching(/has spent 4 verification credits.* the ledger has 5/);
-    expect(await faultsOf(customer)).toEqual([{ customer_id: customer.id, of: `key ${client.keyId}`, fault }]);
-    await app.owner`delete from key_spending where api_key_id = ${client.keyId}`;
-    expect(await faultsOf(customer)).toHaveLength(1);
-  });
+test('what a key has spent does not grow by jobs that no key starts: a retry by an operator', async () => {
+  const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
+  const { body } = await start(client, 5);
+  await client.post(`/service-handler/${body.id}/cancel`);
+  const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, body.id));
+  expect((await keyOf()).spent.verification).toBe(0);
+  expect((await start(client, 5)).status).toBe(200);
+  await customer.post(`/service-handler/${retry.id}/cancel`);
+  expect((await keyOf()).spent.verification).toBe(5);
+  expect(await faultsOf(customer)).toEqual([]);
 });
 
-describe('the caps of a key', () => {
-  const day = { amount: 500, per: 'day' };
+test('what a key has spent is proved by the check of credits', async () => {
+  const { customer, client } = await capped({});
+  await start(client, 5);
+  await app.owner`update key_spending set spent = 4 where api_key_id = ${client.keyId}`;
+  const fault = expect.stringMatching(/has spent 4 verification credits.* the ledger has 5/);
+  expect(await faultsOf(customer)).toEqual([{ customer_id: customer.id, of: `key ${client.keyId}`, fault }]);
+  await app.owner`delete from key_spending where api_key_id = ${client.keyId}`;
+  expect(await faultsOf(customer)).toHaveLength(1);
+});
 
-  test('are given with generate, shown, and kept with what was spent by a rotation that names no pool', async () => {
-    const { session, keyOf, customer } = await capped({});
-    const generate = { name: 'nightly', expiration: 30, spend_caps: { verification: day } };
-    const made = await session.call('POST', '/api/api-key/generate', generate);
-    const caps = { subscription: null, verification: day };
-    expect([made.status, made.body.data.spend_caps]).toEqual([201, caps]);
-    const { id } = made.body.data;
-    await app.owner`
+const day = { amount: 500, per: 'day' };
+
+test('the caps of a key are given with generate, shown, and kept with what was spent by a rotation that names no pool', async () => {
+  const { session, keyOf, customer } = await capped({});
+  const generate = { name: 'nightly', expiration: 30, spend_caps: { verification: day } };
+  const made = await session.call('POST', '/api/api-key/generate', generate);
+  const caps = { subscription: null, verification: day };
+  expect([made.status, made.body.data.spend_caps]).toEqual([201, caps]);
+  const { id } = made.body.data;
+  await app.owner`
       insert into key_spending (customer_id, api_key_id, pool, day, spent)
       values (${customer.id}, ${id}, 'verification', (now() at time zone 'UTC')::date, 7)`;
-    const rotated = await session.call('PATCH', `/api/api-key/update/${id}`, {});
-    expect(rotated.body.data.spend_caps).toEqual(caps);
-    const again = await session.call('PATCH', `/api/api-key/update/${id}`, {
-      spend_caps: { subscription: { amount: 0, per: 'total' }, verification: null },
-    });
-    const changed = { subscription: { amount: 0, per: 'total' }, verification: null };
-    expect(again.body.data.spend_caps).toEqual(changed);
-    const key = await keyOf({ ...customer, keyId: id });
-    expect(key).toMatchObject({ spend_caps: changed, spent: { subscription: 0, verification: 7 } });
+  const rotated = await session.call('PATCH', `/api/api-key/update/${id}`, {});
+  expect(rotated.body.data.spend_caps).toEqual(caps);
+  const again = await session.call('PATCH', `/api/api-key/update/${id}`, {
+    spend_caps: { subscription: { amount: 0, per: 'total' }, verification: null },
   });
+  const changed = { subscription: { amount: 0, per: 'total' }, verification: null };
+  expect(again.body.data.spend_caps).toEqual(changed);
+  const key = await keyOf({ ...customer, keyId: id });
+  expect(key).toMatchObject({ spend_caps: changed, spent: { subscription: 0, verification: 7 } });
+});
 
-  test('are changed without a new key, at once and with an entry in the audit log', async () => {
-    const { session, client, change, keyOf, customer } = await capped({ verification: { amount: 1, per: 'day' } });
-    expect((await start(client, 2)).status).toBe(402);
-    const answer = await change({ verification: { amount: 2, per: 'day' } });
-    expect(answer).toMatchObject({
-      status: 200,
-      body: { success: true, data: { id: client.keyId, status: 'active' } },
-    });
-    expect(answer.body.data).toEqual(await keyOf());
-    expect(JSON.stringify(answer.body)).not.toContain(client.key.slice(9));
-    expect((await start(client, 2)).status).toBe(200);
-    await change({ verification: { amount: 1, per: 'day' } });
-    expect((await start(client, 1)).body).toMatchObject({ code: 'spend_cap_exceeded', available: 0 });
-    expect((await change({ verification: null })).body.data.spend_caps).toEqual({
-      subscription: null,
-      verification: null,
-    });
-    const events = await app.owner`
+test('the caps of a key are changed without a new key, at once and with an entry in the audit log', async () => {
+  const { session, client, change, keyOf, customer } = await capped({ verification: { amount: 1, per: 'day' } });
+  expect((await start(client, 2)).status).toBe(402);
+  const answer = await change({ verification: { amount: 2, per: 'day' } });
+  expect(answer).toMatchObject({
+    status: 200,
+    body: { success: true, data: { id: client.keyId, status: 'active' } },
+  });
+  expect(answer.body.data).toEqual(await keyOf());
+  expect(JSON.stringify(answer.body)).not.toContain(client.key.slice(9));
+  expect((await start(client, 2)).status).toBe(200);
+  await change({ verification: { amount: 1, per: 'day' } });
+  expect((await start(client, 1)).body).toMatchObject({ code: 'spend_cap_exceeded', available: 0 });
+  expect((await change({ verification: null })).body.data.spend_caps).toEqual({
+    subscription: null,
+    verification: null,
+  });
+  const events = await app.owner`
       select details, actor from audit_events
       where customer_id = ${customer.id} and event = 'api_key.spend_caps_changed' order by id`;
-    expect(events.map(({ details }) => details.spend_caps)).toEqual([
-      'subscription none, verification 2/day',
-      'subscription none, verification 1/day',
-      'subscription none, verification none',
-    ]);
-    expect(events[0]!['actor']).toBe(session.email);
-  });
+  expect(events.map(({ details }) => details.spend_caps)).toEqual([
+    'subscription none, verification 2/day',
+    'subscription none, verification 1/day',
+    'subscription none, verification none',
+  ]);
+  expect(events[0]!['actor']).toBe(session.email);
+});
 
-  test('of a revoked key, or of another customer, cannot be changed', async () => {
-    const { session, client, change } = await capped({});
-    const stranger = await capped({});
-    expect((await change({ verification: day }, stranger.client.keyId)).status).toBe(404);
-    await session.call('PATCH', `/api/api-key/revoke/${client.keyId}`);
-    expect(await change({ verification: day })).toMatchObject({ status: 409, body: { code: 'conflict' } });
-  });
+test('the caps of a key of a revoked key, or of another customer, cannot be changed', async () => {
+  const { session, client, change } = await capped({});
+  const stranger = await capped({});
+  expect((await change({ verification: day }, stranger.client.keyId)).status).toBe(404);
+  await session.call('PATCH', `/api/api-key/revoke/${client.keyId}`);
+  expect(await change({ verification: day })).toMatchObject({ status: 409, body: { code: 'conflict' } });
 });

@@ -22,143 +22,139 @@ const auditOf = async (customerId: string) => {
   return rows.map(({ event, details }) => [event, details]);
 };
 
-describe('managing endpoints', () => {
-  test('the secret is shown once, and is stored encrypted', async () => {
-    const { customer, create, list } = await start();
-    const made = await create({ types: ['contact.created', 'contact.deleted', 'contact.created'], description: 'CRM' });
-    expect(made.status).toBe(201);
-    expect(made.headers['cache-control']).toBe('no-store');
-    const { secret, ...shown } = made.body.data;
-    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
-    expect(shown).toEqual({
-      id: expect.any(String),
-      url: 'https://receiver.example.com/hook',
-      types: ['contact.created', 'contact.deleted'],
-      bulk: false,
-      description: 'CRM',
-      active: true,
-      created_at: expect.any(String),
-    });
-    expect(await list()).toEqual([
-      {
-        ...shown,
-        disabled_reason: null,
-        last_success_at: null,
-        last_failure_at: null,
-        failing_since: null,
-        waiting: 0,
-        given_up: 0,
-      },
-    ]);
-    const [row] = await app.owner<{ text: string; secret: Buffer }[]>`
-      select to_jsonb(e)::text as text, secret from webhook_endpoints e where customer_id = ${customer.id}`;
-    expect(row!.text).not.toContain(secret.slice(6, 20));
-    expect(row!.secret.includes(Buffer.from(secret.slice(6), 'base64').subarray(0, 8))).toBe(false);
+test('the secret is shown once, and is stored encrypted', async () => {
+  const { customer, create, list } = await start();
+  const made = await create({ types: ['contact.created', 'contact.deleted', 'contact.created'], description: 'CRM' });
+  expect(made.status).toBe(201);
+  expect(made.headers['cache-control']).toBe('no-store');
+  const { secret, ...shown } = made.body.data;
+  expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+  expect(shown).toEqual({
+    id: expect.any(String),
+    url: 'https://receiver.example.com/hook',
+    types: ['contact.created', 'contact.deleted'],
+    bulk: false,
+    description: 'CRM',
+    active: true,
+    created_at: expect.any(String),
   });
-
-  test('changes only what is sent, and every change is audited without the path of the URL', async () => {
-    const { customer, call, create } = await start();
-    const { id } = (await create({ url: 'https://receiver.example.com/path-with-a-token' })).body.data;
-    const changed = await call('PATCH', `/api/webhook/${id}`, { bulk: true, types: ['list.created'] });
-    expect(changed.body.data).toMatchObject({ bulk: true, types: ['list.created'], active: true });
-    expect((await call('PATCH', `/api/webhook/${id}`, {})).body.data).toEqual(changed.body.data);
-    expect((await call('POST', `/api/webhook/${id}/rotate`)).body.data.secret).toMatch(/^whsec_/);
-    expect((await call('DELETE', `/api/webhook/${id}`)).body.data).toEqual({ id });
-    expect((await call('DELETE', `/api/webhook/${id}`)).status).toBe(404);
-    const details = { webhook: id, host: 'receiver.example.com' };
-    expect(await auditOf(customer.id)).toEqual(
-      ['webhook.created', 'webhook.changed', 'webhook.rotated', 'webhook.deleted'].map((event) => [event, details]),
-    );
-  });
-
-  test('a customer has at most 10 endpoints, however many are created at once', async () => {
-    const { create, list } = await start();
-    const answers = await Promise.all(Array.from({ length: 13 }, () => create()));
-    expect(answers.map(({ status: code }) => code).toSorted((a, b) => a - b)).toEqual([
-      ...Array(10).fill(201),
-      409,
-      409,
-      409,
-    ]);
-    expect(await list()).toHaveLength(10);
-  });
-
-  test.each(['https://8.8.8.8/', 'ftp://example.com/', 'https://example.com:25/', 'https://a:b@example.com/', 'x'])(
-    'the URL %s is refused at once',
-    async (url) => {
-      const { create, call } = await start();
-      const { id } = (await create()).body.data;
-      for (const answer of [await create({ url }), await call('PATCH', `/api/webhook/${id}`, { url })]) {
-        expect(answer.status).toBe(400);
-        expect(answer.body.errors).toEqual([{ path: '/url', message: expect.stringMatching(/^must /) }]);
-      }
+  expect(await list()).toEqual([
+    {
+      ...shown,
+      disabled_reason: null,
+      last_success_at: null,
+      last_failure_at: null,
+      failing_since: null,
+      waiting: 0,
+      given_up: 0,
     },
-  );
-
-  test('waiting counts what an endpoint has not got, and nothing from before it was made', async () => {
-    const { customer, create, list } = await start();
-    await record(app, customer.id, [['contact.created']]);
-    await create();
-    await record(app, customer.id, [['contact.created'], ['company.created'], ['contact.created']]);
-    await record(app, customer.id, [['contact.created']]);
-    expect((await list())[0].waiting).toBe(3);
-  });
-
-  test('waiting leaves out what is not sent: what happens while inactive, and what imports write', async () => {
-    const { customer, call, create, list } = await start();
-    const { id } = (await create()).body.data;
-    const set = (active: boolean) => call('PATCH', `/api/webhook/${id}`, { active });
-    const happens = async (source?: 'import') => {
-      await record(app, customer.id, [['contact.created'], ['contact.created']], source);
-      return (await list())[0].waiting;
-    };
-    expect(await happens('import')).toBe(0);
-    expect(await happens()).toBe(2);
-    await set(false);
-    expect(await happens()).toBe(2);
-    await set(true);
-    expect(await happens()).toBe(4);
-  });
+  ]);
+  const [row] = await app.owner<{ text: string; secret: Buffer }[]>`
+      select to_jsonb(e)::text as text, secret from webhook_endpoints e where customer_id = ${customer.id}`;
+  expect(row!.text).not.toContain(secret.slice(6, 20));
+  expect(row!.secret.includes(Buffer.from(secret.slice(6), 'base64').subarray(0, 8))).toBe(false);
 });
 
-describe('a test of an endpoint', () => {
-  test('is sent now, to an inactive endpoint too, and leaves nothing behind', async () => {
-    const { customer, call, create } = await start();
-    const receiver = await startReceiver();
-    const { id, secret } = (await create({ url: receiver.url })).body.data;
-    await call('PATCH', `/api/webhook/${id}`, { active: false });
-    const rotated = (await call('POST', `/api/webhook/${id}/rotate`)).body.data.secret;
-    const [before] = await app.owner`select to_jsonb(e) as row from webhook_endpoints e where id = ${id}`;
-    const answer = await call('POST', `/api/webhook/${id}/test`);
-    expect(answer.body).toEqual({ ok: true, status: 200, error: null, ms: expect.any(Number) });
-    const [got] = receiver.received;
-    expect(got!.event).toMatchObject({ type: 'webhook.test', data: { source: 'api' } });
-    for (const key of [secret, rotated]) verify(key, got!);
-    expect(await app.owner`select to_jsonb(e) as row from webhook_endpoints e where id = ${id}`).toEqual([before]);
-    expect((await call('POST', `/api/webhook/${id}/deliveries`)).body).toEqual([]);
-    expect(await auditOf(customer.id)).toHaveLength(3);
-  });
+test('changes only what is sent, and every change is audited without the path of the URL', async () => {
+  const { customer, call, create } = await start();
+  const { id } = (await create({ url: 'https://receiver.example.com/path-with-a-token' })).body.data;
+  const changed = await call('PATCH', `/api/webhook/${id}`, { bulk: true, types: ['list.created'] });
+  expect(changed.body.data).toMatchObject({ bulk: true, types: ['list.created'], active: true });
+  expect((await call('PATCH', `/api/webhook/${id}`, {})).body.data).toEqual(changed.body.data);
+  expect((await call('POST', `/api/webhook/${id}/rotate`)).body.data.secret).toMatch(/^whsec_/);
+  expect((await call('DELETE', `/api/webhook/${id}`)).body.data).toEqual({ id });
+  expect((await call('DELETE', `/api/webhook/${id}`)).status).toBe(404);
+  const details = { webhook: id, host: 'receiver.example.com' };
+  expect(await auditOf(customer.id)).toEqual(
+    ['webhook.created', 'webhook.changed', 'webhook.rotated', 'webhook.deleted'].map((event) => [event, details]),
+  );
+});
 
-  test('24 hours after a rotation the previous secret signs no more', async () => {
-    const { call, create } = await start();
-    const receiver = await startReceiver();
-    const { id, secret } = (await create({ url: receiver.url })).body.data;
-    const rotated = (await call('POST', `/api/webhook/${id}/rotate`)).body.data.secret;
-    await app.owner`update webhook_endpoints set previous_until = now() where id = ${id}`;
-    await call('POST', `/api/webhook/${id}/test`);
-    verify(rotated, receiver.received[0]!);
-    expect(() => verify(secret, receiver.received[0]!)).toThrow(/No matching/);
-  });
+test('a customer has at most 10 endpoints, however many are created at once', async () => {
+  const { create, list } = await start();
+  const answers = await Promise.all(Array.from({ length: 13 }, () => create()));
+  expect(answers.map(({ status: code }) => code).toSorted((a, b) => a - b)).toEqual([
+    ...Array(10).fill(201),
+    409,
+    409,
+    409,
+  ]);
+  expect(await list()).toHaveLength(10);
+});
 
-  test('says what went wrong', async () => {
-    const { call, create } = await start();
-    const receiver = await startReceiver(status(302, { location: 'http://169.254.169.254/' }));
-    const { id } = (await create({ url: receiver.url })).body.data;
-    expect((await call('POST', `/api/webhook/${id}/test`)).body).toMatchObject({
-      ok: false,
-      status: 302,
-      error: 'redirect',
-    });
+test.each(['https://8.8.8.8/', 'ftp://example.com/', 'https://example.com:25/', 'https://a:b@example.com/', 'x'])(
+  'the URL %s is refused at once',
+  async (url) => {
+    const { create, call } = await start();
+    const { id } = (await create()).body.data;
+    for (const answer of [await create({ url }), await call('PATCH', `/api/webhook/${id}`, { url })]) {
+      expect(answer.status).toBe(400);
+      expect(answer.body.errors).toEqual([{ path: '/url', message: expect.stringMatching(/^must /) }]);
+    }
+  },
+);
+
+test('waiting counts what an endpoint has not got, and nothing from before it was made', async () => {
+  const { customer, create, list } = await start();
+  await record(app, customer.id, [['contact.created']]);
+  await create();
+  await record(app, customer.id, [['contact.created'], ['company.created'], ['contact.created']]);
+  await record(app, customer.id, [['contact.created']]);
+  expect((await list())[0].waiting).toBe(3);
+});
+
+test('waiting leaves out what is not sent: what happens while inactive, and what imports write', async () => {
+  const { customer, call, create, list } = await start();
+  const { id } = (await create()).body.data;
+  const set = (active: boolean) => call('PATCH', `/api/webhook/${id}`, { active });
+  const happens = async (source?: 'import') => {
+    await record(app, customer.id, [['contact.created'], ['contact.created']], source);
+    return (await list())[0].waiting;
+  };
+  expect(await happens('import')).toBe(0);
+  expect(await happens()).toBe(2);
+  await set(false);
+  expect(await happens()).toBe(2);
+  await set(true);
+  expect(await happens()).toBe(4);
+});
+
+test('a test of an endpoint is sent now, to an inactive endpoint too, and leaves nothing behind', async () => {
+  const { customer, call, create } = await start();
+  const receiver = await startReceiver();
+  const { id, secret } = (await create({ url: receiver.url })).body.data;
+  await call('PATCH', `/api/webhook/${id}`, { active: false });
+  const rotated = (await call('POST', `/api/webhook/${id}/rotate`)).body.data.secret;
+  const [before] = await app.owner`select to_jsonb(e) as row from webhook_endpoints e where id = ${id}`;
+  const answer = await call('POST', `/api/webhook/${id}/test`);
+  expect(answer.body).toEqual({ ok: true, status: 200, error: null, ms: expect.any(Number) });
+  const [got] = receiver.received;
+  expect(got!.event).toMatchObject({ type: 'webhook.test', data: { source: 'api' } });
+  for (const key of [secret, rotated]) verify(key, got!);
+  expect(await app.owner`select to_jsonb(e) as row from webhook_endpoints e where id = ${id}`).toEqual([before]);
+  expect((await call('POST', `/api/webhook/${id}/deliveries`)).body).toEqual([]);
+  expect(await auditOf(customer.id)).toHaveLength(3);
+});
+
+test('24 hours after a rotation the previous secret signs no more', async () => {
+  const { call, create } = await start();
+  const receiver = await startReceiver();
+  const { id, secret } = (await create({ url: receiver.url })).body.data;
+  const rotated = (await call('POST', `/api/webhook/${id}/rotate`)).body.data.secret;
+  await app.owner`update webhook_endpoints set previous_until = now() where id = ${id}`;
+  await call('POST', `/api/webhook/${id}/test`);
+  verify(rotated, receiver.received[0]!);
+  expect(() => verify(secret, receiver.received[0]!)).toThrow(/No matching/);
+});
+
+test('a test of an endpoint says what went wrong', async () => {
+  const { call, create } = await start();
+  const receiver = await startReceiver(status(302, { location: 'http://169.254.169.254/' }));
+  const { id } = (await create({ url: receiver.url })).body.data;
+  expect((await call('POST', `/api/webhook/${id}/test`)).body).toMatchObject({
+    ok: false,
+    status: 302,
+    error: 'redirect',
   });
 });
 
