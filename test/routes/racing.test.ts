@@ -96,6 +96,19 @@ class Pool {
     return answer;
   }
 
+  /** Merges up to three other records into one. */
+  async merge(by: Client): Promise<Answer> {
+    const id = this.any();
+    const merge_ids = this.some(3).filter((one) => one !== id);
+    if (merge_ids.length === 0) return by.get(`${this.path}/${id}`);
+    const answer = await by.post(`${this.path}/merge`, { id, merge_ids });
+    for (const one of answer.status === 200 ? merge_ids : []) {
+      const at = this.ids.indexOf(one);
+      if (at >= 0 && this.ids.length > 6) this.ids.splice(at, 1);
+    }
+    return answer;
+  }
+
   /** Writes many records in one call. The items are those that other writers write too. */
   async batch(by: Client, operation: string, item: () => object, match?: string): Promise<Answer> {
     const items = Array.from({ length: 1 + randomInt(15) }, item);
@@ -176,6 +189,8 @@ async function makeFray(customer: TestCustomer) {
     (by) => contacts.batch(by, 'delete', named),
     (by) => companies.batch(by, 'upsert', () => ({ ...firm(), ...external_id() }), 'external_id'),
     (by) => companies.batch(by, 'update', () => ({ id: companies.any(), ...firm() })),
+    contacts.merge.bind(contacts),
+    companies.merge.bind(companies),
     (by) => by.post('/list-contact-details/add-contacts', member()),
     (by) => by.post('/list-contact-details/remove-contacts', member()),
     (by) => by.post('/list-contact/duplicate', { list_id: lists.any(), new_name: 'Copied' }),
@@ -207,7 +222,7 @@ test(
     const clients = [customer, over(server.url, customer.key)];
     await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
     expect(strange.slice(0, 3)).toEqual([]);
-    expect(await recount(customer)).toEqual({ wrong_totals: 0, wrong_pipelines: 0, orphans: 0, twice: 0 });
+    expect(await recount(customer)).toEqual({ wrong_totals: 0, wrong_pipelines: 0, orphans: 0, twice: 0, chains: 0 });
     await expectCounts(customer);
     expect(await wrongCounts(customer, app.owner)).toEqual([]);
     expect(await server.stop()).toBe(0);
@@ -250,7 +265,13 @@ async function recount({ id }: TestCustomer): Promise<unknown> {
           select from companies where customer_id = ${id} and deleted_at is null and external_id is not null
           group by external_id having count(*) > 1
         ) same
-      )::int as twice`;
+      )::int as twice,
+      (
+        select count(*)
+        from merged_records m
+        join merged_records next on next.customer_id = m.customer_id and next.id = m.merged_into
+        where m.customer_id = ${id}
+      )::int as chains`;
   return row;
 }
 
