@@ -1,17 +1,17 @@
 import { expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/enrichment.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { contactBody, makeList, unique } from '../setup/factories.ts';
 
 const app = await startApp();
-const customer = await app.customer();
+const customer = customerOfEachTest(app);
 
-const create = async (more: object = {}, by = customer): Promise<string> => {
-  const answer = await by.post('/contacts', contactBody(more));
+const create = async (more: object = {}): Promise<string> => {
+  const answer = await customer.post('/contacts', contactBody(more));
   expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
   return answer.body.data.id;
 };
-const read = async (id: string, by = customer) => (await by.get(`/contacts/${id}`)).body;
+const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 test('a created contact is returned with every field of the contract, empty fields as the contract types them', async () => {
@@ -63,11 +63,10 @@ test('names are trimmed, and a country is in upper case', async () => {
 });
 
 test('a search without letters and digits finds nobody, and adds nobody to alternatives', async () => {
-  const own = await app.customer();
-  await create({ first_name: '@@ —' }, own);
+  await create({ first_name: '@@ —' });
   const found = async (filters: object): Promise<number[]> => {
-    const rows = (await own.post('/contacts/list', { filters })).body;
-    const { pagination } = (await own.post('/contacts/metadata', { filters })).body;
+    const rows = (await customer.post('/contacts/list', { filters })).body;
+    const { pagination } = (await customer.post('/contacts/metadata', { filters })).body;
     return [rows.length, pagination.total_records];
   };
   for (const search of ['@@', '—', ' ', '']) {
@@ -79,30 +78,28 @@ test('a search without letters and digits finds nobody, and adds nobody to alter
 });
 
 test('a search with ae, oe or ue finds umlauts too, also of the company', async () => {
-  const own = await app.customer();
-  const umlauts = await create({ first_name: 'Jörg', last_name: 'Müller', company: { name: 'Bäcker GmbH' } }, own);
-  const spelled = await create({ first_name: 'Joerg', last_name: 'Mueller', company: { name: 'Baecker AG' } }, own);
-  await create({ first_name: 'Jo', last_name: 'Mller' }, own);
+  const umlauts = await create({ first_name: 'Jörg', last_name: 'Müller', company: { name: 'Bäcker GmbH' } });
+  const spelled = await create({ first_name: 'Joerg', last_name: 'Mueller', company: { name: 'Baecker AG' } });
+  await create({ first_name: 'Jo', last_name: 'Mller' });
   const found = async (search: string): Promise<string[]> =>
-    (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
+    (await customer.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
   for (const search of ['mueller', 'JOERG', 'Joerg Mueller', 'baecker', 'mueller baecker'])
     expect(await found(search), search).toEqual([spelled, umlauts]);
   for (const search of ['Müller', 'jörg muller', 'mueller gmbh'])
     expect(await found(search), search).toEqual([umlauts]);
-  expect((await own.post('/company/list', { filters: { search: 'baecker' } })).body).toHaveLength(2);
-  expect((await own.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records).toBe(
-    2,
-  );
+  expect((await customer.post('/company/list', { filters: { search: 'baecker' } })).body).toHaveLength(2);
+  expect(
+    (await customer.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records,
+  ).toBe(2);
 });
 
 test('a search for a number of five digits or more finds phone numbers, however they are written', async () => {
-  const own = await app.customer();
   const phone = (country_code: string, number: string) => ({ phone_numbers: [{ country_code, number }] });
-  const berlin = await create({ first_name: 'Ida', ...phone('+49', '030 123-45 67') }, own);
-  const mobile = await create({ first_name: 'Max', mobile_phone: '+49 (0)171/555 66 77' }, own);
-  await create({ first_name: 'Eve', ...phone('+44', '20 7946 0000'), job_title: '1234567' }, own);
+  const berlin = await create({ first_name: 'Ida', ...phone('+49', '030 123-45 67') });
+  const mobile = await create({ first_name: 'Max', mobile_phone: '+49 (0)171/555 66 77' });
+  await create({ first_name: 'Eve', ...phone('+44', '20 7946 0000'), job_title: '1234567' });
   const found = async (search: string): Promise<string[]> =>
-    (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
+    (await customer.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
   for (const search of [
     '030 1234567',
     '+49 30 1234567',
@@ -117,45 +114,43 @@ test('a search for a number of five digits or more finds phone numbers, however 
   for (const search of ['0171 5556677', '+491715556677', 'max 55566', '55566-77 lovelace'])
     expect(await found(search), search).toEqual([mobile]);
   for (const search of ['4567', 'eve 12345', '99999', '00123']) expect(await found(search), search).toEqual([]);
-  await own.patch(`/contacts/${berlin}`, { phone_numbers: [] });
+  await customer.patch(`/contacts/${berlin}`, { phone_numbers: [] });
   expect(await found('1234567')).toEqual([]);
 });
 
-test.each<[string, number, (own: typeof customer, id: string) => Promise<unknown>]>([
-  ['was changed in another field goes on', 200, (own, id) => own.patch(`/contacts/${id}`, { job_title: 'Other' })],
-  ['was deleted is refused', 400, (own, id) => own.delete(`/contacts/${id}`)],
+test.each<[string, number, (id: string) => Promise<unknown>]>([
+  ['was changed in another field goes on', 200, (id) => customer.patch(`/contacts/${id}`, { job_title: 'Other' })],
+  ['was deleted is refused', 400, (id) => customer.delete(`/contacts/${id}`)],
   [
     'has another text is refused',
     400,
-    (own, id) => own.patch(`/contacts/${id}`, { profnet_url: 'https://x.example/b' }),
+    (id) => customer.patch(`/contacts/${id}`, { profnet_url: 'https://x.example/b' }),
   ],
-  ['has no text any more is refused', 400, (own, id) => own.patch(`/contacts/${id}`, { profnet_url: null })],
+  ['has no text any more is refused', 400, (id) => customer.patch(`/contacts/${id}`, { profnet_url: null })],
 ])(
   'paging in the order of texts that are too long for a cursor, one whose contact %s',
   async (_what, status, change) => {
-    const own = await app.customer();
     const order_by = { profnet_url: 'ASC' };
     const ids: string[] = [];
-    for (const i of [0, 1, 2]) ids.push(await create({ profnet_url: `https://x.example/${'a'.repeat(300)}${i}` }, own));
-    const page = await own.post('/contacts/list', { order_by, paginate: { limit: 1 } });
-    await change(own, ids[0]!);
+    for (const i of [0, 1, 2]) ids.push(await create({ profnet_url: `https://x.example/${'a'.repeat(300)}${i}` }));
+    const page = await customer.post('/contacts/list', { order_by, paginate: { limit: 1 } });
+    await change(ids[0]!);
     const paginate = { limit: 2, cursor: page.headers['x-next-cursor'] };
-    const rest = await own.post('/contacts/list', { order_by, paginate });
+    const rest = await customer.post('/contacts/list', { order_by, paginate });
     const told = (rest.body.errors ?? rest.body).map((one: { id?: string; path?: string }) => one.id ?? one.path);
     expect([rest.status, told]).toEqual([status, status === 200 ? ids.slice(1) : ['/paginate/cursor']]);
   },
 );
 
 test('paging reports no pages when there are no contacts, and has a default limit of 25', async () => {
-  const own = await app.customer();
-  expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
+  expect((await customer.post('/contacts/metadata')).body.pagination).toEqual({
     current_page: 1,
     total_records: 0,
     total_pages: 0,
   });
-  for (let i = 0; i < 26; i += 1) await create({}, own);
-  expect((await own.post('/contacts/list', {})).body).toHaveLength(25);
-  expect((await own.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
+  for (let i = 0; i < 26; i += 1) await create();
+  expect((await customer.post('/contacts/list', {})).body).toHaveLength(25);
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
 });
 
 test('the company of a contact is the oldest with the same folded name, or created when there is none', async () => {
@@ -233,7 +228,7 @@ test.each<[string, (id: string, body: object) => Promise<unknown>]>([
 });
 
 test('an update that refers to several unknown records names them all', async () => {
-  const id = await create({});
+  const id = await create();
   const [company, list, user] = [absent, absent, absent];
   const body = { company: { id: company }, list_ids: [list], assigned_to: user };
   expect(await customer.patch(`/contacts/${id}`, body)).toMatchObject({

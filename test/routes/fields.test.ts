@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { usualScopes } from '../../src/schemas/scopes.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { activityBody, companyBody, contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
-const customer = await app.customer();
+const customer = customerOfEachTest(app);
 
 interface Field {
   name: string;
@@ -103,10 +103,9 @@ test('types, references and choices are those of the values', async () => {
 });
 
 test('custom fields are those that records have, with the type of all their values', async () => {
-  const own = await app.customer();
-  await make(own, '/contacts', contactBody({ custom_fields: { plan: 'gold', seats: 3, mixed: 1, vip: true } }));
-  await make(own, '/contacts', contactBody({ custom_fields: { seats: 4.5, mixed: 'many' } }));
-  const fields = (await own.get('/fields/contacts')).body as Field[];
+  await make(customer, '/contacts', contactBody({ custom_fields: { plan: 'gold', seats: 3, mixed: 1, vip: true } }));
+  await make(customer, '/contacts', contactBody({ custom_fields: { seats: 4.5, mixed: 'many' } }));
+  const fields = (await customer.get('/fields/contacts')).body as Field[];
   expect(fields.filter(({ custom }) => custom).map(({ name, type }) => [name, type])).toEqual([
     ['custom_fields.mixed', 'text'],
     ['custom_fields.plan', 'text'],
@@ -126,15 +125,13 @@ const declare = (who: TestCustomer, path: string, body: object) => who.call('PUT
 const plan = { label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
 
 /** Makes a customer with a field of each type. */
-async function declared(): Promise<TestCustomer> {
-  const own = await app.customer();
+async function declared(): Promise<void> {
   const types = { text: 'text', notes: 'long_text', seats: 'number', vip: 'boolean', since: 'date', site: 'url' };
   for (const path of ['contacts', 'company']) {
     for (const [key, type] of Object.entries(types))
-      expect((await declare(own, `${path}/${key}`, { type })).status).toBe(200);
-    expect((await declare(own, `${path}/plan`, plan)).status).toBe(200);
+      expect((await declare(customer, `${path}/${key}`, { type })).status).toBe(200);
+    expect((await declare(customer, `${path}/plan`, plan)).status).toBe(200);
   }
-  return own;
 }
 
 const good = { text: '7', notes: 'a\nb', seats: 7.5, vip: false, since: '2024-02-29', site: 'https://example.com/a' };
@@ -158,80 +155,79 @@ test.each([
 ] as const)(
   '%s: a value that is not of the declared type is refused by every call that writes it',
   async (path, bodyOf) => {
-    const own = await declared();
+    await declared();
     const custom_fields = { ...good, plan: 'gold', other: 1 };
-    const id = await make(own, `/${path}`, { ...bodyOf(), external_id: 'x', custom_fields });
+    const id = await make(customer, `/${path}`, { ...bodyOf(), external_id: 'x', custom_fields });
     for (const [key, [values, message]] of Object.entries(bad))
       for (const value of values) {
         const wrong = { custom_fields: { [key]: value } };
         const fault = { path: `/custom_fields/${key}`, message };
         const refused = { status: 400, body: { code: 'validation_failed', errors: [fault] } };
-        expect(await own.post(`/${path}`, { ...bodyOf(), ...wrong })).toMatchObject(refused);
-        expect(await own.patch(`/${path}/${id}`, wrong)).toMatchObject(refused);
+        expect(await customer.post(`/${path}`, { ...bodyOf(), ...wrong })).toMatchObject(refused);
+        expect(await customer.patch(`/${path}/${id}`, wrong)).toMatchObject(refused);
         const items = [
           { external_id: 'x', ...wrong },
           { ...bodyOf(), external_id: 'y', ...wrong },
         ];
-        const { body } = await own.post(`/${path}/batch/upsert`, { match: 'external_id', items });
+        const { body } = await customer.post(`/${path}/batch/upsert`, { match: 'external_id', items });
         const failed = { status: 'failed', error: { code: 'validation_failed', errors: [fault] } };
         expect(body.data.results).toMatchObject([failed, failed]);
       }
-    expect((await own.get(`/${path}/${id}`)).body.custom_fields).toEqual(custom_fields);
+    expect((await customer.get(`/${path}/${id}`)).body.custom_fields).toEqual(custom_fields);
     const nothing = Object.fromEntries(Object.keys(custom_fields).map((key) => [key, null]));
-    expect((await own.patch(`/${path}/${id}`, { custom_fields: nothing })).status).toBe(200);
-    const bare = await make(own, `/${path}`, { ...bodyOf(), custom_fields: nothing });
-    expect((await own.get(`/${path}/${bare}`)).body.custom_fields).toEqual({});
+    expect((await customer.patch(`/${path}/${id}`, { custom_fields: nothing })).status).toBe(200);
+    const bare = await make(customer, `/${path}`, { ...bodyOf(), custom_fields: nothing });
+    expect((await customer.get(`/${path}/${bare}`)).body.custom_fields).toEqual({});
   },
 );
 
 test('what is stored stays after a declaration until it is written', async () => {
-  const own = await app.customer();
-  const id = await make(own, '/contacts', contactBody({ custom_fields: { seats: 'many', plan: 'gold' } }));
-  await declare(own, 'contacts/seats', { type: 'number' });
-  expect((await own.patch(`/contacts/${id}`, { job_title: 'Boss', custom_fields: { plan: 'lead' } })).status).toBe(200);
-  const { body } = await own.post('/contacts/batch/update', { items: [{ id, job_title: 'Clerk' }] });
+  const id = await make(customer, '/contacts', contactBody({ custom_fields: { seats: 'many', plan: 'gold' } }));
+  await declare(customer, 'contacts/seats', { type: 'number' });
+  expect((await customer.patch(`/contacts/${id}`, { job_title: 'Boss', custom_fields: { plan: 'lead' } })).status).toBe(
+    200,
+  );
+  const { body } = await customer.post('/contacts/batch/update', { items: [{ id, job_title: 'Clerk' }] });
   expect(body.data.counts).toMatchObject({ updated: 1, failed: 0 });
-  expect((await own.get(`/contacts/${id}`)).body.custom_fields).toEqual({ seats: 'many', plan: 'lead' });
-  expect((await own.patch(`/contacts/${id}`, { custom_fields: { seats: 'many' } })).status).toBe(400);
+  expect((await customer.get(`/contacts/${id}`)).body.custom_fields).toEqual({ seats: 'many', plan: 'lead' });
+  expect((await customer.patch(`/contacts/${id}`, { custom_fields: { seats: 'many' } })).status).toBe(400);
 });
 
 test('declarations are listed after the built-in fields, with label and choices, then what records have', async () => {
-  const own = await app.customer();
-  await make(own, '/contacts', contactBody({ custom_fields: { plan: 'gold', age: 3 } }));
-  const sent = await declare(own, 'contacts/plan', plan);
+  await make(customer, '/contacts', contactBody({ custom_fields: { plan: 'gold', age: 3 } }));
+  const sent = await declare(customer, 'contacts/plan', plan);
   const shown = expect.objectContaining({ name: 'custom_fields.plan', ...plan, custom: true });
   expect(sent.body).toEqual({ success: true, message: 'Field declared', data: shown });
-  await declare(own, 'contacts/a%2Fb%20%C3%BC', { type: 'date' });
-  const custom = async () => ((await own.get('/fields/contacts')).body as Field[]).filter((field) => field.custom);
+  await declare(customer, 'contacts/a%2Fb%20%C3%BC', { type: 'date' });
+  const custom = async () => ((await customer.get('/fields/contacts')).body as Field[]).filter((field) => field.custom);
   const slashed = expect.objectContaining({ name: 'custom_fields.a/b ü', label: 'a/b ü', type: 'date' });
   const age = expect.objectContaining({ name: 'custom_fields.age', type: 'number' });
   expect(await custom()).toEqual([slashed, shown, age]);
-  expect(((await own.get('/fields/company')).body as Field[]).some((field) => field.custom)).toBe(false);
-  expect((await own.delete('/fields/contacts/a%2Fb%20%C3%BC')).status).toBe(200);
-  expect((await own.delete('/fields/contacts/plan')).status).toBe(200);
-  expect((await own.delete('/fields/contacts/plan')).status).toBe(404);
+  expect(((await customer.get('/fields/company')).body as Field[]).some((field) => field.custom)).toBe(false);
+  expect((await customer.delete('/fields/contacts/a%2Fb%20%C3%BC')).status).toBe(200);
+  expect((await customer.delete('/fields/contacts/plan')).status).toBe(200);
+  expect((await customer.delete('/fields/contacts/plan')).status).toBe(404);
   expect(await custom()).toEqual([age, expect.objectContaining({ name: 'custom_fields.plan', type: 'text' })]);
-  await make(own, '/contacts', contactBody({ custom_fields: { plan: 7 } }));
+  await make(customer, '/contacts', contactBody({ custom_fields: { plan: 7 } }));
 });
 
 test('a declaration that says nothing new changes nothing, and each other one is in the audit log', async () => {
-  const own = await app.customer();
-  for (const body of [plan, plan, { type: 'text' }]) await declare(own, 'company/plan', body);
-  await own.delete('/fields/company/plan');
+  for (const body of [plan, plan, { type: 'text' }]) await declare(customer, 'company/plan', body);
+  await customer.delete('/fields/company/plan');
   expect(
-    await app.owner`select event, actor, details from audit_events where customer_id = ${own.id} and event like 'field.%' order by id`,
+    await app.owner`select event, actor, details from audit_events where customer_id = ${customer.id} and event like 'field.%' order by id`,
   ).toEqual([
     {
       event: 'field.declared',
-      actor: `key ${own.keyId}`,
+      actor: `key ${customer.keyId}`,
       details: { object: 'companies', key: 'plan', type: 'choice' },
     },
     {
       event: 'field.declared',
-      actor: `key ${own.keyId}`,
+      actor: `key ${customer.keyId}`,
       details: { object: 'companies', key: 'plan', type: 'text' },
     },
-    { event: 'field.removed', actor: `key ${own.keyId}`, details: { object: 'companies', key: 'plan' } },
+    { event: 'field.removed', actor: `key ${customer.keyId}`, details: { object: 'companies', key: 'plan' } },
   ]);
 });
 
@@ -260,30 +256,29 @@ test('a choice that ends with a blank is refused with the reason', async () => {
 });
 
 test('of one object, 200 fields can be declared, and one more is 409', async () => {
-  const own = await app.customer();
   await app.owner`
       insert into declared_fields (customer_id, object, key, label, type)
-      select ${own.id}, 'contacts', 'k' || n, 'K', 'text' from generate_series(1, 200) n`;
-  expect((await declare(own, 'contacts/more', plan)).status).toBe(409);
-  expect((await declare(own, 'contacts/k1', plan)).status).toBe(200);
-  expect((await declare(own, 'company/more', plan)).status).toBe(200);
+      select ${customer.id}, 'contacts', 'k' || n, 'K', 'text' from generate_series(1, 200) n`;
+  expect((await declare(customer, 'contacts/more', plan)).status).toBe(409);
+  expect((await declare(customer, 'contacts/k1', plan)).status).toBe(200);
+  expect((await declare(customer, 'company/more', plan)).status).toBe(200);
 });
 
 test('a declaration is of one customer alone', async () => {
-  const [own, other] = [await declared(), await app.customer()];
+  await declared();
+  const other = await app.customer();
   await make(other, '/contacts', contactBody({ custom_fields: { seats: 'many' } }));
-  expect((await own.post('/contacts', contactBody({ custom_fields: { seats: 'many' } }))).status).toBe(400);
+  expect((await customer.post('/contacts', contactBody({ custom_fields: { seats: 'many' } }))).status).toBe(400);
 });
 
 test('a merge may write what a declaration refuses', async () => {
-  const own = await app.customer();
   const [kept, merged] = [
-    await make(own, '/contacts', contactBody()),
-    await make(own, '/contacts', contactBody({ custom_fields: { seats: 'many' } })),
+    await make(customer, '/contacts', contactBody()),
+    await make(customer, '/contacts', contactBody({ custom_fields: { seats: 'many' } })),
   ];
-  await declare(own, 'contacts/seats', { type: 'number' });
-  expect((await own.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
-  expect((await own.get(`/contacts/${kept}`)).body.custom_fields).toEqual({ seats: 'many' });
+  await declare(customer, 'contacts/seats', { type: 'number' });
+  expect((await customer.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
+  expect((await customer.get(`/contacts/${kept}`)).body.custom_fields).toEqual({ seats: 'many' });
 });
 
 test('a key manages fields only if its scope is named', async () => {

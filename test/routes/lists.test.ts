@@ -2,12 +2,13 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { countNextList } from '../../src/queries/crm/lists.ts';
 import { contextOf } from '../jobs/working.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { contactBody, unique, type TestCustomer } from '../setup/factories.ts';
 import { addTotals } from '../setup/journal.ts';
 
 const app = await startApp();
-const [customer, other] = await Promise.all([app.customer(), app.customer()]);
+const customer = customerOfEachTest(app);
+const other = await app.customer();
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 const makeContact = async (more: object = {}, by = customer): Promise<string> =>
@@ -299,13 +300,12 @@ test('an updated list gets a new tag with a change of its count', async () => {
 const named = (title: string) => [rule('job_title', 'equals', title)];
 
 test('a filter on lists selects members by hand and by rules: alone, in an array, negated, beside other fields and in _or', async () => {
-  const by = await app.customer();
-  const pilots = await makeList({ rules: named('Pilot') }, by);
-  const [bakers, hand] = [await makeList({ rules: named('Baker') }, by), await makeList({}, by)];
-  const pilot = await makeContact({ job_title: 'Pilot', birth_year: 1990 }, by);
-  const baker = await makeContact({ job_title: 'Baker', list_ids: [pilots] }, by);
-  const clerk = await makeContact({ job_title: 'Clerk', list_ids: [hand] }, by);
-  const diver = await makeContact({ job_title: 'Diver' }, by);
+  const pilots = await makeList({ rules: named('Pilot') });
+  const [bakers, hand] = [await makeList({ rules: named('Baker') }), await makeList()];
+  const pilot = await makeContact({ job_title: 'Pilot', birth_year: 1990 });
+  const baker = await makeContact({ job_title: 'Baker', list_ids: [pilots] });
+  const clerk = await makeContact({ job_title: 'Clerk', list_ids: [hand] });
+  const diver = await makeContact({ job_title: 'Diver' });
   const cases: [object, string[]][] = [
     [{ list_id: pilots }, [pilot, baker]],
     [{ list_id: [pilots.toUpperCase(), hand, absent] }, [pilot, baker, clerk]],
@@ -321,44 +321,42 @@ test('a filter on lists selects members by hand and by rules: alone, in an array
     [{ _or: [{ list_id: { ne: pilots } }, { list_id: bakers }], job_title: { ne: 'Diver' } }, [baker, clerk]],
   ];
   for (const [filters, expected] of cases) {
-    const { body } = await by.post('/contacts/list', { filters });
+    const { body } = await customer.post('/contacts/list', { filters });
     const shown = body.map(({ id }: { id: string }) => id).toSorted();
     expect(shown, JSON.stringify(filters)).toEqual(expected.toSorted());
-    const metadata = await by.post('/contacts/metadata', { filters });
+    const metadata = await customer.post('/contacts/metadata', { filters });
     expect(metadata.body.pagination.total_records, JSON.stringify(filters)).toBe(expected.length);
     const order_by = { last_name: 'ASC' };
-    expect((await by.post('/contacts/list', { filters, order_by })).body).toHaveLength(expected.length);
-    const exported = await by.post('/contacts/export', { filters, fields: ['id'], format: 'csv' });
+    expect((await customer.post('/contacts/list', { filters, order_by })).body).toHaveLength(expected.length);
+    const exported = await customer.post('/contacts/export', { filters, fields: ['id'], format: 'csv' });
     expect(String(exported.body).trim().split('\r\n')).toHaveLength(1 + expected.length);
   }
 });
 
 test('a filter on lists can name ten lists with rules and any number without, but not eleven; null names all', async () => {
-  const by = await app.customer();
   const lists: string[] = [];
-  for (let i = 0; i < 11; i += 1) lists.push(await makeList({ rules: named(`Title ${i}`) }, by));
-  const others = [await makeList({}, by), await makeList({}, by)];
-  await makeContact({ job_title: 'Title 3' }, by);
+  for (let i = 0; i < 11; i += 1) lists.push(await makeList({ rules: named(`Title ${i}`) }));
+  const others = [await makeList(), await makeList()];
+  await makeContact({ job_title: 'Title 3' });
   const ask = (list_id: unknown, call = 'list') =>
-    by.post(`/contacts/${call}`, { filters: { list_id }, ...(call === 'export' ? { format: 'csv' } : {}) });
+    customer.post(`/contacts/${call}`, { filters: { list_id }, ...(call === 'export' ? { format: 'csv' } : {}) });
   expect((await ask([...lists.slice(1), ...others])).body).toHaveLength(1);
   const refused = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/filters' }] } };
   for (const call of ['list', 'metadata', 'export']) expect(await ask(lists, call)).toMatchObject(refused);
   expect(await ask(null)).toMatchObject(refused);
   const first = { list_id: lists[0]! };
   const many = { _or: lists.slice(1).map((list_id) => ({ list_id })), ...first };
-  expect(await by.post('/contacts/list', { filters: many })).toMatchObject(refused);
-  await by.delete(`/list-contact/${lists[0]!}`);
+  expect(await customer.post('/contacts/list', { filters: many })).toMatchObject(refused);
+  await customer.delete(`/list-contact/${lists[0]!}`);
   expect((await ask(null)).body).toEqual([]);
 });
 
 test('a filter on lists evaluates at most 500 rules, those of a list in each condition that names it', async () => {
-  const by = await app.customer();
   const rules = Array.from({ length: 50 }, (_, i) => rule('job_title', 'equals', `Title ${i}`, 'OR'));
-  const list_id = await makeList({ rules }, by);
-  const member = await makeContact({ job_title: 'Title 49' }, by);
+  const list_id = await makeList({ rules });
+  const member = await makeContact({ job_title: 'Title 49' });
   const ask = (elements: number, call = 'list') =>
-    by.post(`/contacts/${call}`, { filters: { _or: Array.from({ length: elements }, () => ({ list_id })) } });
+    customer.post(`/contacts/${call}`, { filters: { _or: Array.from({ length: elements }, () => ({ list_id })) } });
   expect((await ask(10)).body).toMatchObject([{ id: member }]);
   const refused = { status: 400, body: { errors: [{ path: '/filters', message: expect.stringContaining('500') }] } };
   for (const call of ['list', 'metadata']) expect(await ask(11, call)).toMatchObject(refused);
@@ -366,73 +364,68 @@ test('a filter on lists evaluates at most 500 rules, those of a list in each con
 
 const rules = [rule('job_title', 'equals', 'Smith')];
 const exact = { counted_at: instant };
-const numbers = async (by: TestCustomer) => {
-  const { body } = await by.post('/list-contact/list', {});
+const numbers = async () => {
+  const { body } = await customer.post('/list-contact/list', {});
   return body.map(({ contacts_count }: { contacts_count: number }) => contacts_count);
 };
 
 test('the numbers in the list of lists are exact, and tell when they were counted', async () => {
-  const by = await app.customer();
-  await makeContact({ job_title: 'Smith', list_ids: [await makeList({}, by)] }, by);
-  await makeList({ rules }, by);
-  expect((await by.post('/list-contact/list', {})).body).toMatchObject([
+  await makeContact({ job_title: 'Smith', list_ids: [await makeList()] });
+  await makeList({ rules });
+  expect((await customer.post('/list-contact/list', {})).body).toMatchObject([
     { contacts_count: 1, ...exact },
     { contacts_count: 1, ...exact },
   ]);
 });
 
 test('the numbers in the list of lists are a minute old at most where a customer has more than 20,000 contacts and the list has rules', async () => {
-  const by = await app.customer();
-  await addTotals(app.owner, by.id, { contacts: 20_000 });
-  const [list, hand] = [await makeList({ rules }, by), await makeList({}, by)];
-  await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
-  expect(await numbers(by)).toEqual([1, 1]);
-  await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
-  expect(await numbers(by)).toEqual([2, 1]);
-  expect(await count(list, by)).toBe(2);
-  await app.owner`update lists set counted_at = '2000-01-01' where customer_id = ${by.id}`;
-  expect(await numbers(by)).toEqual([2, 2]);
-  await makeContact({ job_title: 'Smith' }, by);
-  await by.patch(`/list-contact/${list}`, { name: 'Renamed' });
-  expect(await numbers(by)).toEqual([2, 2]);
-  await by.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'contains', 'Smith')] });
-  expect(await numbers(by)).toEqual([2, 3]);
+  await addTotals(app.owner, customer.id, { contacts: 20_000 });
+  const [list, hand] = [await makeList({ rules }), await makeList()];
+  await makeContact({ job_title: 'Smith', list_ids: [hand] });
+  expect(await numbers()).toEqual([1, 1]);
+  await makeContact({ job_title: 'Smith', list_ids: [hand] });
+  expect(await numbers()).toEqual([2, 1]);
+  expect(await count(list)).toBe(2);
+  await app.owner`update lists set counted_at = '2000-01-01' where customer_id = ${customer.id}`;
+  expect(await numbers()).toEqual([2, 2]);
+  await makeContact({ job_title: 'Smith' });
+  await customer.patch(`/list-contact/${list}`, { name: 'Renamed' });
+  expect(await numbers()).toEqual([2, 2]);
+  await customer.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'contains', 'Smith')] });
+  expect(await numbers()).toEqual([2, 3]);
 });
 
 test('the numbers in the list of lists are those of before where rules take too long to evaluate, so that the page comes', async () => {
-  const by = await app.customer();
-  const hand = await makeList({}, by);
-  await makeList({ rules }, by);
-  await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
-  await app.owner`update lists set contacts_count = 7 where customer_id = ${by.id}`;
+  const hand = await makeList();
+  await makeList({ rules });
+  await makeContact({ job_title: 'Smith', list_ids: [hand] });
+  await app.owner`update lists set contacts_count = 7 where customer_id = ${customer.id}`;
   await app.owner.begin(async (owner) => {
     await owner`lock table contacts`;
-    expect(await numbers(by)).toEqual([7, 1]);
+    expect(await numbers()).toEqual([7, 1]);
   });
-  expect(await numbers(by)).toEqual([1, 1]);
+  expect(await numbers()).toEqual([1, 1]);
 });
 
 test('the numbers in the list of lists are counted by a worker where a read has no time for it', async () => {
-  const by = await app.customer();
-  await addTotals(app.owner, by.id, { contacts: 20_000 });
-  const list = await makeList({ rules }, by);
-  await makeContact({ job_title: 'Smith' }, by);
-  await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
-  await turnQueues['count-lists'].handle(contextOf(app), { customerId: by.id });
-  expect(await app.owner`select contacts_count, is_count_due from lists where customer_id = ${by.id}`).toEqual([
+  await addTotals(app.owner, customer.id, { contacts: 20_000 });
+  const list = await makeList({ rules });
+  await makeContact({ job_title: 'Smith' });
+  await app.owner`update lists set is_count_due = true where customer_id = ${customer.id}`;
+  await turnQueues['count-lists'].handle(contextOf(app), { customerId: customer.id });
+  expect(await app.owner`select contacts_count, is_count_due from lists where customer_id = ${customer.id}`).toEqual([
     { contacts_count: 1, is_count_due: false },
   ]);
-  await makeContact({ job_title: 'Smith' }, by);
-  expect(await numbers(by)).toEqual([1]);
-  expect(await count(list, by)).toBe(2);
+  await makeContact({ job_title: 'Smith' });
+  expect(await numbers()).toEqual([1]);
+  expect(await count(list)).toBe(2);
 });
 
 test('the numbers in the list of lists are counted by one worker at a time, which leaves out a list that takes too long', async () => {
-  const by = await app.customer();
-  const [first, second] = [await makeList({ rules }, by), await makeList({ rules }, by)];
-  await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
+  const [first, second] = [await makeList({ rules }), await makeList({ rules })];
+  await app.owner`update lists set is_count_due = true where customer_id = ${customer.id}`;
   const due = async () =>
-    (await app.owner`select id from lists where customer_id = ${by.id} and is_count_due order by id`).map(
+    (await app.owner`select id from lists where customer_id = ${customer.id} and is_count_due order by id`).map(
       ({ id }) => id,
     );
   let other: Promise<boolean> | undefined;
@@ -440,17 +433,17 @@ test('the numbers in the list of lists are counted by one worker at a time, whic
     await sql`select set_config('statement_timeout', '500', true)`;
     await app.owner.begin(async (owner) => {
       await owner`lock table contacts`;
-      expect(await countNextList(sql, by.id)).toBe(true);
+      expect(await countNextList(sql, customer.id)).toBe(true);
     });
-    other = app.db.transaction((sql) => countNextList(sql, by.id));
+    other = app.db.transaction((sql) => countNextList(sql, customer.id));
     const waiting = () => app.owner`select from pg_locks where locktype = 'advisory' and not granted`;
     await expect.poll(async () => (await waiting()).length).toBe(1);
     expect(await due()).toEqual([first, second]);
   });
   expect(await other).toBe(true);
   expect(await due()).toEqual([]);
-  expect(await app.db.transaction((sql) => countNextList(sql, by.id))).toBe(false);
-  expect(await app.owner`select id from lists where customer_id = ${by.id} and counted_at is null`).toEqual([
+  expect(await app.db.transaction((sql) => countNextList(sql, customer.id))).toBe(false);
+  expect(await app.owner`select id from lists where customer_id = ${customer.id} and counted_at is null`).toEqual([
     { id: first },
   ]);
 });

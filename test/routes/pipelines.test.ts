@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { createPipeline, salesStages } from '../../src/queries/crm/pipelines.ts';
-import { startApp } from '../setup/app.ts';
+import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { make, opportunityBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
-const customer = await app.customer();
+const customer = customerOfEachTest(app);
 
 const makePipeline = (by: TestCustomer, name: string): Promise<string> =>
   app.db.transaction((sql) =>
@@ -28,9 +28,8 @@ test('pipelines are listed newest first, with exactly the fields of a list item'
 });
 
 test('pipelines are returned with their stages in order', async () => {
-  const own = await app.customer();
-  const [{ id }] = (await own.get('/pipelines')).body;
-  const answer = await own.get(`/pipelines/${id}`);
+  const [{ id }] = (await customer.get('/pipelines')).body;
+  const answer = await customer.get(`/pipelines/${id}`);
   expect(answer).toMatchObject({ status: 200, headers: { etag: expect.stringMatching(/^"[^"]+"$/) } });
   const stage = (order: number, name: string, probability_percentage: number, status = 'OPEN') => ({
     id: expect.any(String),
@@ -61,15 +60,14 @@ test('pipelines are returned with their stages in order', async () => {
 });
 
 test('the stage list is 201 with the stages in order and the number of opportunities in each', async () => {
-  const own = await app.customer();
-  const stages = await stagesOf(own);
-  const body = await opportunityBody(own);
+  const stages = await stagesOf(customer);
+  const body = await opportunityBody(customer);
   const ids = [];
   for (const index of [0, 0, 4, 4, 4])
-    ids.push(await make(own, '/opportunities', { ...body, stage_id: stages[index]!.id }));
-  await own.patch(`/opportunities/${ids[0]}`, { stage_id: stages[1]!.id });
-  await own.delete(`/opportunities/${ids[4]}`);
-  const answer = await own.post('/stages/list', { pipeline_id: stages[0]!.pipeline_id });
+    ids.push(await make(customer, '/opportunities', { ...body, stage_id: stages[index]!.id }));
+  await customer.patch(`/opportunities/${ids[0]}`, { stage_id: stages[1]!.id });
+  await customer.delete(`/opportunities/${ids[4]}`);
+  const answer = await customer.post('/stages/list', { pipeline_id: stages[0]!.pipeline_id });
   expect(answer.status).toBe(201);
   expect(answer.body).toEqual(
     stages.map((stage, index) => ({ ...stage, total_opportunities: [1, 1, 0, 0, 2, 0][index] })),
@@ -77,10 +75,9 @@ test('the stage list is 201 with the stages in order and the number of opportuni
 });
 
 test('the stage list has pages, and contains one pipeline only', async () => {
-  const own = await app.customer();
-  const pipeline_id = await makePipeline(own, 'Second');
+  const pipeline_id = await makePipeline(customer, 'Second');
   const page = async (page: number) =>
-    (await own.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
+    (await customer.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
       ({ name }: { name: string }) => name,
     );
   expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
