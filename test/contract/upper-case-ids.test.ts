@@ -6,11 +6,11 @@ import { contactFilterFields } from '../../src/schemas/contacts.ts';
 import type { FilterFields } from '../../src/schemas/filters.ts';
 import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, grant, make, makeUser, type TestCustomer } from '../setup/factories.ts';
+import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { contactsCsv, countsOf, importFile } from '../jobs/importing.ts';
 import { visitorOf } from '../pages/visitor.ts';
 import { declaredRoutes, type Json } from './declared.ts';
-import { makeRecords, makeWebhook, recordAt, unchecked, type Records } from './records.ts';
+import { makeRecords, recordAt, unchecked, type Records } from './records.ts';
 import { bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
 
 // An id in upper case is the same id. It is converted to lower case once, where it enters, and this file sends one to
@@ -129,21 +129,14 @@ describe('pages', () => {
   test.each([...pages])('$url shows the same, and is 404 for another customer', async ({ url, methods }) => {
     const customer = await app.customer();
     const visitor = await visitorOf(app.fastify, customer.id);
-    const record = Object.entries(recordsOf).find(([section]) => url.startsWith(`/app/${section}/`))?.[1];
-    const id = record
-      ? (await makeRecords({ ...app, customer: async () => customer }))[record]
-      : url.includes('/imports/')
-        ? (await importFile(app, customer, { object: 'contacts', mode: 'create', format: 'csv' }, contactsCsv('Ada')))
-            .id
-        : url.includes('/keys/')
-          ? customer.keyId
-          : url.includes('/webhooks/')
-            ? await makeWebhook(app.fastify, customer)
-            : url.includes('/users/')
-              ? await makeUser(app.fastify, customer.id)
-              : url.includes('/views/')
-                ? await savedView(customer.id, visitor.user.userId)
-                : await startedJob(customer);
+    const section = url.split('/')[2]!;
+    const completed = { object: 'contacts', mode: 'create', format: 'csv' };
+    const made = section in recordsOf && (await makeRecords({ ...app, customer: async () => customer }));
+    const id = made
+      ? made[recordsOf[section as keyof typeof recordsOf]]
+      : section === 'imports'
+        ? (await importFile(app, customer, completed, contactsCsv('Ada'))).id
+        : await savedView(customer.id, visitor.user.userId);
     const shown = async (spelling: Spelling) => {
       const { status, location, body } = await visitor.get(url.replace(':id', spelling(id)));
       return { status, location, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
@@ -175,6 +168,10 @@ describe('pages', () => {
     activities: 'activity',
     approvals: 'approval',
     changes: 'change',
+    jobs: 'job',
+    keys: 'apiKey',
+    webhooks: 'webhook',
+    users: 'user',
   } as const;
 
   async function savedView(customerId: string, userId: string): Promise<string> {
@@ -183,11 +180,6 @@ describe('pages', () => {
       values (${customerId}, ${userId}, 'contacts', 'Germany', 'country=DE', false)
       returning id`;
     return view!['id'] as string;
-  }
-
-  async function startedJob(customer: TestCustomer): Promise<string> {
-    await grant(app.fastify, customer.id, 'subscription', 1);
-    return (await customer.post('/service-handler/unlock-selected-contacts', { ids: [anyId('')] })).body.id;
   }
 });
 
