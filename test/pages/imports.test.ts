@@ -465,15 +465,6 @@ describe('the upload', () => {
     });
     await untilCancelled(customer);
   });
-
-  test('whose end is missing is no whole file', async () => {
-    const { customer, visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
-    const cut = multipart(fields, people).slice(0, -boundary.length - 20);
-    const answer = await visitor.send('POST', '/app/imports/new', { headers, payload: cut });
-    expect(answer.status).toBeGreaterThanOrEqual(400);
-    expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
-  });
 });
 
 describe('who sees imports', () => {
