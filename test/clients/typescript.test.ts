@@ -11,6 +11,8 @@ import { expectNightlySync, expectReceiver, expectTwoWaySync } from './examples.
 import { root, startTourService } from './tour.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
 
+type Client = any; // eslint-disable-line typescript/no-explicit-any -- the types of the installed client have a test of their own
+
 // The client is packed, installed into an empty folder, compiled there and used against the real service.
 const run = promisify(execFile);
 const service = await startTourService();
@@ -18,6 +20,8 @@ const { argumentsOf, expectTour } = service;
 const examples = ['nightly-sync.ts', 'two-way-sync.ts', 'webhook-receiver.ts'];
 let folder: string;
 let packedFiles: string[];
+let SalesData: new (options: object) => Client;
+let SalesDataError: new () => Error;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'typescript-client-'));
@@ -29,6 +33,8 @@ beforeAll(async () => {
   await run('npm', ['install', '--offline', '--no-audit', '--no-fund', packed.filename], { cwd: folder });
   await copyFile(join(import.meta.dirname, 'tours', 'tour.ts'), join(folder, 'tour.ts'));
   for (const name of examples) await copyFile(join(source, 'examples', name), join(folder, name));
+  const installed = join(folder, 'node_modules', 'sales-data-client', 'dist', 'index.js');
+  ({ SalesData, SalesDataError } = await import(installed));
 }, 240_000);
 afterAll(() => rm(folder, { recursive: true }));
 
@@ -68,317 +74,292 @@ test('webhook-receiver.ts handles each event once, and nothing that is not signe
   await expectReceiver(service, example('webhook-receiver.ts'));
 }, 120_000);
 
-type Client = any; // eslint-disable-line typescript/no-explicit-any -- the types of the installed client have a test of their own
-
-describe('under faults', () => {
-  let SalesData: new (options: object) => Client;
-  let SalesDataError: new () => Error;
-  beforeAll(async () => {
-    const installed = join(folder, 'node_modules', 'sales-data-client', 'dist', 'index.js');
-    ({ SalesData, SalesDataError } = await import(installed));
+/** Starts a server that handles requests so, and returns a client of it. */
+async function clientOf(handle: RequestListener, options: object = {}): Promise<Client> {
+  const server = createServer(handle);
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
   });
+  const { port } = server.address() as AddressInfo;
+  return new SalesData({ baseUrl: `http://127.0.0.1:${port}`, key: 'sda_x', maxRetries: 0, ...options });
+}
 
-  /** Starts a server that handles requests so, and returns a client of it. */
-  async function clientOf(handle: RequestListener, options: object = {}): Promise<Client> {
-    const server = createServer(handle);
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    onTestFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
-    const { port } = server.address() as AddressInfo;
-    return new SalesData({ baseUrl: `http://127.0.0.1:${port}`, key: 'sda_x', maxRetries: 0, ...options });
-  }
-
-  /** Returns the error of a call, which must be one of the package. */
-  const failure = (call: Promise<unknown>): Promise<Client> =>
-    call.then(
-      () => expect.unreachable('the call has succeeded'),
-      (error: Error) => {
-        expect(error).toBeInstanceOf(SalesDataError);
-        return error;
-      },
-    );
-
-  test('an aborted call is an AbortError, whatever it waits for', async () => {
-    const why = new Error('no longer needed');
-    const later = () => {
-      const given = new AbortController();
-      setTimeout(() => given.abort(why), 50);
-      return { signal: given.signal };
-    };
-    const silent = await clientOf(() => undefined, { maxRetries: 4 });
-    const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': '60' }).end(), {
-      maxRetries: 4,
-    });
-    const halfway = await clientOf((_, response) => void response.write('id\r\n'));
-    const aborted = { name: 'AbortError', cause: why };
-    expect(await failure(silent.listContacts({}, { signal: AbortSignal.abort(why) }))).toMatchObject(aborted);
-    expect(await failure(silent.listContacts({}, later()))).toMatchObject(aborted);
-    expect(await failure(busy.listContacts({}, later()))).toMatchObject(aborted);
-    const given = new AbortController();
-    const file = await halfway.exportContacts({ body: {} }, { signal: given.signal });
-    given.abort(why);
-    expect(await failure(new Response(file).text())).toMatchObject(aborted);
-  });
-
-  test('the feed is followed from a cursor: nothing is missed, nothing comes twice, and an end of what is kept is told', async () => {
-    const customer = await service.app.customer();
-    const api = new SalesData({ baseUrl: service.url, key: customer.key });
-    const make = (name: string) => api.createProduct({ body: { name, price: 1, unit: 'piece' } });
-    const made: string[] = [];
-    for (const name of 'abcde') made.push((await make(name)).data.id);
-    let cursor: string | undefined;
-    const seen: string[] = [];
-    // Each reader handles one page and stops.
-    for (let n = 0; n < 3; n += 1)
-      for await (const page of api.events.follow({ cursor, limit: 2, types: ['product.created'] })) {
-        seen.push(...page.events.map(({ data }: Client) => data.id));
-        ({ cursor } = page);
-        expect(page.hasMore).toBe(n < 2);
-        break;
-      }
-    expect(seen).toEqual(made);
-    const enough = new Error('enough');
-    const waited = api.events.follow({ cursor, expand: true }, async (events: Client[], next: string) => {
-      cursor = next;
-      if (events.length === 0) return;
-      expect(events).toMatchObject([{ type: 'product.created', record: { name: 'f' } }]);
-      throw enough;
-    });
-    await Promise.all([expect(waited).rejects.toBe(enough), make('f')]);
-    const given = new AbortController();
-    const aborted = failure(api.events.follow({ cursor, signal: given.signal }, () => given.abort(enough)));
-    await make('g');
-    expect(await aborted).toMatchObject({ name: 'AbortError', cause: enough });
-    await truncateJournalOf(service.app.owner, customer.id);
-    await make('h');
-    const error = await failure(api.events.follow({ cursor }).next());
-    expect(error).toMatchObject({ name: 'CursorExpiredError', code: 'cursor_expired' });
-    expect(error.message).toMatch(/Export all records anew/);
-  });
-
-  test('who follows the feed waits while the service is unavailable, but not for a wrong URL or key', async () => {
-    const answers = [200, 503, 502, 200];
-    const asked: (string | undefined)[] = [];
-    const odd = await clientOf((request, response) => {
-      let body = '';
-      request.on('data', (part) => (body += part));
-      request.on('end', () => {
-        asked.push(JSON.parse(body).paginate.cursor);
-        response.writeHead(answers.shift()!, { 'x-next-cursor': `c${answers.length}` }).end('[]');
-      });
-    });
-    const cursors: string[] = [];
-    for await (const { cursor } of odd.events.follow()) {
-      cursors.push(cursor);
-      if (cursors.length === 2) break;
-    }
-    expect(cursors).toEqual(['c3', 'c0']);
-    expect(asked).toEqual([undefined, 'c3', 'c3', 'c3']);
-    for (const status of [503, 401]) {
-      const refusing = await clientOf((_, response) => void response.writeHead(status).end());
-      expect(await failure(refusing.events.follow().next())).toMatchObject({ status });
-    }
-  });
-
-  test('a file that stops coming is a TimeoutError, one that is cut off a ConnectionError', async () => {
-    const stalling = await clientOf((_, response) => void response.write('id\r\n'), { timeoutMs: 2_000 });
-    const file: ReadableStream<Uint8Array> = await stalling.exportContacts({ body: {} });
-    const reader = file.getReader();
-    expect(new TextDecoder().decode((await reader.read()).value)).toBe('id\r\n');
-    expect((await failure(reader.read())).name).toBe('TimeoutError');
-    const cutting = await clientOf((_, response) => void response.write('id\r\n', () => response.destroy()));
-    const cut = failure(
-      cutting.exportContacts({ body: {} }).then((whole: ReadableStream) => new Response(whole).text()),
-    );
-    expect((await cut).name).toBe('ConnectionError');
-  });
-
-  test('a reader of a file may take its time', async () => {
-    const whole = 'x'.repeat(4 * 1024 * 1024);
-    const api = await clientOf((_, response) => void response.end(whole), { timeoutMs: 2_000 });
-    let bytes = 0;
-    for await (const piece of (await api.exportContacts({ body: {} })) as ReadableStream<Uint8Array>) {
-      if (bytes === 0) await new Promise((resolve) => setTimeout(resolve, 3_000));
-      bytes += piece.length;
-    }
-    expect(bytes).toBe(whole.length);
-  });
-
-  test('an upload without an answer is a TimeoutError', async () => {
-    const silent = await clientOf(() => undefined, { uploadTimeoutMs: 300 });
-    expect((await failure(silent.uploadImportFile({ id: 'x', body: 'a,b' }))).name).toBe('TimeoutError');
-  });
-
-  test('a page instead of JSON is an error of the package', async () => {
-    const page = await clientOf((_, response) => void response.end('<html>'));
-    const error = await failure(page.getCredits());
-    expect(error.message).toBe('The response is not JSON. Is baseUrl the URL of the service?');
-  });
-
-  test.each(['null', '5', '{"data": null}', '{"data": {"results": null}}'])(
-    'JSON of another form is an error of the package: %s',
-    async (text) => {
-      const odd = await clientOf((_, response) => void response.end(text));
-      const message = 'The response has an unexpected form. Is baseUrl the URL of the service?';
-      expect((await failure(odd.each('listContacts').next())).message).toBe(message);
-      expect(await failure(odd.batch('createContactBatch', [{}]))).toMatchObject({ message, results: [] });
+/** Returns the error of a call, which must be one of the package. */
+const failure = (call: Promise<unknown>): Promise<Client> =>
+  call.then(
+    () => expect.unreachable('the call has succeeded'),
+    (error: Error) => {
+      expect(error).toBeInstanceOf(SalesDataError);
+      return error;
     },
   );
 
-  test.each(['null', '5'])('JSON that is no object is an error of the package: %s', async (text) => {
-    const odd = await clientOf((_, response) => void response.end(text));
-    expect((await failure(odd.getCredits())).message).toMatch('unexpected form');
+test('an aborted call is an AbortError, whatever it waits for', async () => {
+  const why = new Error('no longer needed');
+  const later = () => {
+    const given = new AbortController();
+    setTimeout(() => given.abort(why), 50);
+    return { signal: given.signal };
+  };
+  const silent = await clientOf(() => undefined, { maxRetries: 4 });
+  const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': '60' }).end(), {
+    maxRetries: 4,
   });
+  const halfway = await clientOf((_, response) => void response.write('id\r\n'));
+  const aborted = { name: 'AbortError', cause: why };
+  expect(await failure(silent.listContacts({}, { signal: AbortSignal.abort(why) }))).toMatchObject(aborted);
+  expect(await failure(silent.listContacts({}, later()))).toMatchObject(aborted);
+  expect(await failure(busy.listContacts({}, later()))).toMatchObject(aborted);
+  const given = new AbortController();
+  const file = await halfway.exportContacts({ body: {} }, { signal: given.signal });
+  given.abort(why);
+  expect(await failure(new Response(file).text())).toMatchObject(aborted);
+});
 
-  test('faults of another form are left out', async () => {
-    const body = '{"code": 4, "message": [], "errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}]}';
-    const odd = await clientOf((_, response) => void response.writeHead(400).end(body), { maxRetries: 4 });
-    expect(await failure(odd.createContact({ body: {} }))).toMatchObject({
-      name: 'ValidationError',
-      code: 'http_400',
-      errors: [{ path: '/a', message: 'b' }],
-    });
-  });
-
-  test('a spend cap that is reached is an error of its own, and too few credits too', async () => {
-    const body = (code: string) =>
-      JSON.stringify({ code, message: 'm', required: 5, available: 2, pool: 'verification' });
-    const failureOf = async (code: string) =>
-      failure(
-        (await clientOf((_, response) => void response.writeHead(402).end(body(code)))).verifyContactList({ id: 'x' }),
-      );
-    expect(await failureOf('spend_cap_exceeded')).toMatchObject({
-      name: 'SpendCapExceededError',
-      body: { available: 2 },
-    });
-    expect((await failureOf('insufficient_credits')).name).toBe('InsufficientCreditsError');
-  });
-
-  test('what stands beside the body is refused instead of dropped', async () => {
-    const api = await clientOf((_, response) => void response.end('[]'));
-    await expect(api.listContacts({ paginate: { limit: 1 } })).rejects.toThrow(
-      /^listContacts does not take paginate here \(allowed: body\)/,
-    );
-    expect(await api.listContacts({ body: { paginate: { limit: 1 } } })).toEqual([]);
-  });
-
-  test('reading pages ends if the cursor does not change', async () => {
-    const odd = await clientOf((_, response) => void response.setHeader('x-next-cursor', 'same').end('[{}]'));
-    const read = async () => {
-      for await (const contact of odd.each('listContacts')) expect(contact).toEqual({});
-    };
-    expect((await failure(read())).message).toBe('The service returned the same page again.');
-  });
-
-  test.each([
-    ['', undefined],
-    ['-1', undefined],
-    ['Mon, 23 Nov 2026 06:00:00 GMT', undefined],
-    ['7', 7],
-  ])('Retry-After %o is %o seconds', async (wait, seconds) => {
-    const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': wait }).end('{}'));
-    expect(await failure(busy.getCredits())).toMatchObject({ name: 'UnavailableError', retryAfter: seconds });
-  });
-
-  describe('what is repeated after 503 and 429', () => {
-    const id = '00000000-0000-4000-8000-000000000000';
-    /** Counts how often a call is sent to a service that always responds with `status`. */
-    async function timesSent(status: number, call: (api: Client) => Promise<unknown>): Promise<number> {
-      let requests = 0;
-      const handle: RequestListener = (_, response) => {
-        requests += 1;
-        response.writeHead(status, { 'retry-after': '0' }).end('{}');
-      };
-      const api = await clientOf(handle, { maxRetries: 1 });
-      expect(await failure(call(api))).toMatchObject({ status });
-      return requests;
+test('the feed is followed from a cursor: nothing is missed, nothing comes twice, and an end of what is kept is told', async () => {
+  const customer = await service.app.customer();
+  const api = new SalesData({ baseUrl: service.url, key: customer.key });
+  const make = (name: string) => api.createProduct({ body: { name, price: 1, unit: 'piece' } });
+  const made: string[] = [];
+  for (const name of 'abcde') made.push((await make(name)).data.id);
+  let cursor: string | undefined;
+  const seen: string[] = [];
+  // Each reader handles one page and stops.
+  for (let n = 0; n < 3; n += 1)
+    for await (const page of api.events.follow({ cursor, limit: 2, types: ['product.created'] })) {
+      seen.push(...page.events.map(({ data }: Client) => data.id));
+      ({ cursor } = page);
+      expect(page.hasMore).toBe(n < 2);
+      break;
     }
-    const once: [string, (api: Client) => Promise<unknown>][] = [
-      ['a delete', (api) => api.deleteContact({ id })],
-      ['a change with If-Match', (api) => api.updateContact({ id, body: {} }, { ifMatch: '"1"' })],
-      ['a change of products', (api) => api.updateOpportunity({ id, body: { products: { remove: [id] } } })],
-      ['a rotation of a key', (api) => api.rotateApiKey({ id, body: {} })],
-    ];
-    const often: typeof once = [
-      ['a read', (api) => api.listContacts()],
-      ['a create', (api) => api.createContact({ body: {} })],
-      ['the start of an import', (api) => api.startImport({ id })],
-      ['a change', (api) => api.updateContact({ id, body: {} })],
-    ];
-    // The database may have been lost while the service committed.
-    test.each(once)('%s is repeated after 429, but not after 503', async (_, call) => {
-      expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 1]);
-    });
-    test.each(often)('%s is repeated after 429 and 503', async (_, call) => {
-      expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 2]);
+  expect(seen).toEqual(made);
+  const enough = new Error('enough');
+  const waited = api.events.follow({ cursor, expand: true }, async (events: Client[], next: string) => {
+    cursor = next;
+    if (events.length === 0) return;
+    expect(events).toMatchObject([{ type: 'product.created', record: { name: 'f' } }]);
+    throw enough;
+  });
+  await Promise.all([expect(waited).rejects.toBe(enough), make('f')]);
+  const given = new AbortController();
+  const aborted = failure(api.events.follow({ cursor, signal: given.signal }, () => given.abort(enough)));
+  await make('g');
+  expect(await aborted).toMatchObject({ name: 'AbortError', cause: enough });
+  await truncateJournalOf(service.app.owner, customer.id);
+  await make('h');
+  const error = await failure(api.events.follow({ cursor }).next());
+  expect(error).toMatchObject({ name: 'CursorExpiredError', code: 'cursor_expired' });
+  expect(error.message).toMatch(/Export all records anew/);
+});
+
+test('who follows the feed waits while the service is unavailable, but not for a wrong URL or key', async () => {
+  const answers = [200, 503, 502, 200];
+  const asked: (string | undefined)[] = [];
+  const odd = await clientOf((request, response) => {
+    let body = '';
+    request.on('data', (part) => (body += part));
+    request.on('end', () => {
+      asked.push(JSON.parse(body).paginate.cursor);
+      response.writeHead(answers.shift()!, { 'x-next-cursor': `c${answers.length}` }).end('[]');
     });
   });
+  const cursors: string[] = [];
+  for await (const { cursor } of odd.events.follow()) {
+    cursors.push(cursor);
+    if (cursors.length === 2) break;
+  }
+  expect(cursors).toEqual(['c3', 'c0']);
+  expect(asked).toEqual([undefined, 'c3', 'c3', 'c3']);
+  for (const status of [503, 401]) {
+    const refusing = await clientOf((_, response) => void response.writeHead(status).end());
+    expect(await failure(refusing.events.follow().next())).toMatchObject({ status });
+  }
+});
 
-  test.each([
-    [
-      'whose file has arrived before goes on',
-      409,
-      'COMPLETED',
-      ['POST', 'PUT', 'GET', 'GET'],
-      { created: 2, failed: 1 },
-    ],
-    [
-      'whose file is refused is cancelled, and its error is thrown',
-      413,
-      'UPLOADING',
-      ['POST', 'PUT', 'POST cancel'],
-      { name: 'PayloadTooLargeError' },
-    ],
-  ])('an import %s', async (_what, status, state, expected, outcome) => {
-    const calls: string[] = [];
-    const api = await clientOf(({ method, url }, response) => {
-      calls.push(url!.endsWith('/cancel') ? `${method} cancel` : method!);
-      response.statusCode = method === 'PUT' ? status : 200;
-      const body = { code: 'no', message: 'no', data: { id: 'x' }, id: 'x', status: state, created: 2, failed: 1 };
-      response.end(JSON.stringify(body));
-    });
-    const imported = api.importContacts('first_name\nAda', { mode: 'create', format: 'csv' });
-    const became = await imported.catch((error: Error) => error);
-    expect(became).toMatchObject(outcome);
-    expect(calls).toEqual(expected);
+test('a file that stops coming is a TimeoutError, one that is cut off a ConnectionError', async () => {
+  const stalling = await clientOf((_, response) => void response.write('id\r\n'), { timeoutMs: 2_000 });
+  const file: ReadableStream<Uint8Array> = await stalling.exportContacts({ body: {} });
+  const reader = file.getReader();
+  expect(new TextDecoder().decode((await reader.read()).value)).toBe('id\r\n');
+  expect((await failure(reader.read())).name).toBe('TimeoutError');
+  const cutting = await clientOf((_, response) => void response.write('id\r\n', () => response.destroy()));
+  const cut = failure(cutting.exportContacts({ body: {} }).then((whole: ReadableStream) => new Response(whole).text()));
+  expect((await cut).name).toBe('ConnectionError');
+});
+
+test('a reader of a file may take its time', async () => {
+  const whole = 'x'.repeat(4 * 1024 * 1024);
+  const api = await clientOf((_, response) => void response.end(whole), { timeoutMs: 2_000 });
+  let bytes = 0;
+  for await (const piece of (await api.exportContacts({ body: {} })) as ReadableStream<Uint8Array>) {
+    if (bytes === 0) await new Promise((resolve) => setTimeout(resolve, 3_000));
+    bytes += piece.length;
+  }
+  expect(bytes).toBe(whole.length);
+});
+
+test('an upload without an answer is a TimeoutError', async () => {
+  const silent = await clientOf(() => undefined, { uploadTimeoutMs: 300 });
+  expect((await failure(silent.uploadImportFile({ id: 'x', body: 'a,b' }))).name).toBe('TimeoutError');
+});
+
+test.each(['<html>', 'null', '5', '{"data": null}', '{"data": {"results": null}}'])(
+  'a response of another form is an error of the package: %s',
+  async (text) => {
+    const odd = await clientOf((_, response) => void response.end(text));
+    const message = `The response ${text === '<html>' ? 'is not JSON' : 'has an unexpected form'}. Is baseUrl the URL of the service?`;
+    expect((await failure(odd.each('listContacts').next())).message).toBe(message);
+    expect(await failure(odd.batch('createContactBatch', [{}]))).toMatchObject({ message, results: [] });
+  },
+);
+
+test.each(['null', '5'])('JSON that is no object is an error of the package: %s', async (text) => {
+  const odd = await clientOf((_, response) => void response.end(text));
+  expect((await failure(odd.getCredits())).message).toMatch('unexpected form');
+});
+
+test('faults of another form are left out', async () => {
+  const body = '{"code": 4, "message": [], "errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}]}';
+  const odd = await clientOf((_, response) => void response.writeHead(400).end(body), { maxRetries: 4 });
+  expect(await failure(odd.createContact({ body: {} }))).toMatchObject({
+    name: 'ValidationError',
+    code: 'http_400',
+    errors: [{ path: '/a', message: 'b' }],
   });
+});
 
-  test('the message of a permission error names the scopes of which the key lacks one', async () => {
-    const [baseUrl, , , readKey] = await argumentsOf();
-    const api = new SalesData({ baseUrl, key: readKey });
-    const body = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] };
-    const { message, requiredScopes } = await failure(api.createContact({ body }));
-    expect(requiredScopes).toEqual(['contacts:create']);
-    expect(message).toBe('The user does not have permission to perform this action (needs contacts:create)');
-  });
-
-  test('the message of an error names the first faults', async () => {
-    const [baseUrl, , key] = await argumentsOf();
-    const api = new SalesData({ baseUrl, key });
-    const { message, errors } = await failure(api.createContact({ body: { last_name: 5, birth_year: 'x' } }));
-    expect(errors).toHaveLength(5);
-    const [first, second, third] = errors.map(
-      (fault: { path: string; message: string }) => `${fault.path}: ${fault.message}`,
+test('a spend cap that is reached is an error of its own, and too few credits too', async () => {
+  const body = (code: string) =>
+    JSON.stringify({ code, message: 'm', required: 5, available: 2, pool: 'verification' });
+  const failureOf = async (code: string) =>
+    failure(
+      (await clientOf((_, response) => void response.writeHead(402).end(body(code)))).verifyContactList({ id: 'x' }),
     );
-    expect(message).toBe(`5 values are not valid (${first}; ${second}; ${third}; and 2 more)`);
-    expect((await failure(api.listContacts({ body: { paginate: { limit: 101 } } }))).message).toBe(
-      '/paginate/limit: must be <= 100',
-    );
+  expect(await failureOf('spend_cap_exceeded')).toMatchObject({
+    name: 'SpendCapExceededError',
+    body: { available: 2 },
   });
+  expect((await failureOf('insufficient_credits')).name).toBe('InsufficientCreditsError');
+});
 
-  test('a batch that stops says what was written', async () => {
-    const [baseUrl, , key] = await argumentsOf();
-    const people = Array.from({ length: 1_003 }, (_, i) => ({
-      first_name: 'A',
-      last_name: 'B',
-      phone_numbers: [],
-      work_email: `a${i}@example.com`,
-      job_title: i === 1_002 ? 'x'.repeat(6 * 2 ** 20) : '',
-    }));
-    const error = await failure(new SalesData({ baseUrl, key }).batch('createContactBatch', people));
-    expect([error.name, error.results.length]).toEqual(['PayloadTooLargeError', 1_002]);
-    expect(error.results.at(-1)).toMatchObject({ index: 1_001, status: 'created' });
+test('what stands beside the body is refused instead of dropped', async () => {
+  const api = await clientOf((_, response) => void response.end('[]'));
+  await expect(api.listContacts({ paginate: { limit: 1 } })).rejects.toThrow(
+    /^listContacts does not take paginate here \(allowed: body\)/,
+  );
+  expect(await api.listContacts({ body: { paginate: { limit: 1 } } })).toEqual([]);
+});
+
+test('reading pages ends if the cursor does not change', async () => {
+  const odd = await clientOf((_, response) => void response.setHeader('x-next-cursor', 'same').end('[{}]'));
+  const read = async () => {
+    for await (const contact of odd.each('listContacts')) expect(contact).toEqual({});
+  };
+  expect((await failure(read())).message).toBe('The service returned the same page again.');
+});
+
+test.each([
+  ['', undefined],
+  ['-1', undefined],
+  ['Mon, 23 Nov 2026 06:00:00 GMT', undefined],
+  ['7', 7],
+])('Retry-After %o is %o seconds', async (wait, seconds) => {
+  const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': wait }).end('{}'));
+  expect(await failure(busy.getCredits())).toMatchObject({ name: 'UnavailableError', retryAfter: seconds });
+});
+
+describe('what is repeated after 503 and 429', () => {
+  const id = '00000000-0000-4000-8000-000000000000';
+  /** Counts how often a call is sent to a service that always responds with `status`. */
+  async function timesSent(status: number, call: (api: Client) => Promise<unknown>): Promise<number> {
+    let requests = 0;
+    const handle: RequestListener = (_, response) => {
+      requests += 1;
+      response.writeHead(status, { 'retry-after': '0' }).end('{}');
+    };
+    const api = await clientOf(handle, { maxRetries: 1 });
+    expect(await failure(call(api))).toMatchObject({ status });
+    return requests;
+  }
+  const once: [string, (api: Client) => Promise<unknown>][] = [
+    ['a delete', (api) => api.deleteContact({ id })],
+    ['a change with If-Match', (api) => api.updateContact({ id, body: {} }, { ifMatch: '"1"' })],
+    ['a change of products', (api) => api.updateOpportunity({ id, body: { products: { remove: [id] } } })],
+    ['a rotation of a key', (api) => api.rotateApiKey({ id, body: {} })],
+  ];
+  const often: typeof once = [
+    ['a read', (api) => api.listContacts()],
+    ['a create', (api) => api.createContact({ body: {} })],
+    ['the start of an import', (api) => api.startImport({ id })],
+    ['a change', (api) => api.updateContact({ id, body: {} })],
+  ];
+  // The database may have been lost while the service committed.
+  test.each(once)('%s is repeated after 429, but not after 503', async (_, call) => {
+    expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 1]);
   });
+  test.each(often)('%s is repeated after 429 and 503', async (_, call) => {
+    expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 2]);
+  });
+});
+
+test.each([
+  ['whose file has arrived before goes on', 409, 'COMPLETED', ['POST', 'PUT', 'GET', 'GET'], { created: 2, failed: 1 }],
+  [
+    'whose file is refused is cancelled, and its error is thrown',
+    413,
+    'UPLOADING',
+    ['POST', 'PUT', 'POST cancel'],
+    { name: 'PayloadTooLargeError' },
+  ],
+])('an import %s', async (_what, status, state, expected, outcome) => {
+  const calls: string[] = [];
+  const api = await clientOf(({ method, url }, response) => {
+    calls.push(url!.endsWith('/cancel') ? `${method} cancel` : method!);
+    response.statusCode = method === 'PUT' ? status : 200;
+    const body = { code: 'no', message: 'no', data: { id: 'x' }, id: 'x', status: state, created: 2, failed: 1 };
+    response.end(JSON.stringify(body));
+  });
+  const imported = api.importContacts('first_name\nAda', { mode: 'create', format: 'csv' });
+  const became = await imported.catch((error: Error) => error);
+  expect(became).toMatchObject(outcome);
+  expect(calls).toEqual(expected);
+});
+
+test('the message of a permission error names the scopes of which the key lacks one', async () => {
+  const [baseUrl, , , readKey] = await argumentsOf();
+  const api = new SalesData({ baseUrl, key: readKey });
+  const body = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] };
+  const { message, requiredScopes } = await failure(api.createContact({ body }));
+  expect(requiredScopes).toEqual(['contacts:create']);
+  expect(message).toBe('The user does not have permission to perform this action (needs contacts:create)');
+});
+
+test('the message of an error names the first faults', async () => {
+  const [baseUrl, , key] = await argumentsOf();
+  const api = new SalesData({ baseUrl, key });
+  const { message, errors } = await failure(api.createContact({ body: { last_name: 5, birth_year: 'x' } }));
+  expect(errors).toHaveLength(5);
+  const [first, second, third] = errors.map(
+    (fault: { path: string; message: string }) => `${fault.path}: ${fault.message}`,
+  );
+  expect(message).toBe(`5 values are not valid (${first}; ${second}; ${third}; and 2 more)`);
+  expect((await failure(api.listContacts({ body: { paginate: { limit: 101 } } }))).message).toBe(
+    '/paginate/limit: must be <= 100',
+  );
+});
+
+test('a batch that stops says what was written', async () => {
+  const [baseUrl, , key] = await argumentsOf();
+  const people = Array.from({ length: 1_003 }, (_, i) => ({
+    first_name: 'A',
+    last_name: 'B',
+    phone_numbers: [],
+    work_email: `a${i}@example.com`,
+    job_title: i === 1_002 ? 'x'.repeat(6 * 2 ** 20) : '',
+  }));
+  const error = await failure(new SalesData({ baseUrl, key }).batch('createContactBatch', people));
+  expect([error.name, error.results.length]).toEqual(['PayloadTooLargeError', 1_002]);
+  expect(error.results.at(-1)).toMatchObject({ index: 1_001, status: 'created' });
 });
