@@ -37,18 +37,6 @@ async function customerWithContact() {
   return { key: customer.key, id };
 }
 
-test('Spectral has no finding in the OpenAPI document (ruleset spectral:oas)', async () => {
-  const ruleset = join(import.meta.dirname, 'spectral.json');
-  const { stdout } = await run(
-    join(programs, 'spectral'),
-    ['lint', contract, '--ruleset', ruleset, '--format=json', '--quiet'],
-    {
-      cwd: root,
-    },
-  ).catch((error: { stdout: string }) => error);
-  expect(JSON.parse(stdout)).toEqual([]);
-});
-
 test('@hey-api/openapi-ts: the client compiles, has every operation and makes calls', async () => {
   const client = join(folder, 'hey-api');
   await run(join(programs, 'openapi-ts'), ['-i', contract, '-o', client], { cwd: root });
