@@ -44,11 +44,6 @@ test('the page of credits pages through the ledger', async () => {
   expect((await visitor.get('/app/credits?cursor=made-up')).status).toBe(400);
 });
 
-test('the page of credits says what appears there when there is nothing', async () => {
-  const { visitor } = await start();
-  expect(textOf(await visitor.get('/app/credits'))).toContain('Nothing yet');
-});
-
 test('the pages of jobs show the progress of a job, its results and its end', async () => {
   const { customer, visitor } = await start('admin');
   expect(textOf(await visitor.get('/app/jobs'))).toContain('No jobs yet');

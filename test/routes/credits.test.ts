@@ -15,11 +15,6 @@ test('credits are shown by pool and in the summary, without the reserved ones', 
   expect((await customer.get('/customer/summary')).body.subscription.balance).toBe(97);
 });
 
-test('credits of a new customer are zero', async () => {
-  const none = { balance: 0, reserved: 0 };
-  expect(await creditsOf(await app.customer())).toEqual({ subscription: none, verification: none });
-});
-
 test('credits have a ledger, newest first, page by page', async () => {
   const customer = await customerWith(app, { subscription: 100, verification: 50 });
   const { id } = (await select(customer, { ids: [randomUUID()] })).body;
