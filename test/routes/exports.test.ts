@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
@@ -246,131 +246,132 @@ test.each([
   expect(answer.body.errors.map(({ path }: Json) => path)).toEqual(paths);
 });
 
-describe('over a connection', () => {
-  /** Contacts that make a file larger than what the kernel buffers for a connection that nobody reads. */
-  const wide = 12_000;
-  const note = 'x'.repeat(4_000);
-  const silence = 1_500;
-  let owner: TestCustomer;
-  const open: Socket[] = [];
-  const config = parseConfig({
-    LOG_LEVEL: 'silent',
-    OVERLOAD_MS: '0',
-    RATE_LIMITS: 'off',
-    DATABASE_URL: app.url,
-    REQUEST_TIMEOUT_MS: '700',
-  });
-  const server = buildApp({ config, db: app.db, catalog: app.catalog });
-  server.server.timeout = silence;
-  /** What requests have logged as a warning or for information. */
-  const logged: unknown[][] = [];
-  server.addHook('onRequest', async ({ log }) => {
-    log.warn = log.info = (...line: unknown[]) => void logged.push(line);
-  });
+/** Contacts that make a file larger than what the kernel buffers for a connection that nobody reads. */
+const wide = 12_000;
+const note = 'x'.repeat(4_000);
+const silence = 1_500;
+let owner: TestCustomer;
+const open: Socket[] = [];
+const config = parseConfig({
+  LOG_LEVEL: 'silent',
+  OVERLOAD_MS: '0',
+  RATE_LIMITS: 'off',
+  DATABASE_URL: app.url,
+  REQUEST_TIMEOUT_MS: '700',
+});
+const server = buildApp({ config, db: app.db, catalog: app.catalog });
+server.server.timeout = silence;
+/** What requests have logged as a warning or for information. */
+const logged: unknown[][] = [];
+server.addHook('onRequest', async ({ log }) => {
+  log.warn = log.info = (...line: unknown[]) => void logged.push(line);
+});
 
-  beforeAll(async () => {
-    owner = await app.customer();
-    await fillContacts(owner, wide, note);
-    await server.listen({ host: '127.0.0.1', port: 0 });
-  });
-  afterAll(async () => {
-    for (const socket of open) socket.destroy();
-    await server.close();
-  });
+beforeAll(async () => {
+  owner = await app.customer();
+  await fillContacts(owner, wide, note);
+  await server.listen({ host: '127.0.0.1', port: 0 });
+});
+afterAll(async () => {
+  for (const socket of open) socket.destroy();
+  await server.close();
+});
 
-  /** Starts an export. The socket reads nothing until somebody listens to it. */
-  function start({ key }: TestCustomer = owner, format = 'csv'): Socket {
-    const socket = connect((server.server.address() as AddressInfo).port, '127.0.0.1');
-    open.push(socket);
-    socket.on('error', () => undefined);
-    const body = JSON.stringify({ format, fields: 'all' });
-    const head = ['POST /api/ext/contacts/export HTTP/1.1', 'host: x', `authorization: X-API-Key ${key}`];
-    socket.write(
-      `${head.join('\r\n')}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-    );
-    return socket;
-  }
+/** Starts an export. The socket reads nothing until somebody listens to it. */
+function start({ key }: TestCustomer = owner, format = 'csv'): Socket {
+  const socket = connect((server.server.address() as AddressInfo).port, '127.0.0.1');
+  open.push(socket);
+  socket.on('error', () => undefined);
+  const body = JSON.stringify({ format, fields: 'all' });
+  const head = ['POST /api/ext/contacts/export HTTP/1.1', 'host: x', `authorization: X-API-Key ${key}`];
+  socket.write(
+    `${head.join('\r\n')}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  return socket;
+}
 
-  /** Reads the first bytes of a response, then stops reading. */
-  async function firstBytes(socket: Socket): Promise<string> {
-    const [bytes] = (await once(socket, 'data')) as [Buffer];
-    socket.pause();
-    return bytes.toString('latin1');
-  }
+/** Reads the first bytes of a response, then stops reading. */
+async function firstBytes(socket: Socket): Promise<string> {
+  const [bytes] = (await once(socket, 'data')) as [Buffer];
+  socket.pause();
+  return bytes.toString('latin1');
+}
 
-  /** Reads until the server closes the connection or the response is complete. Returns its last bytes. */
-  function rest(socket: Socket): Promise<{ end: string; length: number }> {
-    const read = { end: '', length: 0 };
-    return new Promise((resolve) => {
-      socket.on('data', (bytes: Buffer) => {
-        read.length += bytes.length;
-        read.end = (read.end + bytes.toString('latin1')).slice(-20);
-        if (isComplete(read)) resolve(read);
-      });
-      socket.on('close', () => resolve(read));
-      if (socket.closed) resolve(read);
-      socket.resume();
+/** Reads until the server closes the connection or the response is complete. Returns its last bytes. */
+function rest(socket: Socket): Promise<{ end: string; length: number }> {
+  const read = { end: '', length: 0 };
+  return new Promise((resolve) => {
+    socket.on('data', (bytes: Buffer) => {
+      read.length += bytes.length;
+      read.end = (read.end + bytes.toString('latin1')).slice(-20);
+      if (isComplete(read)) resolve(read);
     });
-  }
-
-  const isComplete = ({ end }: { end: string }): boolean => end.endsWith('\r\n0\r\n\r\n');
-  const patience = { timeout: 20_000, interval: 20 };
-  const status = async (socket: Socket): Promise<string> => (await firstBytes(socket)).slice(9, 12);
-  const searches = (): number => app.db.limiters.find(({ name }) => name === 'search')!.inside;
-
-  test('may last longer than other requests', async () => {
-    const socket = start();
-    await firstBytes(socket);
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
-    const read = await rest(socket);
-    expect(isComplete(read)).toBe(true);
-    expect(read.length).toBeGreaterThan(wide * note.length);
+    socket.on('close', () => resolve(read));
+    if (socket.closed) resolve(read);
+    socket.resume();
   });
+}
 
-  test('reads no further while its caller reads nothing, and is closed then', async () => {
-    const socket = start();
-    await firstBytes(socket);
-    await expect.poll(searches, patience).toBe(0);
-    await expect.poll(() => server.inFlight.taken, patience).toBe(0);
-    const read = await rest(socket);
-    expect(isComplete(read)).toBe(false);
-    expect(read.length).toBeLessThan(wide * note.length);
-  });
+const isComplete = ({ end }: { end: string }): boolean => end.endsWith('\r\n0\r\n\r\n');
+const patience = { timeout: 20_000, interval: 20 };
+const status = async (socket: Socket): Promise<string> => (await firstBytes(socket)).slice(9, 12);
+const searches = (): number => app.db.limiters.find(({ name }) => name === 'search')!.inside;
 
-  test('ends when its caller goes away, and so does its statement', async () => {
-    const socket = start();
+test('an export may last longer than other requests', async () => {
+  const socket = start();
+  await firstBytes(socket);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  const read = await rest(socket);
+  expect(isComplete(read)).toBe(true);
+  expect(read.length).toBeGreaterThan(wide * note.length);
+});
+
+test('an export reads no further while its caller reads nothing, and is closed then', async () => {
+  const socket = start();
+  await firstBytes(socket);
+  await expect.poll(searches, patience).toBe(0);
+  await expect.poll(() => server.inFlight.taken, patience).toBe(0);
+  const read = await rest(socket);
+  expect(isComplete(read)).toBe(false);
+  expect(read.length).toBeLessThan(wide * note.length);
+});
+
+test('an export ends when its caller goes away, and so does its statement', async () => {
+  const socket = start();
+  await firstBytes(socket);
+  const release = await lockContacts();
+  socket.resume();
+  await expect.poll(waiting, patience).toBe(1);
+  socket.destroy();
+  await expect.poll(waiting, patience).toBe(0);
+  await expect
+    .poll(() => logged, patience)
+    .toContainEqual([{ customer: owner.id }, 'export cut: the caller has hung up']);
+  await expect.poll(() => [searches(), server.inFlight.taken], patience).toEqual([0, 0]);
+  await release();
+});
+
+// The lock holds up other sessions on a cluster than the one that reads.
+test.skipIf(isOnCitus()).each(['csv', 'xlsx'])(
+  'an export as %s breaks the encoding if the database fails half-way (needs one server)',
+  async (format) => {
+    const socket = start(owner, format);
     await firstBytes(socket);
     const release = await lockContacts();
-    socket.resume();
-    await expect.poll(waiting, patience).toBe(1);
-    socket.destroy();
-    await expect.poll(waiting, patience).toBe(0);
+    const read = rest(socket);
+    await killWaiting();
+    expect(isComplete(await read)).toBe(false);
     await expect
       .poll(() => logged, patience)
-      .toContainEqual([{ customer: owner.id }, 'export cut: the caller has hung up']);
-    await expect.poll(() => [searches(), server.inFlight.taken], patience).toEqual([0, 0]);
+      .toContainEqual([{ customer: owner.id, err: expect.anything() }, 'export cut: it failed half-way']);
     await release();
-  });
+    expect(isComplete(await rest(start(owner, format)))).toBe(true);
+  },
+);
 
-  // The lock holds up other sessions on a cluster than the one that reads.
-  test.skipIf(isOnCitus()).each(['csv', 'xlsx'])(
-    'as %s breaks the encoding if the database fails half-way (needs one server)',
-    async (format) => {
-      const socket = start(owner, format);
-      await firstBytes(socket);
-      const release = await lockContacts();
-      const read = rest(socket);
-      await killWaiting();
-      expect(isComplete(await read)).toBe(false);
-      await expect
-        .poll(() => logged, patience)
-        .toContainEqual([{ customer: owner.id, err: expect.anything() }, 'export cut: it failed half-way']);
-      await release();
-      expect(isComplete(await rest(start(owner, format)))).toBe(true);
-    },
-  );
-
-  test.skipIf(isOnCitus())('is an error response if it fails before its first record (needs one server)', async () => {
+test.skipIf(isOnCitus())(
+  'an export is an error response if it fails before its first record (needs one server)',
+  async () => {
     const release = await lockContacts();
     const socket = start();
     await killWaiting();
@@ -379,74 +380,74 @@ describe('over a connection', () => {
     expect(answer).toContain('content-type: application/json');
     expect(answer).not.toContain('content-disposition');
     await release();
-  });
+  },
+);
 
-  test('runs beside one other of the same customer; a third one is 429, without rate limits too', async () => {
-    const running = [start(), start()];
-    for (const socket of running) expect(await status(socket)).toBe('200');
-    const third = await firstBytes(start());
-    expect(third).toMatch(/^HTTP\/1\.1 429 /);
-    expect(third).toMatch(/^retry-after: [1-9]/im);
-    expect(third).toMatch(/"code":"rate_limited".*exports/);
-    expect(await status(start(customer))).toBe('200');
-    running[0]!.destroy();
-    await expect.poll(async () => status(start()), patience).toBe('200');
-    for (const socket of open) socket.destroy();
-  });
+test('an export runs beside one other of the same customer; a third one is 429, without rate limits too', async () => {
+  const running = [start(), start()];
+  for (const socket of running) expect(await status(socket)).toBe('200');
+  const third = await firstBytes(start());
+  expect(third).toMatch(/^HTTP\/1\.1 429 /);
+  expect(third).toMatch(/^retry-after: [1-9]/im);
+  expect(third).toMatch(/"code":"rate_limited".*exports/);
+  expect(await status(start(customer))).toBe('200');
+  running[0]!.destroy();
+  await expect.poll(async () => status(start()), patience).toBe('200');
+  for (const socket of open) socket.destroy();
+});
 
-  test('needs the same memory however large the file is', async () => {
-    // 70 MB of it are in use before the first request. The file and its records would need another 110 MB.
-    const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=144' });
-    const read = async (body: object): Promise<number> => {
-      const answer = await fetch(`${child.url}/api/ext/contacts/export`, {
-        method: 'POST',
-        headers: { authorization: `X-API-Key ${owner.key}`, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      });
-      let length = 0;
-      for await (const bytes of answer.body!) length += bytes.length;
-      return length;
-    };
-    expect(await read({ format: 'ndjson', fields: 'all' })).toBeGreaterThan(wide * note.length);
-    expect(await read({ format: 'xlsx' })).toBeGreaterThan(wide);
-    expect(await child.stop()).toBe(0);
-  });
+test('an export needs the same memory however large the file is', async () => {
+  // 70 MB of it are in use before the first request. The file and its records would need another 110 MB.
+  const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=144' });
+  const read = async (body: object): Promise<number> => {
+    const answer = await fetch(`${child.url}/api/ext/contacts/export`, {
+      method: 'POST',
+      headers: { authorization: `X-API-Key ${owner.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    let length = 0;
+    for await (const bytes of answer.body!) length += bytes.length;
+    return length;
+  };
+  expect(await read({ format: 'ndjson', fields: 'all' })).toBeGreaterThan(wide * note.length);
+  expect(await read({ format: 'xlsx' })).toBeGreaterThan(wide);
+  expect(await child.stop()).toBe(0);
+});
 
-  /** Locks the contacts against readers until the returned function is called, at the end of the test at the latest. */
-  async function lockContacts(): Promise<() => Promise<void>> {
-    const session = await app.owner.reserve();
-    let isLocked = true;
-    const release = async () => {
-      if (!isLocked) return;
-      isLocked = false;
-      await session`rollback`;
-      session.release();
-    };
-    onTestFinished(release);
-    await session`begin`;
-    await session`lock table contacts in access exclusive mode`;
-    return release;
-  }
+/** Locks the contacts against readers until the returned function is called, at the end of the test at the latest. */
+async function lockContacts(): Promise<() => Promise<void>> {
+  const session = await app.owner.reserve();
+  let isLocked = true;
+  const release = async () => {
+    if (!isLocked) return;
+    isLocked = false;
+    await session`rollback`;
+    session.release();
+  };
+  onTestFinished(release);
+  await session`begin`;
+  await session`lock table contacts in access exclusive mode`;
+  return release;
+}
 
-  const database = new URL(app.url).pathname.slice(1);
+const database = new URL(app.url).pathname.slice(1);
 
-  /** Returns the number of the service's sessions that wait for a lock. */
-  const waiting = async (): Promise<number> =>
-    asSuperuser(async (sql) => {
-      const { count } = await sql`
+/** Returns the number of the service's sessions that wait for a lock. */
+const waiting = async (): Promise<number> =>
+  asSuperuser(async (sql) => {
+    const { count } = await sql`
         select from pg_stat_activity
         where datname = ${database} and wait_event_type = 'Lock'`;
-      return count;
-    });
+    return count;
+  });
 
-  /** Terminates the session that waits for the lock. */
-  async function killWaiting(): Promise<void> {
-    await expect.poll(waiting, patience).toBe(1);
-    await asSuperuser(
-      (sql) => sql`
+/** Terminates the session that waits for the lock. */
+async function killWaiting(): Promise<void> {
+  await expect.poll(waiting, patience).toBe(1);
+  await asSuperuser(
+    (sql) => sql`
         select pg_terminate_backend(pid)
         from pg_stat_activity
         where datname = ${database} and wait_event_type = 'Lock'`,
-    );
-  }
-});
+  );
+}

@@ -1,22 +1,328 @@
-import { beforeAll, expect, test } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { parseConfig } from '../../src/process/config.ts';
+import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
-import { contextOf, echo, entriesOf, verifyTurn } from '../jobs/working.ts';
+import { jobBatches } from '../../src/jobs/workers.ts';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { contextOf, echo, entriesOf, verifyTurn, waitingMessages } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { unique, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, inject, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2' });
 
-/** Five people of one town, used by this file only. */
+/** Twelve people of one town, used by this file only. */
 const town = unique('Town');
-const people = Array.from({ length: 5 }, () => person({ location_locality: town }));
+const people: Prospect[] = Array.from({ length: 12 }, (_, i) => person({ location_locality: town, score: i }));
 const inTown = { filters: { location_locality: [town] } };
+
+/** A service on the same database, with an unavailable search cluster. */
+const down = buildDown();
 
 beforeAll(async () => {
   await app.catalog.prepare();
   await writePeople(app.catalog, people);
   await app.catalog.finish();
 });
+
+afterAll(async () => {
+  await down.app.close();
+  await down.catalog.close();
+});
+
+function buildDown() {
+  const dead = { ELASTICSEARCH_URL: 'http://127.0.0.1:9', ELASTICSEARCH_TIMEOUT_MS: '100' };
+  const config = parseConfig({ LOG_LEVEL: 'trace', OVERLOAD_MS: '0', DATABASE_URL: app.url, ...dead });
+  const catalog = openCatalog(config, app.db);
+  return { app: buildApp({ config, db: app.db, catalog }), catalog };
+}
+
+const whileDown = (customer: TestCustomer, path: string, body: object, headers: object = {}): Promise<Answer> =>
+  inject(down.app, 'POST', `/api/ext${path}`, body, { authorization: `X-API-Key ${customer.key}`, ...headers });
+
+const countJobs = async (customer: TestCustomer): Promise<number> =>
+  (await app.owner`select from jobs where customer_id = ${customer.id}`).count;
+
+const starts: [name: string, start: (customer: TestCustomer) => Promise<Answer>, pool: string, cost: number][] = [
+  ['unlock-contacts', (c) => unlock(c, { ...inTown, total_records: 2 }), 'subscription', 6],
+  ['unlock-selected-contacts', (c) => select(c, { ids: [people[0]!._id, people[1]!._id] }), 'subscription', 6],
+  [
+    'verify-email',
+    (c) => verify(c, { emails: [{ email: 'a@x.example' }, { email: 'b@x.example' }] }),
+    'verification',
+    4,
+  ],
+];
+
+test.each(starts)(
+  '%s returns the id and PENDING, and reserves the maximum cost of the job',
+  async (_name, start, pool, cost) => {
+    const customer = await customerWith(app, { subscription: 10, verification: 10 });
+    const { status, body } = await start(customer);
+    expect({ status, body }).toEqual({ status: 200, body: { id: expect.any(String), status: 'PENDING' } });
+    const job = (await read(customer, body.id)).body;
+    expect(job).toEqual({
+      id: body.id,
+      type: expect.any(String),
+      status: 'PENDING',
+      sync_crm: false,
+      total: 2,
+      processed: 0,
+      succeeded: 0,
+      failed: 0,
+      skipped: 0,
+      credits: { pool, reserved: cost, charged: 0, refunded: 0 },
+      error: null,
+      waiting_for: null,
+      created_at: expect.any(String),
+      started_at: null,
+      finished_at: null,
+    });
+    expect((await creditsOf(customer))[pool]).toEqual({ balance: 10 - cost, reserved: cost });
+    expect(await waitingMessages(app, pool === 'subscription' ? 'unlock' : 'verify', customer.id)).toBe(1);
+  },
+);
+
+test.each(starts)(
+  '%s without enough credits is 402 with the shortage, and changes nothing',
+  async (_, start, pool, cost) => {
+    const customer = await customerWith(app, { subscription: 1, verification: 1 });
+    const { status, body } = await start(customer);
+    expect(status).toBe(402);
+    expect(body).toEqual({
+      statusCode: 402,
+      error: 'Payment Required',
+      code: 'insufficient_credits',
+      message: expect.stringMatching(/\S/),
+      required: cost,
+      available: 1,
+      pool,
+    });
+    expect(await countJobs(customer)).toBe(0);
+    expect(await waitingMessages(app, pool === 'subscription' ? 'unlock' : 'verify', customer.id)).toBe(0);
+    expect((await creditsOf(customer))[pool]).toEqual({ balance: 1, reserved: 0 });
+  },
+);
+
+test('every start with max_credits below what it would reserve is 402, and nothing starts; with enough, it starts', async () => {
+  const customer = await customerWith(app, { subscription: 10, verification: 10 });
+  const { id: list } = (await customer.post('/list-contact', { name: unique('List') })).body;
+  await make(customer, '/contacts', contactBody({ work_email: 'c@x.example', list_ids: [list] }));
+  const emails = [{ email: 'a@x.example' }];
+  for (const [path, body, cost] of [
+    ['/service-handler/unlock-contacts', { ...inTown, total_records: 1 }, 3],
+    ['/service-handler/unlock-selected-contacts', { ids: [people[0]!._id] }, 3],
+    ['/service-handler/verify-email', { emails }, 2],
+    [`/list-contact/verify-contacts/${list}`, {}, 2],
+  ] as const) {
+    const jobs = await countJobs(customer);
+    expect(await customer.post(path, { ...body, max_credits: cost - 1 })).toMatchObject({
+      status: 402,
+      body: { code: 'spend_cap_exceeded', required: cost, available: cost - 1 },
+    });
+    expect(await countJobs(customer)).toBe(jobs);
+    expect((await customer.post(path, { ...body, max_credits: cost })).status).toBe(200);
+  }
+});
+
+test('unlock-contacts reserves credits only for matching prospects that are not unlocked yet', async () => {
+  const customer = await customerWith(app, { subscription: 1_000 });
+  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id, people[1]!._id]));
+  const { body } = await unlock(customer, { ...inTown, total_records: 10_000 });
+  const job = (await read(customer, body.id)).body;
+  expect(job).toMatchObject({ total: 10, credits: { reserved: 30 } });
+  const [kept] = await app.owner`select request, cost from jobs where id = ${body.id}`;
+  expect(kept).toEqual({ request: { filters: inTown.filters, total_records: 10_000 }, cost: 3 });
+});
+
+test('unlock-contacts without matches is a job too, and costs nothing', async () => {
+  const customer = await customerWith(app, {});
+  const { status, body } = await unlock(customer, {
+    filters: { location_locality: [unique('none')] },
+    total_records: 5,
+  });
+  expect(status).toBe(200);
+  expect((await read(customer, body.id)).body).toMatchObject({ total: 0, credits: { reserved: 0 } });
+  expect((await customer.post('/customer/credits/ledger')).body).toEqual([]);
+});
+
+test('unlock-contacts as a dry run returns the estimate and changes nothing', async () => {
+  const customer = await customerWith(app, { subscription: 5 });
+  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
+  const answer = await unlock(customer, { ...inTown, total_records: 4, dry_run: true });
+  expect(answer).toMatchObject({ status: 200, body: { matches: 11, cost: 12, available: 5 } });
+  expect(Object.keys(answer.body)).toHaveLength(3);
+  expect(await countJobs(customer)).toBe(0);
+});
+
+test('unlock-contacts is 503 while the catalog is down, and changes nothing', async () => {
+  const customer = await customerWith(app, { subscription: 50 });
+  for (const dry_run of [false, true]) {
+    const body = { ...inTown, total_records: 1, dry_run };
+    const answer = await whileDown(customer, '/service-handler/unlock-contacts', body);
+    expect(answer).toMatchObject({ status: 503, body: { code: 'unavailable' } });
+  }
+  expect(await countJobs(customer)).toBe(0);
+});
+
+test('unlock-selected-contacts reserves for distinct ids that are not unlocked, known to the catalog or not, even while the catalog is down', async () => {
+  const customer = await customerWith(app, { subscription: 100 });
+  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
+  const ids = [people[0]!._id, people[1]!._id, people[1]!._id.toUpperCase(), randomUUID()];
+  const { body } = await whileDown(customer, '/service-handler/unlock-selected-contacts', { ids, sync_crm: true });
+  const job = (await read(customer, body.id)).body;
+  // The price is that of the other service, which uses the default.
+  expect(job).toMatchObject({ total: 4, sync_crm: true, credits: { reserved: 2 } });
+  const inputs = await app.owner`
+      select position, item, is_duplicate from job_inputs where job_id = ${body.id} order by position`;
+  expect(inputs.map((input) => ({ ...input }))).toEqual(
+    ids.map((id, i) => ({ position: i + 1, item: id.toLowerCase(), is_duplicate: i === 2 })),
+  );
+});
+
+test('unlock-selected-contacts as a dry run counts the existing ids and those for which a start would reserve credits', async () => {
+  const customer = await customerWith(app, { subscription: 100 });
+  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
+  const ids = [people[0]!._id, people[1]!._id, people[1]!._id, randomUUID()];
+  const answer = await select(customer, { ids, dry_run: true });
+  expect(answer).toMatchObject({ status: 200, body: { matches: 2, cost: 6, available: 100 } });
+  expect(await countJobs(customer)).toBe(0);
+});
+
+test('unlock-selected-contacts reserves nothing for people who are known to be free, who stay free if they get an address meanwhile', async () => {
+  const customer = await customerWith(app, { subscription: 3 });
+  const work_email = 'gone@free.example';
+  const free = [
+    person({ work_email, emails: [work_email.toUpperCase()], verification_status: 'invalid' }),
+    person({ work_email: 'n/a', emails: [] }),
+  ];
+  await writePeople(app.catalog, [...free, person(people[3])]);
+  const ids = [...free, people[3]!].map(({ _id }) => _id);
+  expect((await select(customer, { ids, dry_run: true })).body).toMatchObject({ matches: 3, cost: 3 });
+  const { body } = await select(customer, { ids, max_credits: 3 });
+  expect((await read(customer, body.id)).body.credits).toMatchObject({ reserved: 3 });
+  await writePeople(app.catalog, [{ ...free[1]!, work_email: 'now@free.example' }]);
+  await takeTurn('unlock', jobBatches)(contextOf(app), { customerId: customer.id });
+  expect((await read(customer, body.id)).body).toMatchObject({
+    status: 'COMPLETED',
+    succeeded: 3,
+    credits: { charged: 3, refunded: 0 },
+  });
+});
+
+test('verify-email counts an e-mail address once, however it is spelled, and accepts any text as an address', async () => {
+  const customer = await customerWith(app, { verification: 100 });
+  const contact = await make(customer, '/contacts', contactBody());
+  const emails = [
+    { email: 'Ada@x.example', contact_id: contact },
+    { email: ' ada@X.example' },
+    { email: 'no address' },
+  ];
+  const { body } = await verify(customer, { emails });
+  expect((await read(customer, body.id)).body).toMatchObject({ total: 3, credits: { reserved: 4 } });
+  const inputs = await app.owner`
+      select item, contact_ids, is_duplicate from job_inputs where job_id = ${body.id} order by position`;
+  expect(inputs.map((input) => ({ ...input }))).toEqual([
+    { item: 'Ada@x.example', contact_ids: [contact], is_duplicate: false },
+    { item: ' ada@X.example', contact_ids: [], is_duplicate: true },
+    { item: 'no address', contact_ids: [], is_duplicate: false },
+  ]);
+});
+
+const verifyList = (customer: TestCustomer, list: string, headers?: Record<string, string>) =>
+  customer.post(`/list-contact/verify-contacts/${list}`, undefined, headers);
+
+async function listOf(customer: TestCustomer, emails: string[]): Promise<{ list: string; contacts: string[] }> {
+  const contacts: string[] = [];
+  for (const work_email of emails) contacts.push(await make(customer, '/contacts', contactBody({ work_email })));
+  const list = (await customer.post('/list-contact', { name: unique('List') })).body.id as string;
+  await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: contacts });
+  return { list, contacts };
+}
+
+/** Inserts many contacts, each with its own e-mail address. */
+const insertContacts = (customer: TestCustomer, count: number, titleOf: (n: number) => string = () => '') =>
+  app.owner`
+      insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
+      select ${customer.id}, 'Ada', 'Lovelace', n || '@x.example', title,
+        jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', n || '@x.example',
+          'job_title', lower(title), 'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
+      from unnest(${Array.from({ length: count }, (_, n) => titleOf(n))}::text[]) with ordinality one (title, n)`;
+
+test("verify-contacts starts a job for the list's e-mail addresses, each once with all its contacts", async () => {
+  const customer = await customerWith(app, { verification: 100 });
+  const { list, contacts } = await listOf(customer, ['a@x.example', 'b@x.example', 'A@X.example']);
+  await make(customer, '/contacts', contactBody({ work_email: 'outside@x.example' }));
+  const { status, body } = await verifyList(customer, list);
+  expect({ status, body }).toEqual({
+    status: 200,
+    body: { success: true, message: expect.any(String), data: { id: expect.any(String), status: 'PENDING' } },
+  });
+  const job = (await read(customer, body.data.id)).body;
+  expect(job).toMatchObject({
+    type: 'verify_list',
+    sync_crm: true,
+    total: 2,
+    credits: { pool: 'verification', reserved: 4 },
+  });
+  const inputs = await app.owner`
+      select item, contact_ids from job_inputs where job_id = ${job.id} order by position`;
+  expect(inputs.map((input) => ({ ...input }))).toEqual([
+    { item: 'a@x.example', contact_ids: [contacts[0], contacts[2]] },
+    { item: 'b@x.example', contact_ids: [contacts[1]] },
+  ]);
+});
+
+test('verify-contacts uses the current members by rule of a list that was just made', async () => {
+  const customer = await customerWith(app, { verification: 10_000 });
+  await insertContacts(customer, 3_000, (n) => (n < 7 ? 'Engineer' : 'Clerk'));
+  const rules = [{ field: 'job_title', operator: 'equals', value: 'engineer' }];
+  const list = (await customer.post('/list-contact', { name: 'New', rules })).body.id;
+  const { body } = await verifyList(customer, list);
+  expect((await read(customer, body.data.id)).body).toMatchObject({ total: 7, credits: { reserved: 14 } });
+});
+
+test('verify-contacts of more than 100,000 members is 409, and so is a copy of the list; neither changes anything', async () => {
+  const customer = await customerWith(app, { verification: 1_000_000 });
+  const { list } = await listOf(customer, []);
+  await insertContacts(customer, 100_001);
+  await app.owner`
+      insert into list_members (customer_id, list_id, contact_id)
+      select customer_id, ${list}, id from contacts where customer_id = ${customer.id}`;
+  expect(await verifyList(customer, list)).toMatchObject({ status: 409, body: { code: 'conflict' } });
+  expect(await countJobs(customer)).toBe(0);
+  const copy = await customer.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' });
+  expect(copy).toMatchObject({ status: 409, body: { errors: [{ path: '/list_id' }] } });
+  expect((await customer.post('/list-contact/list', {})).body).toHaveLength(1);
+  await app.owner`
+      delete from list_members
+      where list_id = ${list} and contact_id = (select id from contacts where customer_id = ${customer.id} limit 1)`;
+  const { body } = await verifyList(customer, list);
+  expect((await read(customer, body.data.id)).body).toMatchObject({ total: 100_000 });
+});
+
+const calls: [path: string, body: object][] = [
+  ['/service-handler/unlock-contacts', { ...inTown, total_records: 1 }],
+  ['/service-handler/unlock-selected-contacts', { ids: [people[0]!._id] }],
+  ['/service-handler/verify-email', { emails: [{ email: 'a@x.example' }] }],
+];
+
+test.each(calls)(
+  'with an Idempotency-Key, %s starts one job, and returns its response again while the catalog is down',
+  async (path, body) => {
+    const customer = await customerWith(app, { subscription: 100, verification: 100 });
+    const key = { 'idempotency-key': 'k' };
+    const first = await customer.post(path, body, key);
+    const again = await whileDown(customer, path, body, key);
+    expect(again).toMatchObject({ status: 200, body: first.body, headers: { 'idempotency-replayed': 'true' } });
+    expect(await whileDown(customer, path, { ...body, sync_crm: true }, key)).toMatchObject({ status: 422 });
+    expect(await countJobs(customer)).toBe(1);
+  },
+);
 
 const turn = ({ id }: TestCustomer, limit: number) => verifyTurn(echo(limit))(contextOf(app), { customerId: id });
 
@@ -166,4 +472,39 @@ test('a job is listed newest first, by status and by type', async () => {
   expect(await list({ type: 'verify_email', status: 'CANCELLED' })).toEqual([second]);
   expect(await list({}, { page: 2, limit: 2 })).toEqual([first]);
   expect((await customer.post('/service-handler/list', { filters: { status: 'LOST' } })).status).toBe(400);
+});
+
+test('credits are shown by pool and in the summary, without the reserved ones', async () => {
+  const customer = await customerWith(app, { subscription: 100, verification: 50 });
+  await select(customer, { ids: [randomUUID()] });
+  expect(await creditsOf(customer)).toEqual({
+    subscription: { balance: 97, reserved: 3 },
+    verification: { balance: 50, reserved: 0 },
+  });
+  expect((await customer.get('/customer/summary')).body.subscription.balance).toBe(97);
+});
+
+test('credits have a ledger, newest first, page by page', async () => {
+  const customer = await customerWith(app, { subscription: 100, verification: 50 });
+  const { id } = (await select(customer, { ids: [randomUUID()] })).body;
+  await customer.post(`/service-handler/${id}/cancel`);
+  const ledger = (paginate: object) => customer.post('/customer/credits/ledger', { paginate });
+  const { body, headers } = await ledger({ limit: 3 });
+  const entry = { id: expect.any(String), pool: 'subscription', note: null, created_at: expect.any(String) };
+  expect(body).toEqual([
+    { ...entry, kind: 'release', amount: 3, balance_after: 100, reserved_after: 0, job_id: id },
+    { ...entry, kind: 'reserve', amount: 3, balance_after: 97, reserved_after: 3, job_id: id },
+    { ...entry, pool: 'verification', kind: 'grant', amount: 50, balance_after: 50, reserved_after: 0, job_id: null },
+  ]);
+  const rest = await ledger({ limit: 3, cursor: headers['x-next-cursor'] });
+  expect(rest.body).toMatchObject([{ pool: 'subscription', kind: 'grant', amount: 100 }]);
+  expect(rest.headers).not.toHaveProperty('x-next-cursor');
+  expect((await ledger({ limit: 3, page: 2 })).body).toEqual(rest.body);
+  expect(
+    (
+      await app
+        .customer()
+        .then((other) => other.post('/customer/credits/ledger', { paginate: { cursor: headers['x-next-cursor'] } }))
+    ).status,
+  ).toBe(400);
 });

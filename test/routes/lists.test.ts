@@ -1,9 +1,9 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { countNextList } from '../../src/queries/crm/lists.ts';
 import { contextOf } from '../jobs/working.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
-import { contactBody, unique, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { addTotals } from '../setup/journal.ts';
 
 const app = await startApp();
@@ -109,75 +109,73 @@ test('fifty rules are accepted', async () => {
   expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
 });
 
-describe('rules choose members', () => {
-  const cases: [string, object[], string[]][] = [
-    ['equals, folded', [rule('job_title', 'equals', 'INGÉNIEUR')], ['ada']],
-    ['not_equals matches empty values too', [rule('gender', 'not_equals', 'f')], ['bob', 'cyd']],
-    ['contains', [rule('job_title', 'contains', 'lead')], ['bob', 'cyd']],
-    ['not_contains matches empty values too', [rule('middle_name', 'not_contains', 'x')], ['ada', 'bob', 'cyd']],
-    ['starts_with', [rule('work_email', 'starts_with', 'BOB@')], ['bob']],
-    ['ends_with', [rule('work_email', 'ends_with', '.fr')], ['cyd']],
-    ['greater_than', [rule('birth_year', 'greater_than', '1980')], ['cyd']],
-    ['greater_or_equal', [rule('birth_year', 'greater_or_equal', ' 1980 ')], ['bob', 'cyd']],
-    ['less_than', [rule('birth_year', 'less_than', '1980')], []],
-    ['less_or_equal', [rule('birth_year', 'less_or_equal', '1980')], ['bob']],
-    ['in, separated by commas and trimmed', [rule('first_name', 'in', 'ada , CYD')], ['ada', 'cyd']],
-    ['not_in', [rule('first_name', 'not_in', 'ada,cyd')], ['bob']],
-    ['is_empty', [rule('birth_year', 'is_empty', '')], ['ada']],
-    ['is_not_empty', [rule('gender', 'is_not_empty', '')], ['ada']],
-    ['a field of the company', [rule('company.industry', 'equals', 'mining')], ['bob']],
-    ['a custom number as number and text', [rule('custom_fields.seats', 'equals', '12')], ['ada', 'bob']],
-    ['a custom number compared', [rule('custom_fields.seats', 'greater_than', '9')], ['ada']],
-    ['a custom boolean', [rule('custom_fields.trial', 'equals', 'true')], ['cyd']],
-    ['% is not a wildcard', [rule('job_title', 'contains', '%')], []],
+const cases: [string, object[], string[]][] = [
+  ['equals, folded', [rule('job_title', 'equals', 'INGÉNIEUR')], ['ada']],
+  ['not_equals matches empty values too', [rule('gender', 'not_equals', 'f')], ['bob', 'cyd']],
+  ['contains', [rule('job_title', 'contains', 'lead')], ['bob', 'cyd']],
+  ['not_contains matches empty values too', [rule('middle_name', 'not_contains', 'x')], ['ada', 'bob', 'cyd']],
+  ['starts_with', [rule('work_email', 'starts_with', 'BOB@')], ['bob']],
+  ['ends_with', [rule('work_email', 'ends_with', '.fr')], ['cyd']],
+  ['greater_than', [rule('birth_year', 'greater_than', '1980')], ['cyd']],
+  ['greater_or_equal', [rule('birth_year', 'greater_or_equal', ' 1980 ')], ['bob', 'cyd']],
+  ['less_than', [rule('birth_year', 'less_than', '1980')], []],
+  ['less_or_equal', [rule('birth_year', 'less_or_equal', '1980')], ['bob']],
+  ['in, separated by commas and trimmed', [rule('first_name', 'in', 'ada , CYD')], ['ada', 'cyd']],
+  ['not_in', [rule('first_name', 'not_in', 'ada,cyd')], ['bob']],
+  ['is_empty', [rule('birth_year', 'is_empty', '')], ['ada']],
+  ['is_not_empty', [rule('gender', 'is_not_empty', '')], ['ada']],
+  ['a field of the company', [rule('company.industry', 'equals', 'mining')], ['bob']],
+  ['a custom number as number and text', [rule('custom_fields.seats', 'equals', '12')], ['ada', 'bob']],
+  ['a custom number compared', [rule('custom_fields.seats', 'greater_than', '9')], ['ada']],
+  ['a custom boolean', [rule('custom_fields.trial', 'equals', 'true')], ['cyd']],
+  ['% is not a wildcard', [rule('job_title', 'contains', '%')], []],
+  [
+    'AND binds tighter than OR',
     [
-      'AND binds tighter than OR',
-      [
-        rule('first_name', 'equals', 'ada'),
-        rule('gender', 'equals', 'f', 'OR'),
-        rule('birth_year', 'equals', '1980', 'AND'),
-      ],
-      ['ada'],
+      rule('first_name', 'equals', 'ada'),
+      rule('gender', 'equals', 'f', 'OR'),
+      rule('birth_year', 'equals', '1980', 'AND'),
     ],
-    ['OR adds', [rule('first_name', 'equals', 'ada'), rule('birth_year', 'equals', '1980', 'OR')], ['ada', 'bob']],
-    [
-      'the first logic_operator has no effect',
-      [rule('first_name', 'equals', 'ada', 'OR'), rule('gender', 'equals', 'm')],
-      [],
-    ],
-  ];
+    ['ada'],
+  ],
+  ['OR adds', [rule('first_name', 'equals', 'ada'), rule('birth_year', 'equals', '1980', 'OR')], ['ada', 'bob']],
+  [
+    'the first logic_operator has no effect',
+    [rule('first_name', 'equals', 'ada', 'OR'), rule('gender', 'equals', 'm')],
+    [],
+  ],
+];
 
-  let by: TestCustomer;
-  const ids: Record<string, string> = {};
-  beforeAll(async () => {
-    by = await app.customer();
-    const people = {
-      ada: { first_name: 'Ada', job_title: 'Ingenieur', gender: 'F', custom_fields: { seats: 12 } },
-      bob: {
-        first_name: 'Bob',
-        work_email: 'bob@example.com',
-        job_title: 'Lead Miner',
-        birth_year: 1980,
-        company: { name: 'Dig', industry: 'Mining' },
-        custom_fields: { seats: '12' },
-      },
-      cyd: {
-        first_name: 'Cyd',
-        work_email: 'cyd@example.fr',
-        job_title: 'Leader',
-        birth_year: 1990,
-        custom_fields: { trial: true },
-      },
-    };
-    for (const [name, body] of Object.entries(people)) ids[name] = await makeContact(body, by);
-  });
+let by: TestCustomer;
+const ids: Record<string, string> = {};
+beforeAll(async () => {
+  by = await app.customer();
+  const people = {
+    ada: { first_name: 'Ada', job_title: 'Ingenieur', gender: 'F', custom_fields: { seats: 12 } },
+    bob: {
+      first_name: 'Bob',
+      work_email: 'bob@example.com',
+      job_title: 'Lead Miner',
+      birth_year: 1980,
+      company: { name: 'Dig', industry: 'Mining' },
+      custom_fields: { seats: '12' },
+    },
+    cyd: {
+      first_name: 'Cyd',
+      work_email: 'cyd@example.fr',
+      job_title: 'Leader',
+      birth_year: 1990,
+      custom_fields: { trial: true },
+    },
+  };
+  for (const [name, body] of Object.entries(people)) ids[name] = await makeContact(body, by);
+});
 
-  test.each(cases)('%s', async (_, rules, names) => {
-    const expected = names.map((name) => ids[name]!).toSorted();
-    const list = await makeList({ rules }, by);
-    expect(await membersOf(list, by)).toEqual(expected);
-    expect(await count(list, by)).toBe(expected.length);
-  });
+test.each(cases)('rules choose members: %s', async (_, rules, names) => {
+  const expected = names.map((name) => ids[name]!).toSorted();
+  const list = await makeList({ rules }, by);
+  expect(await membersOf(list, by)).toEqual(expected);
+  expect(await count(list, by)).toBe(expected.length);
 });
 
 const engineers = [rule('job_title', 'equals', 'Engineer')];
@@ -446,4 +444,73 @@ test('the numbers in the list of lists are counted by one worker at a time, whic
   expect(await app.owner`select id from lists where customer_id = ${customer.id} and counted_at is null`).toEqual([
     { id: first },
   ]);
+});
+
+const rulesOf = (count: number) => Array.from({ length: count }, () => rule('job_title', 'equals', 'Countess', 'OR'));
+
+/** Inserts existing lists, each with this many rules. */
+async function haveLists(count: number, rulesEach: number): Promise<string[]> {
+  const rows = await app.owner<{ id: string }[]>`
+    insert into lists (customer_id, name, owner_id, rules)
+    select ${customer.id}, 'Kept', ${customer.adminId}, ${app.owner.json(rulesOf(rulesEach))}
+    from generate_series(1, ${count})
+    returning id`;
+  return rows.map(({ id }) => id);
+}
+
+const create = (count: number): Promise<Answer> =>
+  customer.post('/list-contact', { name: 'New', rules: rulesOf(count) });
+const change = (id: string, count: number): Promise<Answer> =>
+  customer.patch(`/list-contact/${id}`, { rules: rulesOf(count) });
+const duplicate = (id: string): Promise<Answer> =>
+  customer.post('/list-contact/duplicate', { list_id: id, new_name: 'Copy' });
+
+const state = async (): Promise<{ lists: number; rules: number }> => {
+  const [row] = await app.owner<[{ lists: number; rules: number }]>`
+    select count(*)::integer as lists, sum(jsonb_array_length(rules))::integer as rules
+    from lists
+    where customer_id = ${customer.id} and rules <> '[]'`;
+  return row;
+};
+
+function expectConflict({ status, body }: Answer, path: string): void {
+  expect({ status, code: body.code }).toEqual({ status: 409, code: 'conflict' });
+  expect(body.errors.map((fault: { path: string }) => fault.path)).toEqual([path]);
+}
+
+test('of 500 lists with rules the last can be created, updated or duplicated by only one of several concurrent requests', async () => {
+  const [first] = await haveLists(499, 1);
+  const answers = await Promise.all([create(1), create(2), duplicate(first!), create(3)]);
+  expect(answers.map(({ status }) => status).filter((status) => status < 300)).toHaveLength(1);
+  expect(answers.filter(({ status }) => status === 409)).toHaveLength(3);
+  expect((await state()).lists).toBe(500);
+});
+
+test('of 500 lists with rules no further one can be created, neither by adding rules to a list nor by a copy; nothing is written', async () => {
+  const [first] = await haveLists(500, 1);
+  const without = await makeList();
+  expectConflict(await create(1), '/rules');
+  expectConflict(await change(without, 1), '/rules');
+  expectConflict(await duplicate(first!), '/list_id');
+  expect(await state()).toEqual({ lists: 500, rules: 500 });
+  expect((await customer.get(`/list-contact/${without}`)).body.rules).toEqual([]);
+});
+
+test('of 500 lists with rules each can still be updated, and lists without rules can be created', async () => {
+  const [first, second] = await haveLists(500, 1);
+  expect((await change(first!, 2)).status).toBe(200);
+  expect((await customer.post('/list-contact', { name: 'By hand' })).status).toBe(201);
+  expect((await duplicate(await makeList())).status).toBe(200);
+  await customer.delete(`/list-contact/${first!}`);
+  expect((await change(second!, 0)).status).toBe(200);
+  expect([(await create(1)).status, (await create(1)).status]).toEqual([201, 201]);
+  expectConflict(await create(1), '/rules');
+});
+
+test('an unknown list is 404, an outdated one 412, whatever the limits', async () => {
+  const [first] = await haveLists(500, 10);
+  expect((await change(absent, 50)).status).toBe(404);
+  expect((await duplicate(absent)).status).toBe(404);
+  const answer = await customer.patch(`/list-contact/${first!}`, { rules: rulesOf(50) }, { 'if-match': '"other"' });
+  expect(answer.status).toBe(412);
 });
