@@ -210,6 +210,7 @@ type Path = readonly [field: string, part?: string];
 /**
  * Returns the columns of an export.
  * @param custom custom fields of the records. Each gets a column
+ * @param hasTitles true if the header has labels instead of field names
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
 export function columnsOf(
@@ -217,13 +218,14 @@ export function columnsOf(
   selected: GivenFields,
   format: ExportFormat,
   custom: readonly LabelledKey[] = [],
+  hasTitles = selected === 'readable' && format === 'xlsx',
 ): FileColumn[] {
   const { names, faults } = readFields(fields, selected, '/fields');
   if (faults.length > 0) throw validationFailed(faults);
   const columns = [...names, ...custom.map(({ key }) => `custom_fields.${key}`)]
     .flatMap((name) => (name === 'company' && format !== 'ndjson' ? Object.keys(companyParts) : [name]))
     .map((name) => columnOf(fields, name));
-  return selected === 'readable' && format === 'xlsx' ? withTitles(fields, columns, custom) : columns;
+  return hasTitles ? withTitles(fields, columns, custom) : columns;
 }
 
 export interface LabelledKey {

@@ -202,17 +202,26 @@ interface RecordWriter {
   write(records: readonly object[]): string;
 }
 
-export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
-  format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
+export const recordWriter = (format: FileFormat, columns: readonly FileColumn[], isForPeople = false): RecordWriter =>
+  format === 'csv' ? csvWriter(columns, isForPeople) : ndjsonWriter(columns);
 
 type OnPage = (page: object[]) => void;
 
+interface ExportFile {
+  format: ExportFormat;
+  columns: readonly FileColumn[];
+  title: string;
+  isForPeople: boolean;
+}
+
 const fileOf = (
-  { format, columns, title }: { format: ExportFormat; columns: readonly FileColumn[]; title: string },
+  { format, columns, title, isForPeople }: ExportFile,
   pages: AsyncIterable<object[]>,
   onPage?: OnPage,
 ): AsyncGenerator<string | Buffer> =>
-  format === 'xlsx' ? xlsxBytes(columns, title, pages, onPage) : fileText(recordWriter(format, columns), pages, onPage);
+  format === 'xlsx'
+    ? xlsxBytes(columns, title, pages, onPage)
+    : fileText(recordWriter(format, columns, isForPeople), pages, onPage);
 
 const pieceRecords = 50;
 
@@ -234,14 +243,21 @@ const ndjsonWriter = (columns: readonly FileColumn[]): RecordWriter => ({
     records.map((record) => `${JSON.stringify(itemOfRecord(columns, record as Record<string, unknown>))}\n`).join(''),
 });
 
-const csvWriter = (columns: readonly FileColumn[]): RecordWriter => ({
-  head: csvHeader(columns.map(({ header }) => header)),
-  write: (records) =>
-    csvLines(
-      records.map((record) => rowOf(columns, record as Record<string, unknown>)),
-      columns.length,
-    ),
-});
+function csvWriter(columns: readonly FileColumn[], isForPeople: boolean): RecordWriter {
+  const head = csvHeader(columns.map(({ header }) => header));
+  const cells = isForPeople ? shownRow : rowOf;
+  return {
+    head: isForPeople ? `${byteOrderMark}${head}` : head,
+    write: (records) =>
+      csvLines(
+        records.map((record) => cells(columns, record as Record<string, unknown>)),
+        columns.length,
+      ),
+  };
+}
+
+/** Text at the beginning of a file by which Excel recognizes UTF-8. */
+const byteOrderMark = '\ufeff';
 
 export const csvHeader = (names: readonly string[], separator = ','): string =>
   csvLines(
@@ -273,6 +289,12 @@ const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>):
     return cell.isQuoted ? cell : cell.text;
   });
 
+const shownRow = (columns: readonly FileColumn[], record: Record<string, unknown>): string[] =>
+  columns.map((column) => {
+    const value = shownValue(column, record);
+    return value instanceof Date ? value.toISOString().slice(0, 19).replace('T', ' ') : String(value ?? '');
+  });
+
 /** Records that an export selects. Each function queries them again. */
 export interface ExportedRecords {
   fields: FileFields;
@@ -290,6 +312,13 @@ export interface ExportedRecords {
   readKeys: (most: number) => Promise<LabelledKey[]>;
 }
 
+export interface ExportRequest {
+  format: ExportFormat;
+  fields?: GivenFields | undefined;
+  /** True if people open the CSV file with Excel: it has titles and values as an XLSX file has them. */
+  isForPeople?: boolean;
+}
+
 /**
  * Starts an export, and returns its file in pieces.
  * @param onPage called after each page of records was written
@@ -297,15 +326,16 @@ export interface ExportedRecords {
  */
 export async function openExport(
   records: ExportedRecords,
-  { format, fields: selected = defaultFields(format) }: { format: ExportFormat; fields?: GivenFields | undefined },
+  { format, fields: selected = defaultFields(format), isForPeople = false }: ExportRequest,
   onPage?: (page: object[]) => void,
 ): Promise<AsyncGenerator<string | Buffer>> {
   const { fields, title } = records;
   const isReadable = selected === 'readable';
   if (isReadable && format === 'ndjson') throw fault('/fields', '"readable" is for csv and xlsx only');
   if (format === 'xlsx') await requireFew(records);
-  const columns = columnsOf(fields, selected, format, isReadable ? await readKeys(records) : []);
-  return fileOf({ format, columns, title }, await records.read(isReadable), onPage);
+  const hasTitles = isReadable && (isForPeople || format === 'xlsx');
+  const columns = columnsOf(fields, selected, format, isReadable ? await readKeys(records) : [], hasTitles);
+  return fileOf({ format, columns, title, isForPeople }, await records.read(isReadable), onPage);
 }
 
 async function requireFew({ count }: ExportedRecords): Promise<void> {

@@ -6,8 +6,8 @@ import type { Access } from '../schemas/scopes.ts';
 import { ApprovalNeeded } from '../schemas/accounts.ts';
 import { ErrorBody, Refusal } from '../schemas/wire.ts';
 import { CallerHungUp } from '../access/credentials.ts';
-import { openExport, type ExportedRecords } from '../files/write-records.ts';
-import { contentTypes, type ExportFormat, type GivenFields } from '../schemas/files.ts';
+import { openExport, type ExportedRecords, type ExportRequest } from '../files/write-records.ts';
+import { contentTypes } from '../schemas/files.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -117,7 +117,7 @@ export async function sendExport(
   request: FastifyRequest,
   reply: FastifyReply,
   records: ExportedRecords,
-  asked: { format: ExportFormat; fields?: GivenFields },
+  asked: ExportRequest,
 ): Promise<FastifyReply> {
   const { format } = asked;
   return sendFile(request, reply, {

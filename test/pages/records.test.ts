@@ -331,11 +331,14 @@ describe('chosen contacts', () => {
 });
 
 test('what matches is exported as Excel or CSV', async () => {
-  await makeContacts(2, { location_country: 'DE' });
+  await makeContacts(2, { location_country: 'DE', last_name: 'Müller' });
   await makeContacts(1);
   const csv = await admin.get('/app/contacts/export?format=csv&country=DE');
   expect([csv.status, csv.headers['content-disposition']]).toEqual([200, 'attachment; filename="contacts.csv"']);
-  expect(csv.body.trim().split(/\r?\n/)).toHaveLength(3);
+  const [head, ...rows] = csv.body.trimEnd().split(/\r?\n/);
+  expect([head!.slice(0, 11), rows.length]).toEqual(['\ufeffFirst name', 2]);
+  expect(rows.join()).toMatch(/Müller.*,,/);
+  expect(rows.join()).not.toMatch(/\\N|\[\]/);
   expect((await admin.get('/app/companies/export?format=xlsx')).headers['content-type']).toContain('spreadsheetml');
 });
 

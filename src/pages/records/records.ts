@@ -190,7 +190,8 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
     const { filters, order_by } = requestOf(kind, viewOfRequest(kind, request), 1);
     const asked = { ...(filters ? { filters } : {}), ...(order_by ? { order_by } : {}) };
     const found = kind.exported(request.db, request.caller.customerId, asked);
-    return sendExport(request, reply.header('cache-control', 'no-store'), found, { format, fields: 'readable' });
+    const readable = { format, fields: 'readable', isForPeople: true } as const;
+    return sendExport(request, reply.header('cache-control', 'no-store'), found, readable);
   });
 }
 
