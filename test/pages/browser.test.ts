@@ -154,6 +154,24 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('a list fits the window, shows its buttons for chosen rows, and shows a row of three lines on a phone', async () => {
+    const items = Array.from({ length: 20 }, () => contactBody({ job_title: 'Clerk', company: { name: 'Navy' } }));
+    await customer.post('/contacts/batch/create', { items });
+    const page = await open('/app/contacts');
+    await page.setViewportSize({ width: 1280, height: 800 });
+    const rows = page.locator('tbody tr');
+    const [fifteenth, table] = [(await rows.nth(14).boundingBox())!, (await page.locator('.scroll').boundingBox())!];
+    expect(fifteenth.y + fifteenth.height).toBeLessThanOrEqual(table.y + table.height);
+    expect(await page.evaluate('document.documentElement.scrollHeight')).toBe(800);
+    const act = page.getByRole('button', { name: 'Add to a list' });
+    expect(await act.isVisible()).toBe(false);
+    await page.locator('[name="id"]').first().check();
+    expect(await act.isVisible()).toBe(true);
+    await page.setViewportSize({ width: 390, height: 800 });
+    expect((await rows.first().boundingBox())!.height).toBeLessThan(100);
+    await page.close();
+  });
+
   test('a link that looks like a button takes the space key', async () => {
     const page = await open('/app/keys');
     await page.getByRole('button', { name: 'New key' }).press('Space');

@@ -116,7 +116,7 @@ describe.runIf(hasBrowser)('a sales manager (needs Chromium: apt-get install chr
     await page.getByRole('heading', { name: '70 contacts' }).waitFor();
     await follow('Find other people of their companies');
     await sees('24 match, of which you have unlocked 0');
-    await page.getByLabel('or the first').fill('20');
+    await page.getByLabel('The first').fill('20');
     await press('Unlock that many');
     await sees('At most 20 credits');
     await page.getByLabel('Name of the new list').fill('Colleagues');

@@ -111,7 +111,7 @@ function prepareBoard(board) {
   });
 }
 
-/** Adds a checkbox that chooses all rows of the page. Shows how many rows are chosen. */
+/** Adds a checkbox that chooses all rows of the page. Shows how many are chosen, and what can be done with them. */
 function prepareChooser(form) {
   const boxes = [...form.querySelectorAll('[name="id"]')];
   const page = form.querySelector('[data-choose-page]');
@@ -120,6 +120,7 @@ function prepareChooser(form) {
   const all = form.elements.namedItem('all');
   const show = () => {
     const number = boxes.filter(({ checked }) => checked).length;
+    form.querySelector('[data-acts]').hidden = number === 0 && !all?.checked;
     shown.textContent = all?.checked ? 'all chosen' : number === 0 ? '' : `${number} chosen`;
     pageBox.checked = number === boxes.length;
   };

@@ -61,11 +61,11 @@ export const contactKind: RecordKind<ContactDetail> = {
       // There is nothing to verify where no address is.
       cell: ({ verification_status, work_email }) => (work_email === '' ? '' : verification(verification_status)),
     },
-    { name: 'country', head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
+    { name: 'phone', head: 'Phone', cell: contactPhone, isOptional: true },
     {
-      name: 'phone',
-      head: 'Phone',
-      cell: contactPhone,
+      name: 'country',
+      head: 'Country',
+      cell: ({ location_country }) => html`${countryName(location_country)}`,
       isOptional: true,
     },
     { name: 'city', head: word('location_locality'), cell: (row) => html`${row.location_locality}`, isOptional: true },

@@ -146,9 +146,9 @@ function results(rows: readonly Prospect[], view: ProspectView, locked: number, 
   return chooserForm(
     `${section}/unlock`,
     html`!${hidden(view)} !${shown}`,
-    html`<button name="do" value="chosen">Unlock the chosen</button>
-      <label
-        >or the first
+    '<button name="do" value="chosen">Unlock the chosen</button>',
+    html`<label
+        >The first
         <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
       </label>
       <button name="do" value="first" class="secondary outline">Unlock that many</button>`,

@@ -195,21 +195,26 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
   return chooserForm(
     `${path}/chosen`,
     html`!${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}`,
-    html`!${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
-    !${act('delete', 'Delete', 'danger')}`,
-    when(matches > rows.length, all),
+    html`!${when(matches > rows.length, all)} !${when(isContacts, act('list', 'Add to a list'))}
+    !${when(isContacts && isAdmin, act('verify', 'Verify'))} !${act('delete', 'Delete', 'danger')}`,
   );
 }
 
-/** Returns the form around a table whose rows can be chosen. It sends the chosen ids by the button that was pressed. */
-export const chooserForm = (action: string, body: Html, acts: Html, all: Html = ''): Html =>
+/**
+ * Returns the form around a table whose rows can be chosen. It sends the chosen ids by the button that was pressed.
+ * @param acts buttons for the chosen rows. A script shows them while rows are chosen
+ * @param others buttons that need no chosen rows
+ */
+export const chooserForm = (action: string, body: Html, acts: Html, others: Html = ''): Html =>
   html`<form class="chooser rows" method="get" action="${action}" data-chooser>
     !${body}
     <div class="row small">
-      <label data-choose-page hidden><input type="checkbox" /> this page</label>
-      !${all}
-      <span data-chosen class="quiet" role="status"></span>
-      !${acts}
+      <div class="row" data-acts>
+        <label data-choose-page hidden><input type="checkbox" /> this page</label>
+        <span data-chosen class="quiet" role="status"></span>
+        !${acts}
+      </div>
+      !${others}
     </div>
   </form>`;
 
