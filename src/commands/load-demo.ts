@@ -8,9 +8,10 @@ import type { Database, Transaction } from '../database/db.ts';
 import { DomainError } from '../errors.ts';
 import { listUnfinishedImports } from '../queries/jobs/catalog-imports.ts';
 import { generatePeople } from './generate-people.ts';
+import type { CompanyCreate } from '../schemas/companies.ts';
 import type { ContactCreate } from '../schemas/contacts.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
-import { contactWrites } from '../queries/crm/record-batches.ts';
+import { companyWrites, contactWrites } from '../queries/crm/record-batches.ts';
 import { createList } from '../queries/crm/lists.ts';
 import { activityWrites } from '../queries/crm/activities.ts';
 import { addMembers } from '../queries/crm/list-members.ts';
@@ -84,14 +85,7 @@ function* lines(): Generator<Buffer> {
   }
 }
 
-interface DemoCompany {
-  company_name: string;
-  industry: string;
-  domain: string;
-  locality: string;
-  region: string;
-  country: string;
-}
+type DemoCompany = CompanyCreate & { id: string; domain: string };
 
 const industries = [
   'Software', 'Logistics', 'Renewable Energy', 'Medical Devices', 'Financial Services',
@@ -108,42 +102,44 @@ const places = [
   { locality: 'Malmö', region: 'Skåne', country: 'SE', dialling: '+46' },
 ];
 
-function demoContacts(count: number): ContactCreate[] {
-  faker.seed(20_260_101);
-  const companies = Array.from({ length: Math.ceil(count / 5) }, demoCompany);
-  return Array.from({ length: count }, () => demoContact(faker.helpers.arrayElement(companies)));
-}
+const types = ['customer', 'prospect', 'prospect', 'partner'];
+const sizes = ['1-10', '11-50', '51-200', '201-500', '501-1000'];
 
-function demoCompany(): DemoCompany {
+function demoCompany(): CompanyCreate & { domain: string } {
   const company_name = faker.company.name();
   const domain = `${faker.helpers
     .slugify(company_name)
     .toLowerCase()
-    .replaceAll(/[^a-z0-9-]/g, '')}.example`;
+    .replaceAll(/[^a-z0-9]+/g, '-')}.example`;
+  const { locality, region, country } = faker.helpers.arrayElement(places);
   return {
     company_name,
     domain,
+    type: faker.helpers.arrayElement(types),
     industry: faker.helpers.arrayElement(industries),
-    ...faker.helpers.arrayElement(places),
+    size: faker.helpers.arrayElement(sizes),
+    location_locality: locality,
+    location_region: region,
+    location_country: country,
   };
 }
 
 function demoContact(company: DemoCompany): ContactCreate {
   const [first_name, last_name] = [faker.person.firstName(), faker.person.lastName()];
   const mailbox = `${first_name}.${last_name}`.toLowerCase().replaceAll(/[^a-z.]/g, '');
-  const dialling = places.find(({ country }) => country === company.country)!.dialling;
+  const { dialling } = places.find(({ country }) => country === company.location_country)!;
   return {
     first_name,
     last_name,
     work_email: `${mailbox}@${company.domain}`,
     phone_numbers: faker.helpers.maybe(() => [{ country_code: dialling, number: faker.string.numeric(9) }]) ?? [],
     job_title: faker.person.jobTitle(),
-    industry: company.industry,
-    location_locality: company.locality,
-    location_region: company.region,
-    location_country: company.country,
+    industry: company.industry!,
+    location_locality: company.location_locality!,
+    location_region: company.location_region!,
+    location_country: company.location_country!,
     birth_year: faker.helpers.maybe(() => faker.number.int({ min: 1958, max: 2003 })) ?? null,
-    company: { name: company.company_name, industry: company.industry },
+    company: { id: company.id },
     custom_fields: { lead_source: faker.helpers.arrayElement(['fair', 'website', 'referral', 'cold call']) },
   };
 }
@@ -244,7 +240,7 @@ async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, p
   const contacts_ids = faker.helpers.arrayElements(contactIds, { min: 1, max: 3 });
   const [contact] = await findContacts(sql, customerId, [contacts_ids[0]!]);
   const sold = faker.helpers.arrayElements([...productIds.keys()], { min: 1, max: 3 });
-  const name = `${products[sold[0]!]!.name} for ${contact!.company?.company_name ?? contact!.last_name}`;
+  const name = products[sold[0]!]!.name;
   const estimated_closing_date = faker.date.soon({ days: 120 }).toISOString();
   await opportunityWrites.create(sql, customerId, {
     name,
@@ -275,7 +271,8 @@ export interface Demo {
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
+const companyCount = 60;
+const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: false };
 
 interface Services {
   db: Database;
@@ -363,9 +360,14 @@ async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise
     { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
   ])
     users.push(await createUser(sql, customer.id, { ...user, passwordHash }, commandLine));
+  faker.seed(20_260_101);
+  const companies: DemoCompany[] = [];
+  for (const company of Array.from({ length: companyCount }, demoCompany))
+    companies.push({ ...company, id: await companyWrites.create(sql, customer.id, company) });
   const contactIds: string[] = [];
-  for (const [index, contact] of demoContacts(contactCount).entries()) {
-    const assigned_to = users[index % 3]?.id;
+  for (let i = 0; i < contactCount; i += 1) {
+    const contact = demoContact(faker.helpers.arrayElement(companies));
+    const assigned_to = users[i % 3]?.id;
     contactIds.push(
       await contactWrites.create(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }),
     );

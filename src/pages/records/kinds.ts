@@ -18,7 +18,15 @@ import { moment, day, count, counted } from '../base/values.ts';
 import { fieldWord, countryName, money, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
 import type { RecordKind } from './record-kind.ts';
-import { countCompaniesUpTo, exportCompanies, findCompanies, listCompanies } from '../../queries/crm/companies.ts';
+import {
+  countCompaniesUpTo,
+  countsOfCompanies,
+  exportCompanies,
+  findCompanies,
+  listCompanies,
+  maxOfCompany,
+  type CompanyCounts,
+} from '../../queries/crm/companies.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { nameOf } from '../changes.ts';
 import { stagesById } from './pipelines.ts';
@@ -124,7 +132,10 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
   !${deals}`;
 }
 
-export const companyKind: RecordKind<Company> = {
+const upTo = (number = 0): Html =>
+  number > maxOfCompany ? `${count(maxOfCompany)}+` : when(number > 0, count(number));
+
+export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   object: 'companies',
   path: '/app/companies',
   noun: 'company',
@@ -144,8 +155,13 @@ export const companyKind: RecordKind<Company> = {
     { name: 'industry', head: 'Industry', cell: ({ industry }) => html`${industry}` },
     { name: 'type', head: 'Type', cell: ({ type }) => html`${type}` },
     { name: 'size', head: 'Size', cell: ({ size }) => html`${size}` },
-    { name: 'city', head: 'City', cell: ({ location_locality }) => html`${location_locality ?? ''}` },
-    { name: 'country', head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
+    {
+      name: 'place',
+      head: 'Place',
+      cell: (row) => html`${[row.location_locality, countryName(row.location_country)].filter(Boolean).join(', ')}`,
+    },
+    { name: 'contacts', head: 'Contacts', cell: ({ contacts }) => upTo(contacts), kind: 'number' },
+    { name: 'deals', head: 'Open deals', cell: ({ open_opportunities: deals }) => upTo(deals), kind: 'number' },
     { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
     ...timeColumns,
   ],
@@ -185,6 +201,15 @@ export const companyKind: RecordKind<Company> = {
     const [people, deals] = await Promise.all([
       countContacts(db, customerId, { filters: { company_id: id } }),
       db.search((sql) => countOpportunities(sql, customerId, { company_id: id })),
+  withCounts: async (request, rows) => {
+    const counts = await search(
+      request,
+      countsOfCompanies,
+      rows.map(({ id }) => id),
+    );
+    const byId = new Map(counts.map((one) => [one.id, one]));
+    return rows.map((row) => ({ ...row, ...byId.get(row.id) }));
+  },
     ]);
     const contacts = counted(people.pagination.total_records, 'contact');
     return `${contacts} and ${counted(deals, 'opportunity', 'opportunities')} stay, without a company.`;

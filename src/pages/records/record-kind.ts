@@ -76,6 +76,7 @@ export interface RecordColumn<Row> {
   head: string;
   cell(row: Row, users: readonly User[]): Html;
   sort?: string;
+  kind?: 'number';
   isOptional?: true;
 }
 
@@ -121,6 +122,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   needs: readonly (readonly string[])[];
   schemas: { create: object; patch: object; filters: object };
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
+  /** Adds to rows of the list what the page shows of records that refer to them. */
+  withCounts?(request: FastifyRequest, rows: readonly Row[]): Promise<Row[]>;
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
   find: FindRecords<Row>;
   create: CreateRecord<never>;

@@ -36,7 +36,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
       viewLinks(request, kind.object, parametersOf(view)),
     ]);
     const known = { lists, users, me: caller.userId };
-    const { rows } = page;
+    const rows = (await kind.withCounts?.(request, page.rows)) ?? page.rows;
     return {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
@@ -185,7 +185,7 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
   const columns = shown.map((column, i): Column<ShownRecord> => [
     column.head,
     (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),
-    i === 0 ? 'chosen-first' : undefined,
+    i === 0 ? 'chosen-first' : column.kind,
     sorting(path, view, column),
   ]);
   const all = html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`;

@@ -12,7 +12,7 @@ import { companySource } from '../../filters/columns.ts';
 import { blankOf } from '../../schemas/wire.ts';
 import { companyFileFields } from '../../schemas/files.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import { finderOf, inOrderOf } from '../records/finders.ts';
+import { countUpTo, finderOf, inOrderOf } from '../records/finders.ts';
 import { detachActivities, lastActivityAt } from './links.ts';
 import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { recordReads } from './record-pages.ts';
@@ -184,6 +184,30 @@ export const findCompanies = finderOf<Company>(
     from ${liveCompanies(sql, customerId)}
       and co.id = wanted.id`,
 );
+
+/** Maximum number of contacts, and of open opportunities, that are counted for each company. */
+export const maxOfCompany = 200;
+
+export interface CompanyCounts {
+  id: string;
+  contacts: number;
+  open_opportunities: number;
+}
+
+/** Counts the contacts and the open opportunities of each company, up to `maxOfCompany` + 1. */
+export const countsOfCompanies = finderOf<CompanyCounts>((sql, customerId) => {
+  const contacts = sql`from contacts c where c.customer_id = ${customerId} and c.company_id = wanted.id`;
+  const opportunities = sql`
+    from opportunities o
+    where o.customer_id = ${customerId}
+      and o.company_id = wanted.id
+      and o.stage_id in (select s.id from stages s where s.customer_id = ${customerId} and s.status = 'OPEN')`;
+  return sql`
+    select
+      wanted.id,
+      ${countUpTo(sql, contacts, maxOfCompany)} as contacts,
+      ${countUpTo(sql, opportunities, maxOfCompany)} as open_opportunities`;
+});
 
 /**
  * Deletes companies that the caller has locked `for update`. No read finds them any more, but their rows, and
