@@ -90,12 +90,12 @@ describe('products', () => {
   });
 
   test('are made in the form of an opportunity, in the currency of its pipeline, together with it or not at all', async () => {
-    const deal = { name: 'Fair', new_product: ' Stand ', new_price: '1.200,00', new_quantity: '2' };
+    const deal = { name: 'Fair', product: ' Stand ', price: '1.200,00', quantity: '2' };
     for (const [wrong, message] of [
-      [{ new_price: '1,200' }, 'The price “1,200” is not clear'],
-      [{ new_price: '' }, 'Give a price for each product'],
-      [{ new_product: '' }, 'The name of the new product must'],
-      [{ company: 'Nobody Ltd' }, 'no company with this name'],
+      [{ price: '1,200' }, 'The price “1,200” is not clear'],
+      [{ price: '' }, 'Give a price for “Stand”'],
+      [{ product: '' }, 'Name a product for each price'],
+      [{ contacts: 'Nobody' }, 'There is no contact “Nobody”'],
     ] as const)
       expect(textOf(await admin.submit('/app/opportunities/new', { ...deal, ...wrong }))).toContain(message);
     expect(textOf(await admin.get('/app/products'))).toContain('No products yet');
@@ -103,7 +103,7 @@ describe('products', () => {
     const { body } = await customer.get(location!.split('?')[0]!.replace('/app', ''));
     expect(body).toMatchObject({ price: 2400, details: [{ name: 'Stand', price: 1200, quantity: 2 }] });
     expect(textOf(await admin.get('/app/products'))).toContain('Stand US$1,200.00 piece 1 offered');
-    await admin.submit(`${location!.split('?')[0]!}/edit`, { new_product: 'Banner', new_price: '5' });
+    await admin.submit(`${location!.split('?')[0]!}/edit`, { product: 'Banner', price: '5' });
     expect(textOf(await admin.get(location!))).toMatch(/Stand 2 × .* Banner 1 ×/);
   });
 

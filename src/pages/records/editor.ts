@@ -25,8 +25,6 @@ interface Editable<Row> {
   verb?: 'Create';
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
-  /** Creates other records to which the body refers, in the same transaction. Returns the body with their ids. */
-  prepare?: (sql: Transaction, request: FastifyRequest, body: object) => Promise<object>;
   create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
   update: UpdateRecord<never>;
   remove?: DeleteRecord;
@@ -46,6 +44,8 @@ export interface Draft {
   faults?: Fault[];
 }
 
+  /** Creates other records to which the body refers, in the same transaction. Returns the body with their ids. */
+  complete?: (sql: Transaction) => Promise<object>;
 export interface EditForm<Row> extends Refused {
   stored: Row | undefined;
   sent: Fields | undefined;
@@ -61,19 +61,17 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
-  const prepare = async (sql: Transaction, request: FastifyRequest, body: object) =>
-    ((await kind.prepare?.(sql, request, body)) ?? body) as never;
   const checkNew = compile(kind.schemas.create);
   const checkPatch = compile(kind.schemas.patch);
 
   formRoutes(app, `${below}/new`, access, {
     show,
     act: async (request) => {
-      const { body, faults } = await kind.bodyOf(request, undefined);
+      const { body, faults, complete } = await kind.bodyOf(request, undefined);
       requireValid(checkNew, body, faults);
       if (isPreview(request)) return notSent;
       const id = await once(request, async (sql) =>
-        kind.create(sql, request.caller.customerId, await prepare(sql, request, body), request.caller.userId),
+        kind.create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
       );
       if (id !== undefined) return `${path}/${id}?done=created`;
       return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
@@ -90,11 +88,11 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         if ((await sentEarlier(request)) === 'same') return saved;
         throw preconditionFailed();
       }
-      const { body, faults } = await kind.bodyOf(request, found);
+      const { body, faults, complete } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
       if (isPreview(request)) return notSent;
       const isDone = await once(request, async (sql) => {
-        await kind.update(sql, caller.customerId, found.id, await prepare(sql, request, body), etag);
+        await kind.update(sql, caller.customerId, found.id, ((await complete?.(sql)) ?? body) as never, etag);
         return true;
       });
       return isDone || (await sentEarlier(request)) !== 'other' ? saved : otherSent;
