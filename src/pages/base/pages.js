@@ -96,7 +96,7 @@ function prepareBoard(board) {
     if (!card || !column || column.contains(card)) return;
     form.elements.namedItem('from').value = card.closest('[data-stage]').dataset.stage;
     form.elements.namedItem('stage_id').value = column.dataset.stage;
-    column.querySelector('p').after(card);
+    column.querySelector(':scope > p, summary').after(card);
     try {
       const body = new URLSearchParams(new FormData(form));
       const page = await load(`/app/opportunities/${card.dataset.id}/move`, { method: 'POST', body });

@@ -35,7 +35,7 @@ import { nameOfContact } from './kinds.ts';
 import { viewLinks } from '../saved-views.ts';
 import { editLinks, savedNotice } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
-import { opportunityEdit, requireOpportunity } from './opportunity-form.ts';
+import { closing, opportunityEdit, requireOpportunity } from './opportunity-form.ts';
 import { usersOf, userChoices } from './record-form.ts';
 
 const section = '/app/opportunities';
@@ -56,10 +56,16 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const users = await usersOf(request);
     const owner = users.find(({ id }) => id === by)?.id ?? '';
     const columns = await columnsOf(request, chosen, owner);
-    const board = { pipeline: chosen, owner, users };
+    const ids = columns.flatMap(({ rows }) => rows.flatMap(({ company_id }) => company_id ?? []));
+    const companies = await lookUp(request, findCompanies, [...new Set(ids)]);
+    const names = new Map(companies.map(({ id, company_name }) => [id, company_name]));
+    const board = { pipeline: chosen, owner, users, companies: names };
+    const [open, closed] = [true, false].map((isOpen) =>
+      columns.filter(({ stage }) => (stage.status === 'OPEN') === isOpen).map((column) => columnOf(board, column)),
+    );
     const given = pipelines.length > 1 && canonicalId(asked) === chosen.id ? { pipeline: chosen.id } : {};
     const shown = new URLSearchParams({ ...given, ...(owner === '' ? {} : { owner }) });
-    const names = pipelines.map(({ id, name }) => [id, name] as const);
+    const choices = pipelines.map(({ id, name }) => [id, name] as const);
     const owners: Choice[] = [['', 'everybody'], ...userChoices(users, owner).slice(1)];
     const mine = linkButton('Mine', boardOf(chosen.id, caller.userId), 'secondary outline');
     return {
@@ -69,11 +75,12 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
       body: html`!${doneNotice(request)} !${elsewhereNotice(request, pipelines)}
         !${await viewLinks(request, 'opportunities', shown)}
         <form class="filters" method="get" action="${section}">
-          !${when(names.length > 1, filterChoice('pipeline', 'Pipeline', names, chosen.id))}
+          !${when(choices.length > 1, filterChoice('pipeline', 'Pipeline', choices, chosen.id))}
           !${filterChoice('owner', 'Owner', owners, owner)} !${showButton} !${when(owner !== caller.userId, mine)}
         </form>
         <div class="board" role="region" aria-label="Stages" tabindex="0" data-board>
-          !${columns.map((column) => columnOf(board, column))}
+          !${open}
+          <div>!${closed}</div>
         </div>
         !${form(section, hidden({ pipeline: chosen.id, owner, from: '', stage_id: '' }), 'data-moving hidden')}`,
     };
@@ -101,7 +108,9 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const found = await requireOpportunity(request);
     const fields = fieldsOf(request);
     const [given, from, pipeline] = [text(fields, 'stage_id'), text(fields, 'from'), text(fields, 'pipeline')];
-    const patch = { stage_id: canonicalId(given) ?? given };
+    const stage_id = canonicalId(given) ?? given;
+    const pipelines = await search(request, listPipelinesWithStages);
+    const patch = { stage_id, ...closing(pipelines, stage_id, found.close_date) };
     requireValid(check, patch);
     const back = pipeline === '' ? `${section}/${found.id}` : boardOf(pipeline, text(fields, 'owner'));
     if (patch.stage_id === found.stage_id) return back;
@@ -128,6 +137,8 @@ interface Board {
   pipeline: Pipeline;
   owner: string;
   users: readonly User[];
+  /** Names of companies by id. */
+  companies: ReadonlyMap<string, string>;
 }
 
 interface Column {
@@ -168,15 +179,19 @@ const whole = (amount: number, currency: string): string => money(Math.round(amo
 function columnOf(board: Board, column: Column): Html {
   const { stage, total, price, rows } = column;
   const { currency } = board.pipeline;
-  return html`<section class="column" data-stage="${stage.id}">
-    <h2>${stage.name} <span class="quiet">${count(total)}</span></h2>
-    <p class="quiet">
-      ${whole(price, currency)}
-      !${when(stage.status === 'OPEN', html`<br />${whole(weighted(column), currency)} at ${stage.probability_percentage} %`)}
-    </p>
-    !${rows.map((row) => cardOf(board, row))}
-    !${when(total > rows.length, quiet(`and ${count(total - rows.length)} older ones`))}
-  </section>`;
+  const head = html`<h2>${stage.name} <span class="quiet">${count(total)}</span></h2>`;
+  const sums = html`<p class="quiet">
+    ${whole(price, currency)}
+    !${when(stage.status === 'OPEN', html`<br />${whole(weighted(column), currency)} at ${stage.probability_percentage} %`)}
+  </p>`;
+  const cards = html`!${rows.map((row) => cardOf(board, row))}
+  !${when(total > rows.length, quiet(`and ${count(total - rows.length)} older ones`))}`;
+  return stage.status === 'OPEN'
+    ? html`<section class="column" data-stage="${stage.id}">!${head} !${sums} !${cards}</section>`
+    : html`<details class="column" data-stage="${stage.id}">
+        <summary>!${head} !${sums}</summary>
+        !${cards}
+      </details>`;
 }
 
 const priorityBadge = (priority: Opportunity['priority']): Html =>
@@ -186,14 +201,18 @@ const priorityBadge = (priority: Opportunity['priority']): Html =>
  * Returns the card of an opportunity. Moving it has a page of its own, because a select in each card tripled the size
  * of the board.
  */
-function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunity): Html {
-  const { id, name, price, priority, estimated_closing_date, user_id_assigned } = one;
+function cardOf({ pipeline: { currency }, owner, users, companies }: Board, one: Opportunity): Html {
+  const { id, name, price, priority, company_id, estimated_closing_date, user_id_assigned } = one;
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
+  const company = companies.get(company_id ?? '');
   return html`<section class="deal" draggable="true" data-id="${id}">
     <h3><a href="${section}/${id}">${name}</a></h3>
-    <p><strong>${money(price, currency)}</strong> !${priorityBadge(priority)}</p>
+    !${when(company, quiet(company!))}
+    <p class="row apart"><strong>${whole(price, currency)}</strong> !${priorityBadge(priority)}</p>
     <p class="row apart">
-      <span class="quiet">!${day(estimated_closing_date)}${person === undefined ? '' : ` · ${person}`}</span>
+      <span class="quiet"
+        >!${day(estimated_closing_date)}${person === undefined ? '' : ` · ${person.split(' ')[0]}`}</span
+      >
       !${dialogLink('Move', pathWith(`${section}/${id}/move`, { owner }), `Move ${name}`)}
     </p>
   </section>`;
