@@ -86,6 +86,7 @@ async function fill(page: Page): Promise<void> {
     await page.getByLabel('Last name').fill('Lovelace');
     await page.getByLabel('Work e-mail').fill('ada@lovelace.example');
     await press('Create the contact');
+    if (first !== 'Ada') await press('Create it all the same');
   }
   await page.goto(`${url}/app/views/new?object=contacts&query=country%3DDE`);
   await page.getByLabel('Name', { exact: true }).fill('Germany');

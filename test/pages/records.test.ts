@@ -330,6 +330,20 @@ describe('chosen contacts', () => {
   });
 });
 
+test('a new contact that may be there already is asked about, with a link to it, and created all the same if wanted', async () => {
+  const [id] = await makeContacts(1, { company: { name: 'Navy' } });
+  const { work_email, first_name, last_name } = (await customer.get(`/contacts/${id}`)).body;
+  const path = '/app/contacts/new';
+  for (const known of [{ work_email }, { first_name, last_name, company: 'navy', work_email: 'new@example.com' }]) {
+    const asked = await admin.submit(path, known);
+    expect([asked.status, textOf(asked)]).toEqual([409, expect.stringContaining('You may have this contact already')]);
+    expect(asked.body).toContain(`/app/contacts/${id}`);
+    expect((await admin.post(path, { ...filledFields(asked.body, path), ...known, do: 'anyway' })).status).toBe(303);
+  }
+  const other = { first_name, last_name, company: 'Army', work_email: 'other@example.com' };
+  expect((await admin.submit(path, other)).status).toBe(303);
+});
+
 test('what matches is exported as Excel or CSV', async () => {
   await makeContacts(2, { location_country: 'DE', last_name: 'Müller' });
   await makeContacts(1);

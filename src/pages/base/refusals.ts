@@ -6,6 +6,7 @@ import { etagOf } from '../../text/ids.ts';
 import { tokensOf, findUnstorableText } from '../../text/json.ts';
 import type { Validator, MessageFor } from '../../validation/validator.ts';
 import { customName, sentText } from './requests.ts';
+import type { Html } from './html.ts';
 import { counted } from './values.ts';
 import type { Format } from '../../schemas/formats.ts';
 
@@ -17,6 +18,8 @@ export type Faults = Record<string, string>;
 export interface Refused {
   faults: Faults;
   status: number;
+  /** Question above the form, which another button answers. */
+  doubt?: Html;
 }
 
 export const notSent: Refused = { faults: {}, status: 200 };

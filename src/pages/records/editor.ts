@@ -9,7 +9,7 @@ import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, typ
 import { doneNotice, hidden } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, type Fields } from '../base/requests.ts';
 import { notSent, requireValid, type Refused } from '../base/refusals.ts';
-import { linkButton, html, type Html } from '../base/html.ts';
+import { when, linkButton, html, type Html } from '../base/html.ts';
 
 interface Editable<Row> {
   path: string;
@@ -23,6 +23,8 @@ interface Editable<Row> {
   controls: (form: EditForm<Row>, request: FastifyRequest) => Promise<Html> | Html;
   /** Verb on the button for a new record. Default: `Save`. */
   verb?: 'Create';
+  /** Returns a notice of records that may be the same as a new one, or undefined. The user can create it all the same. */
+  similar?: (request: FastifyRequest, body: object) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
   create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
@@ -42,10 +44,10 @@ interface Editable<Row> {
 export interface Draft {
   body: object;
   faults?: Fault[];
-}
-
   /** Creates other records to which the body refers, in the same transaction. Returns the body with their ids. */
   complete?: (sql: Transaction) => Promise<object>;
+}
+
 export interface EditForm<Row> extends Refused {
   stored: Row | undefined;
   sent: Fields | undefined;
@@ -70,6 +72,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const { body, faults, complete } = await kind.bodyOf(request, undefined);
       requireValid(checkNew, body, faults);
       if (isPreview(request)) return notSent;
+      if (sentText(request, 'do') !== 'anyway' && !(await sentEarlier(request))) {
+        const doubt = await kind.similar?.(request, body);
+        if (doubt) return { faults: {}, status: statuses.conflict, doubt };
+      }
       const id = await once(request, async (sql) =>
         kind.create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
       );
@@ -127,12 +133,14 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     const isConflict = refused.status === statuses.precondition_failed;
     return {
       ...(stored && { action: urlOf(request) }),
+      ...(refused.doubt && { lead: refused.doubt }),
       ...(isGone && { lead: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
       body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons">
           <button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>
+          !${when(refused.doubt, '<button name="do" value="anyway" class="secondary outline">Create it all the same</button>')}
           !${kind.buttons ?? ''}
           !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
         </div>`,

@@ -10,10 +10,16 @@ import { contactWrites, companyWrites } from '../../queries/crm/record-batches.t
 import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
-import { ContactFilters, ContactPatch, contactTable, type ContactDetail } from '../../schemas/contacts.ts';
+import {
+  ContactFilters,
+  ContactPatch,
+  contactTable,
+  type CompanyReference,
+  type ContactDetail,
+} from '../../schemas/contacts.ts';
 import { form, select, hidden } from '../base/forms.ts';
 import { search } from '../base/requests.ts';
-import { when, quiet, panel, plainList, html, type Html } from '../base/html.ts';
+import { when, notice, quiet, panel, plainList, html, type Html } from '../base/html.ts';
 import { moment, day, count, counted } from '../base/values.ts';
 import { fieldWord, countryName, money, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
@@ -97,6 +103,7 @@ export const contactKind: RecordKind<ContactDetail> = {
   countUpTo: countContactsUpTo,
   find: findContacts,
   ...contactWrites,
+  similar,
   exported: exportContacts,
   links: ({ company: { id } }) => (id === null ? {} : { company: `/app/companies/${id}` }),
   head: ['job_title', 'company', 'work_email', 'phone_numbers', 'mobile_phone', 'assigned_to'],
@@ -110,6 +117,28 @@ export const contactKind: RecordKind<ContactDetail> = {
     return `It leaves ${counted(lists.length, 'list')} and ${counted(deals, 'opportunity', 'opportunities')}, which stay.`;
   },
 };
+
+/** Finds contacts with the e-mail address of a new one, or with its name, at the same company if it names one. */
+async function similar(request: FastifyRequest, body: Partial<ContactDetail>): Promise<Html | undefined> {
+  const { work_email, first_name, last_name } = body;
+  const { name = '' } = (body.company ?? {}) as CompanyReference;
+  const asked = [
+    ...(work_email ? [{ work_email }] : []),
+    ...(first_name && last_name
+      ? [{ first_name, last_name, ...(name !== '' && { 'company.company_name': name }) }]
+      : []),
+  ];
+  const found = await Promise.all(
+    asked.map((filters) => listContacts(request.db, request.caller.customerId, { filters, paginate: { limit: 3 } })),
+  );
+  const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
+  const links = [...rows.values()].map(
+    (row) =>
+      html`<a href="${path}/${row.id}">${nameOfContact(row)}</a>
+        ${[row.company.company_name, row.work_email].filter(Boolean).join(', ')}`,
+  );
+  return rows.size > 0 ? notice('You may have this contact already:', 'warning', links.join('; ')) : undefined;
+}
 
 async function related(request: FastifyRequest, { id, list_ids }: ContactDetail): Promise<Html> {
   const [lists, all, deals] = await Promise.all([
@@ -172,6 +201,15 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   needs: [],
   schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
   list: listCompanies,
+  withCounts: async (request, rows) => {
+    const counts = await search(
+      request,
+      countsOfCompanies,
+      rows.map(({ id }) => id),
+    );
+    const byId = new Map(counts.map((one) => [one.id, one]));
+    return rows.map((row) => ({ ...row, ...byId.get(row.id) }));
+  },
   countUpTo: countCompaniesUpTo,
   find: findCompanies,
   ...companyWrites,
@@ -201,15 +239,6 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     const [people, deals] = await Promise.all([
       countContacts(db, customerId, { filters: { company_id: id } }),
       db.search((sql) => countOpportunities(sql, customerId, { company_id: id })),
-  withCounts: async (request, rows) => {
-    const counts = await search(
-      request,
-      countsOfCompanies,
-      rows.map(({ id }) => id),
-    );
-    const byId = new Map(counts.map((one) => [one.id, one]));
-    return rows.map((row) => ({ ...row, ...byId.get(row.id) }));
-  },
     ]);
     const contacts = counted(people.pagination.total_records, 'contact');
     return `${contacts} and ${counted(deals, 'opportunity', 'opportunities')} stay, without a company.`;

@@ -127,6 +127,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
   find: FindRecords<Row>;
   create: CreateRecord<never>;
+  /** Returns a notice of stored records that may be the same as a new one. */
+  similar?: (request: FastifyRequest, body: object) => Promise<Html | undefined>;
   update: UpdateRecord<never>;
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
