@@ -53,7 +53,7 @@ describe('the list of contacts', () => {
     await app.owner`delete from contacts where customer_id = ${customer.id} and id = (
       select max(id::text)::uuid from contacts where customer_id = ${customer.id} and location_country = 'DE')`;
     expect(await counted()).toContain(' 10,000 contacts');
-    expect((await admin.get('/app/contacts?cursor=nonsense')).status).toBe(400);
+    expect((await admin.get('/app/contacts?page=nonsense')).status).toBe(400);
     expect((await admin.get('/app/contacts?search=%00')).status).toBe(400);
   });
 });

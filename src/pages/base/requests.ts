@@ -167,6 +167,17 @@ export function idOf({ params }: FastifyRequest, noun: string): string {
   return canonical;
 }
 
+export const pageNumberOf = (request: FastifyRequest): number => pageNumberIn(queryOf(request));
+
+/** Reads rows of controls with these names, such as of a table in a form. Removes white space around the texts. */
+export function rowsIn<Name extends string>(fields: Fields, names: readonly Name[], most: number, prefix = '') {
+  const columns = names.map((name) => values(fields, `${prefix}${name}`, most));
+  return Array.from(
+    { length: Math.max(...columns.map(({ length }) => length)) },
+    (_, i) => Object.fromEntries(names.map((name, n) => [name, (columns[n]![i] ?? '').trim()])) as Record<Name, string>,
+  );
+}
+
 export const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
 
 export const queryOf = ({ query }: FastifyRequest): Fields => (query ?? {}) as Fields;
@@ -180,11 +191,11 @@ export const givenIn = (request: FastifyRequest): Fields =>
 export const sentText = (request: FastifyRequest, name: string): string => text(fieldsOf(request), name);
 
 /**
- * Returns the page number in a request's query, by default 1.
+ * Returns the page number in the parameters of an address, by default 1.
  * @throws DomainError `validation_failed` if it is not from 1 to 10,000
  */
-export function pageNumberOf(request: FastifyRequest): number {
-  const page = Number(queryText(request, 'page') || '1');
+export function pageNumberIn(fields: Fields): number {
+  const page = Number(text(fields, 'page') || '1');
   if (!Number.isInteger(page) || page < 1 || page > 10_000)
     throw validationFailed([{ path: '', message: 'there is no such page' }]);
   return page;

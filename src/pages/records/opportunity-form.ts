@@ -8,7 +8,7 @@ import { findOpportunities, opportunityWrites } from '../../queries/crm/opportun
 import { listProducts, productWrites } from '../../queries/crm/products.ts';
 import { companyWrites } from '../../queries/crm/record-batches.ts';
 import { CompanyCreate } from '../../schemas/companies.ts';
-import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
+import type { Contact } from '../../schemas/contacts.ts';
 import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
 import type { Detail, Opportunity, Line, LinesPatch, Pipeline } from '../../schemas/opportunities.ts';
 import { ProductCreate } from '../../schemas/products.ts';
@@ -16,7 +16,7 @@ import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile, type Validator } from '../../validation/validator.ts';
-import { faultText, group, option, controlsFor, tick, hidden } from '../base/forms.ts';
+import { choices, faultText, group, option, controlsFor, tick, hidden } from '../base/forms.ts';
 import {
   lookUp,
   search,
@@ -24,7 +24,7 @@ import {
   text,
   linesIn,
   asSentBack,
-  values,
+  rowsIn,
   idsIn,
   queryOf,
   queryText,
@@ -72,8 +72,6 @@ const maxShown = 100;
 
 const maxRows = 300;
 
-const shownContacts = 'shown_contacts';
-
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
 const dateFields = ['estimated_closing_date', 'close_date'] as const;
 
@@ -90,7 +88,6 @@ async function draftOf(request: FastifyRequest, found: Opportunity): Promise<Fie
     ...Object.fromEntries(plainFields.map((name) => [name, found[name]])),
     ...Object.fromEntries(dateFields.map((name) => [name, dayOf(found[name])])),
     company: company?.company_name ?? '',
-    contact: found.contacts_ids.slice(0, maxShown),
     amount: String(amount?.price ?? ''),
     product: lines.map(({ product_id }) => product_id),
     price: lines.map(({ price }) => String(price)),
@@ -114,8 +111,6 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
     estimated_closing_date: dayIn(30),
   };
 }
-
-const canonicalOr = (given: string): string => canonicalId(given) ?? given;
 
 /** Returns the close date of an opportunity that comes into a stage: today, if it is won or lost earlier than planned. */
 export const closing = (
@@ -177,12 +172,10 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(reading, company);
   const lines = await linesOf(reading, stage, stored?.details ?? []);
-  const { found, faults } = await contactsIn(request, text(fields, 'contacts'));
-  const contacts = contactsOf(
-    fields,
-    stored?.contacts_ids ?? [],
-    found.map(({ id }) => id),
-  );
+  const { ids, faults } = await contactsIn(request, fields);
+  const removed = idsIn(fields, 'remove', maxShown);
+  const kept = stored?.contacts_ids.filter((id) => !removed.includes(id)) ?? [];
+  const contacts = [...new Set([...kept, ...ids])];
   const body = {
     ...Object.fromEntries([...plain, ...dates]),
     ...(isMoved && closing(reading.pipelines, stage, text(fields, dateFields[1]) || text(fields, dateFields[0]))),
@@ -213,19 +206,12 @@ async function companyNamed(reading: Reading, company_name: string): Promise<str
   );
 }
 
-type Row = Record<'product' | 'price' | 'quantity', string>;
+const rowParts = ['product', 'price', 'quantity'] as const;
 
-function rowsOf(fields: Fields): Row[] {
-  const [products = [], prices = [], quantities = []] = ['product', 'price', 'quantity'].map((name) =>
-    values(fields, name, maxRows),
-  );
-  const rows = Array.from({ length: Math.max(products.length, prices.length, quantities.length) }, (_, i) => ({
-    product: (products[i] ?? '').trim(),
-    price: (prices[i] ?? '').trim(),
-    quantity: (quantities[i] ?? '').trim(),
-  }));
-  return rows.filter((row) => Object.values(row).some((text) => text !== ''));
-}
+type Row = Record<(typeof rowParts)[number], string>;
+
+const rowsOf = (fields: Fields): Row[] =>
+  rowsIn(fields, rowParts, maxRows).filter((row) => Object.values(row).some((text) => text !== ''));
 
 /**
  * Returns the products that a form's rows and its amount add or change, and those that they remove. An empty quantity
@@ -296,55 +282,53 @@ function linesPatch(stored: Opportunity, { lines, removed }: { lines: Line[]; re
   };
 }
 
-/** Returns the contacts of an opportunity after a form was sent. Keeps stored contacts that the form does not show. */
-function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
-  const ticked = values(fields, 'contact', maxShown + maxNames * maxAlike).map(canonicalOr);
-  const shown = new Set(text(fields, shownContacts).split(','));
-  const kept = stored.filter((id) => !shown.has(id) || ticked.includes(id));
-  return [...new Set([...kept, ...ticked, ...added])];
-}
-
 /** Maximum number of contacts among which a form lets the user choose for one name. */
 const maxAlike = 10;
 
+const maxPicked = maxNames * maxAlike;
+
 /**
- * Finds the contacts that a text names, by name or e-mail address. Of an address, the newest contact is taken.
- * @returns contacts found; and, of names that are not clear, the contacts among which the user can choose
+ * Finds the contacts that a form names or ticks. A name is that of a contact, or its e-mail address, of which the newest
+ * contact is taken. If a name is not clear, the user ticks one of `alike`.
  */
-async function contactsIn({ db, caller }: FastifyRequest, given: string) {
-  const names = [...new Set(given.split(/[,;\n]/).map((one) => one.trim()))].filter((one) => one !== '');
-  const [found, alike, faults]: [Contact[], Contact[], Fault[]] = [[], [], []];
-  if (names.length > maxNames) faults.push({ path: '/contacts', message: `at most ${maxNames} at once` });
+async function contactsIn({ db, caller }: FastifyRequest, fields: Fields) {
+  const ids = new Set(idsIn(fields, 'contact', maxPicked));
+  const names = [...new Set(text(fields, 'contacts').split(/[,;\n]/))].map((one) => one.trim()).filter(Boolean);
+  const [alike, faults]: [Contact[], Fault[]] = [[], []];
+  const refuse = (message: string) => faults.push({ path: '/contacts', message });
+  if (names.length > maxNames) refuse(`at most ${maxNames} at once`);
   for (const name of names.slice(0, maxNames)) {
-    const filters = name.includes('@') ? { work_email: name } : { search: name };
-    const { rows } = await listContacts(db, caller.customerId, { filters, paginate: { limit: maxAlike } });
+    const isAddress = name.includes('@');
+    const filters = isAddress ? { work_email: name } : { search: name };
+    const paginate = { limit: isAddress ? 1 : maxAlike };
+    const { rows } = await listContacts(db, caller.customerId, { filters, paginate });
     const same = rows.filter((one) => fold(nameOfContact(one)) === fold(name));
-    const [one, ...others] = name.includes('@') ? rows.slice(0, 1) : same.length > 0 ? same : rows;
-    if (one && others.length === 0) found.push(one);
-    else if (one) alike.push(one, ...others);
-    const message = one ? `tick who is meant by “${name}”` : `there is no contact “${name}”`;
-    if (!one || others.length > 0) faults.push({ path: '/contacts', message });
+    const meant = same.length > 0 ? same : rows;
+    if (meant.length === 1) ids.add(meant[0]!.id);
+    else if (meant.length === 0) refuse(`there is no contact “${name}”`);
+    else if (!meant.some(({ id }) => ids.has(id))) {
+      alike.push(...meant);
+      refuse(`tick who is meant by “${name}”`);
+    }
   }
-  return { found, alike, faults };
+  return { ids: [...ids], alike, faults };
 }
 
 async function opportunityControls(form: EditForm<Opportunity>, request: FastifyRequest): Promise<Html> {
   const { stored, sent, faults } = form;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
-  const ids = idsIn(draft, 'contact', maxShown + maxNames * maxAlike);
-  const before = text(draft, shownContacts).split(',');
-  const [pipelines, users, products, contacts, named] = await Promise.all([
+  const picked = idsIn(draft, 'contact', maxPicked);
+  const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
     usersOf(request),
     listProducts(request.db, request.caller.customerId, { paginate: { limit: maxSuggested } }),
-    search(request, findContacts, ids),
-    contactsIn(request, text(draft, 'contacts')),
+    search(request, findContacts, stored?.contacts_ids.slice(0, maxShown) ?? []),
+    search(request, findContacts, picked),
+    contactsIn(request, draft),
   ]);
-  const people = new Map<string, Contact | ContactDetail>(
-    [...contacts, ...named.found, ...named.alike].map((one) => [one.id, one]),
-  );
-  const shown = new Set([...before.flatMap((id) => canonicalId(id) ?? []), ...people.keys()]);
-  const isTicked = ({ id }: Contact): boolean => ids.includes(id) || named.found.some((one) => one.id === id);
+  const ticks = (name: string, people: readonly Contact[], isTicked: (id: string) => boolean): Html[] =>
+    people.map((one) => tick('checkbox', [name, one.id], personOf(one), isTicked(one.id)));
+  const toRemove = idsIn(draft, 'remove', maxShown);
   const { draw, input, area, choice } = controlsFor(draft, faults);
   const words = opportunityWords;
   const currencies = [...new Set(pipelines.map(({ currency }) => currency))];
@@ -375,10 +359,15 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
           !${dateFields.slice(0, stored ? 2 : 1).map((name) => input(name, words[name], { type: 'date' }))}
           !${choice('priority', words.priority, levels)}
         </div>
-        !${hidden({ [shownContacts]: [...shown].join() })} !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
-        <p class="row">
-          !${[...people.values()].map((one) => tick('checkbox', ['contact', one.id], personOf(one), isTicked(one)))}
-        </p>
+        <p class="row">!${ticks('contact', [...contacts, ...alike], (id) => picked.includes(id))}</p>
+        !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
+        !${when(
+          present.length > 0,
+          choices(
+            'Take out',
+            ticks('remove', present, (id) => toRemove.includes(id)),
+          ),
+        )}
         !${area('description', words.description)}`,
     )}
     <h2>${words.details}</h2>

@@ -12,7 +12,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage } from '../base/layout.ts';
 import { faultText, textInput, select, controlsFor, hidden } from '../base/forms.ts';
-import { search, fieldsOf, text, values, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
+import { search, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
 import { table, quiet, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
 import { editor, requireRecord, savedNotice, type Draft, type EditForm } from './editor.ts';
 
@@ -82,12 +82,8 @@ const emptyRows = 3;
 /** Maximum number of stages that are read from a form. */
 const maxRows = 500;
 
-function rowsOf(fields: Fields): StageRow[] {
-  const given = members.map((member) => values(fields, `stage_${member}`, maxRows));
-  return given[1]!
-    .map((_, i) => Object.fromEntries(members.map((member, m) => [member, given[m]![i]?.trim() ?? ''])) as never)
-    .filter(({ name }: StageRow) => name !== '');
-}
+const rowsOf = (fields: Fields): StageRow[] =>
+  rowsIn(fields, members, maxRows, 'stage_').filter(({ name }) => name !== '');
 
 /**
  * Returns the pipeline that a form describes, not validated yet. Sorts stages by their place. New stages without a

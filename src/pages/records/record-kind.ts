@@ -15,7 +15,7 @@ import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Company } from '../../schemas/companies.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { search, text, type Fields } from '../base/requests.ts';
+import { pageNumberIn, search, text, type Fields } from '../base/requests.ts';
 import { pathWith, html, type Html, type PictureName } from '../base/html.ts';
 import { startOf, readDay, moment } from '../base/values.ts';
 import { fieldWord, countryName, verification } from '../base/words.ts';
@@ -55,7 +55,7 @@ export const verificationFacts = (
 interface RecordRequest {
   filters?: GivenFilters;
   order_by?: GivenOrder;
-  paginate?: { limit?: number; cursor?: string };
+  paginate?: { limit?: number; page?: number };
 }
 
 export interface FilterControl {
@@ -166,15 +166,10 @@ export interface View {
   sort: string;
   /** Names of the chosen columns. Empty: the default columns. */
   columns: readonly string[];
-  cursor: string;
-  /** Cursors of the previous pages, for links back. The first page's cursor is empty. */
-  trail: readonly string[];
-  from: number;
+  page: number;
 }
 
 type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
-
-const longestTrail = 20;
 
 const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
   columns.flatMap(({ sort }) => (sort === undefined ? [] : [sort, `-${sort}`]));
@@ -197,15 +192,11 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
   const others = named.filter((name) => /^custom~.{1,300}$/.test(name) && !columns.some((one) => one.name === name));
   const isDefault =
     others.length === 0 && columns.every((column, i) => i === 0 || chosen.includes(column) === !column.isOptional);
-  const trail = text(fields, 'trail');
-  const from = /^\d{1,9}$/.test(text(fields, 'from')) ? Math.max(1, Number(text(fields, 'from'))) : 1;
   return {
     values,
     sort,
     columns: named.length === 0 || isDefault ? [] : [...chosen.map(({ name }) => name), ...others],
-    cursor: text(fields, 'cursor'),
-    trail: trail === '' ? [] : trail.split('~').slice(-longestTrail),
-    from,
+    page: pageNumberIn(fields),
   };
 }
 
@@ -224,12 +215,12 @@ export function filtersOf(controls: readonly FilterControl[], { values }: Pick<V
 }
 
 export function requestOf({ controls }: Controls, view: View, limit: number): RecordRequest {
-  const { sort, cursor } = view;
+  const { sort, page } = view;
   const order = sort.startsWith('-') ? { [sort.slice(1)]: 'DESC' } : { [sort]: 'ASC' };
   return {
     filters: filtersOf(controls, view),
     ...(sort === '' ? {} : { order_by: order }),
-    paginate: { limit, ...(cursor === '' ? {} : { cursor }) },
+    paginate: { limit, page },
   };
 }
 
@@ -242,11 +233,6 @@ export function parametersOf({ values, sort, columns }: Selection, more: Record<
 
 export const addressOf = (path: string, view: Selection, more: Record<string, string> = {}): string =>
   pathWith(path, Object.fromEntries(parametersOf(view, more)));
-
-export const placeOf = ({ cursor, trail, from }: Pick<View, 'cursor' | 'trail' | 'from'>): Record<string, string> =>
-  cursor === ''
-    ? {}
-    : { cursor, from: String(from), ...(trail.length === 0 ? {} : { trail: trail.slice(-longestTrail).join('~') }) };
 
 export const section = '/app/prospects';
 

@@ -4,13 +4,13 @@ import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, addPage } from '../base/layout.ts';
-import { select, tick, hidden, type Choice } from '../base/forms.ts';
+import { numberedPager, select, tick, hidden, type Choice } from '../base/forms.ts';
 import { customName, isAdmin } from '../base/requests.ts';
-import { when, notice, empty, table, searchBox, pager, linkButton, html } from '../base/html.ts';
+import { when, notice, empty, table, searchBox, linkButton, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { count } from '../base/values.ts';
 import { verificationWords, countryChoices, customValue } from '../base/words.ts';
-import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, listChoices } from './record-kind.ts';
+import { addressOf, filtersOf, parametersOf, requestOf, viewOfRequest, listChoices } from './record-kind.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
 import { viewLinks } from '../saved-views.ts';
 import { doneText } from './chosen.ts';
@@ -44,7 +44,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
       body: html`!${doneText(request, kind)} !${views} !${filterForm(kind, view, known)}
       !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view)}
       !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
-      !${pages(kind, view, page.nextCursor)}`,
+      !${numberedPager(request, page.nextCursor !== undefined)}`,
     };
   });
 }
@@ -163,7 +163,8 @@ export const numberOf = (matches: number): string =>
 
 function heading(kind: RecordKind, view: View, matches: number, rows: number): Html {
   const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
-  const place = matches > rows ? html`${count(view.from)}–${count(view.from + rows - 1)} of ` : '';
+  const before = (view.page - 1) * pageRows;
+  const place = matches > rows ? html`${count(before + 1)}–${count(before + rows)} of ` : '';
   return html`<div class="row apart">
     <p>!${place}<strong>${numberOf(matches)}</strong> ${matches === 1 ? kind.noun : kind.title.toLowerCase()}</p>
     <p class="quiet">
@@ -256,19 +257,11 @@ function chosenFirst({ path, nameOf }: RecordKind, row: ShownRecord): Html {
 
 function none(kind: RecordKind, view: View): Html {
   const { path, title, noun, advice, picture } = kind;
-  if (view.cursor !== '') return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
+  if (view.page > 1) return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
   if (Object.keys(view.values).length > 0) {
     const clear = linkButton('Show all', path, 'secondary outline');
     return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', 'search', clear);
   }
   const add = linkButton('Import a file', importPath(kind));
   return empty(`No ${title.toLowerCase()} yet`, advice, picture, add);
-}
-
-function pages({ path }: { path: string }, view: View, next: string | undefined): Html {
-  const { cursor, trail, from } = view;
-  const at = (place: Pick<View, 'cursor' | 'trail' | 'from'>): string => addressOf(path, view, placeOf(place));
-  const older = next === undefined ? undefined : at({ cursor: next, trail: [...trail, cursor], from: from + pageRows });
-  const before = { cursor: trail.at(-1) ?? '', trail: trail.slice(0, -1), from: Math.max(1, from - pageRows) };
-  return pager({ previous: cursor === '' ? undefined : at(before), next: older });
 }

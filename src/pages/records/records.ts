@@ -81,7 +81,8 @@ async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: strin
         >`
       : '';
   return html`<nav class="pager" aria-label="In the list">
-    !${link(rows[at - 1], '‹ Previous', 'prev')} <span class="quiet">${count(view.from + at)}</span>
+    !${link(rows[at - 1], '‹ Previous', 'prev')}
+    <span class="quiet">${count((view.page - 1) * pageRows + at + 1)}</span>
     !${link(rows[at + 1], 'Next ›', 'next')}
   </nav>`;
 }
@@ -229,7 +230,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   async function findChosen(request: FastifyRequest, fields: Fields): Promise<Chosen> {
     const { db, caller } = request;
     if (text(fields, 'all') !== '') {
-      const query = requestOf(kind, { ...viewOf(kind, fields), cursor: '' }, maxBatchItems + 1);
+      const query = requestOf(kind, { ...viewOf(kind, fields), page: 1 }, maxBatchItems + 1);
       const { rows } = await kind.list(db, caller.customerId, query);
       return chosenOf(rows.slice(0, maxBatchItems), rows.length > maxBatchItems);
     }
