@@ -15,7 +15,7 @@ import { ProductCreate } from '../../schemas/products.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
-import { compile, type Validator } from '../../validation/validator.ts';
+import { compile } from '../../validation/validator.ts';
 import { choices, faultText, group, option, controlsFor, tick, hidden } from '../base/forms.ts';
 import {
   lookUp,
@@ -31,8 +31,8 @@ import {
 } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { formMessage } from '../base/refusals.ts';
-import { when, quiet, table, html, type Html, type Column } from '../base/html.ts';
-import { dayIn, dayOf, startOf, today, readNumber, count, counted } from '../base/values.ts';
+import { when, table, html, type Html, type Column } from '../base/html.ts';
+import { dayIn, dayOf, startOf, today, readNumber, counted } from '../base/values.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
@@ -65,9 +65,7 @@ const maxTyped = 10;
 /** Maximum number of contacts that one form adds by names and addresses. */
 const maxNames = 20;
 
-const maxSuggested = 100;
-
-/** Maximum number of products, and of contacts, that the form of a stored opportunity shows. Others stay unchanged. */
+/** Maximum number of products, and of contacts, that a form shows. Others of a stored opportunity stay unchanged. */
 const maxShown = 100;
 
 const maxRows = 300;
@@ -122,35 +120,24 @@ export const closing = (
   return stage && stage.status !== 'OPEN' && dayOf(planned) > today() ? { close_date: startOf(today()) } : {};
 };
 
-/** Record that is created together with the opportunity. Until then, `id` stands for it in the body. */
-interface NewRecord {
-  id: string;
-  name: string;
-  create: (sql: Transaction) => Promise<string>;
-}
+type Create = (sql: Transaction) => Promise<string>;
 
 /** What was found and missed while a form was read. */
 interface Reading {
   request: FastifyRequest;
   pipelines: readonly Pipeline[];
   faults: Fault[];
-  made: NewRecord[];
+  /** Records that are created together with the opportunity. Until then, `id` stands for them in the body. */
+  made: Map<string, { id: string; create: Create }>;
 }
 
 const [checkCompany, checkProduct] = [compile(CompanyCreate), compile(ProductCreate)];
 
-function add(
-  { made, faults }: Reading,
-  path: string,
-  name: string,
-  check: Validator,
-  body: object,
-  create: NewRecord['create'],
-) {
-  const wrong = [...findUnstorableText(name), ...check.faultsOf(body, formMessage)];
-  faults.push(...wrong.map(({ message }) => ({ path, message: `“${name}” ${message}` })));
-  const record = made.find((one) => one.name === name) ?? { id: randomUUID(), name, create };
-  made.push(record);
+function add({ made, faults }: Reading, path: string, name: string, wrong: readonly Fault[], create: Create): string {
+  const faulty = [...findUnstorableText(name), ...wrong];
+  faults.push(...faulty.map(({ message }) => ({ path, message: `“${name}” ${message}` })));
+  const record = made.get(`${path} ${name}`) ?? { id: randomUUID(), create };
+  made.set(`${path} ${name}`, record);
   return record.id;
 }
 
@@ -158,7 +145,12 @@ function add(
 async function opportunityOf(request: FastifyRequest, stored: Opportunity | undefined): Promise<Draft> {
   const fields = fieldsOf(request);
   const before = stored ? await draftOf(request, stored) : {};
-  const reading: Reading = { request, pipelines: await pipelinesFor(request, stored?.stage_id), faults: [], made: [] };
+  const reading: Reading = {
+    request,
+    pipelines: await pipelinesFor(request, stored?.stage_id),
+    faults: [],
+    made: new Map(),
+  };
   const plain = plainFields.flatMap((name) => {
     const given = linesIn(fields, name);
     return stored && given === asSentBack(stored[name]) ? [] : [[name, given.trim()] as const];
@@ -175,17 +167,16 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
   const { ids, faults } = await contactsIn(request, fields);
   const removed = idsIn(fields, 'remove', maxShown);
   const kept = stored?.contacts_ids.filter((id) => !removed.includes(id)) ?? [];
-  const contacts = [...new Set([...kept, ...ids])];
   const body = {
     ...Object.fromEntries([...plain, ...dates]),
     ...(isMoved && closing(reading.pipelines, stage, text(fields, dateFields[1]) || text(fields, dateFields[0]))),
-    ...(stored?.contacts_ids.join() === contacts.join() ? {} : { contacts_ids: contacts }),
+    contacts_ids: [...new Set([...kept, ...ids])],
     ...(companyId === undefined || (companyId === null && !stored) ? {} : { company_id: companyId }),
     products: stored ? linesPatch(stored, lines) : lines.lines,
   };
   const complete = async (sql: Transaction): Promise<object> => {
     let given = JSON.stringify(body);
-    for (const { id, create } of new Set(reading.made)) given = given.replaceAll(id, await create(sql));
+    for (const { id, create } of reading.made.values()) given = given.replaceAll(id, await create(sql));
     return JSON.parse(given) as object;
   };
   return { body, faults: [...reading.faults, ...faults], complete };
@@ -198,12 +189,8 @@ async function companyNamed(reading: Reading, company_name: string): Promise<str
   const query = { filters: { company_name }, paginate: { limit: 1 } };
   const [found] = (await listCompanies(db, caller.customerId, query)).rows;
   const body = { company_name, type: '' };
-  return (
-    found?.id ??
-    add(reading, '/company', company_name, checkCompany, body, (sql) =>
-      companyWrites.create(sql, caller.customerId, body),
-    )
-  );
+  const create: Create = (sql) => companyWrites.create(sql, caller.customerId, body);
+  return found?.id ?? add(reading, '/company', company_name, checkCompany.faultsOf(body, formMessage), create);
 }
 
 const rowParts = ['product', 'price', 'quantity'] as const;
@@ -257,13 +244,14 @@ function newProduct(reading: Reading, stage: string, name: string, agreed: numbe
   const price = name === amountName ? 0 : agreed;
   const body = { name, price, unit: 'piece', ...(pipeline && { currency: pipeline.currency }) };
   const { customerId } = reading.request.caller;
-  return add(reading, '/products', name, checkProduct, body, (sql) => productWrites.create(sql, customerId, body));
+  const create: Create = (sql) => productWrites.create(sql, customerId, body);
+  return add(reading, '/products', name, checkProduct.faultsOf(body, formMessage), create);
 }
 
 /** Returns the newest product of each name, by its folded name. */
 async function productsNamed({ db, caller }: FastifyRequest, names: string[]) {
   if (names.length === 0) return new Map<string, never>();
-  const query = { filters: { name: names }, paginate: { limit: maxRows } };
+  const query = { filters: { name: names }, paginate: { limit: maxShown } };
   const { rows } = await listProducts(db, caller.customerId, query);
   return new Map(rows.toReversed().map((one) => [fold(one.name), one]));
 }
@@ -272,14 +260,8 @@ async function productsNamed({ db, caller }: FastifyRequest, names: string[]) {
 const wholeNumber = (given: string): number | undefined => (/^\d{1,10}$/.test(given) ? Number(given) : undefined);
 
 function linesPatch(stored: Opportunity, { lines, removed }: { lines: Line[]; removed: string[] }): LinesPatch {
-  const before = new Map(stored.details.map((line) => [line.product_id, line]));
-  const isChanged = ({ id, price, quantity }: Line) =>
-    before.get(id)?.price !== price || before.get(id)?.quantity !== quantity;
-  return {
-    add: lines.filter(({ id }) => !before.has(id)),
-    remove: removed,
-    update: lines.filter((line) => before.has(line.id) && isChanged(line)),
-  };
+  const isThere = ({ id }: Line): boolean => stored.details.some(({ product_id }) => product_id === id);
+  return { add: lines.filter((line) => !isThere(line)), remove: removed, update: lines.filter(isThere) };
 }
 
 /** Maximum number of contacts among which a form lets the user choose for one name. */
@@ -321,7 +303,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
     usersOf(request),
-    listProducts(request.db, request.caller.customerId, { paginate: { limit: maxSuggested } }),
+    listProducts(request.db, request.caller.customerId, { paginate: { limit: maxShown } }),
     search(request, findContacts, stored?.contacts_ids.slice(0, maxShown) ?? []),
     search(request, findContacts, picked),
     contactsIn(request, draft),
@@ -360,7 +342,6 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
           !${choice('priority', words.priority, levels)}
         </div>
         <p class="row">!${ticks('contact', [...contacts, ...alike], (id) => picked.includes(id))}</p>
-        !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
         !${when(
           present.length > 0,
           choices(
@@ -371,8 +352,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
         !${area('description', words.description)}`,
     )}
     <h2>${words.details}</h2>
-    !${moreNote(stored?.details.length ?? 0, 'products')} !${faultText('products', faults)}
-    !${productTable(draft, stored?.details ?? [])}
+    !${faultText('products', faults)} !${productTable(draft, stored?.details ?? [])}
     <datalist id="products">
       !${products.rows.filter(({ active }) => active).map((one) => option(one.name, money(one.price, one.currency), ''))}
     </datalist>`;
@@ -383,9 +363,6 @@ const contactSuggestions: Html =
 
 const personOf = (one: Contact): Html =>
   html`${[nameOfContact(one), one.company.company_name].filter(Boolean).join(', ')}`;
-
-const moreNote = (all: number, noun: string): Html =>
-  when(all > maxShown, quiet(`The first ${maxShown} of ${count(all)} ${noun} are shown. The others stay.`));
 
 function productTable(draft: Fields, stored: Opportunity['details']): Html {
   const names = new Map(stored.map(({ product_id, name }) => [product_id, name]));

@@ -4,19 +4,9 @@ import type { Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { faultText, group, controlsFor, differing, hidden } from '../base/forms.ts';
+import { group, controlsFor, differing, hidden } from '../base/forms.ts';
 import type { Choice } from '../base/forms.ts';
-import {
-  lookUp,
-  fieldsOf,
-  text,
-  linesIn,
-  asSentBack,
-  unchanged,
-  customName,
-  keyOf,
-  queryText,
-} from '../base/requests.ts';
+import { lookUp, fieldsOf, text, asSentBack, unchanged, customName, keyOf, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import type { Faults } from '../base/refusals.ts';
 import { when, quiet, html, type Html } from '../base/html.ts';
@@ -109,20 +99,11 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
     theirs: isConflict ? differing(saved, given) : {},
   };
   const groups = Map.groupBy(shown, ({ group }) => group);
-  if (shown === all && kind.object) groups.set(ownGroup, groups.get(ownGroup) ?? []);
   return html`!${when(isConflict, quiet('Where what is stored now differs from your form, it stands below the field.'))}
-  !${[...groups].map(([legend, inputs]) => {
-    const more = when(legend === ownGroup, newField(sent ?? {}, faults));
-    return group(legend, html`<div class="columns">!${inputs.map((one) => control(one, state))} !${more}</div>`);
-  })}`;
+  !${[...groups].map(([legend, inputs]) =>
+    group(legend, html`<div class="columns">!${inputs.map((one) => control(one, state))}</div>`),
+  )}`;
 }
-
-const newField = (sent: Fields, faults: Faults): Html =>
-  html`<label>
-      New field <input name="custom_key" value="${text(sent, 'custom_key')}" maxlength="64" autocomplete="off" />
-    </label>
-    <label>Its value <input name="custom_value" value="${text(sent, 'custom_value')}" autocomplete="off" /></label>
-    !${faultText('custom_fields', faults)}`;
 
 export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>
   lookUp(request, listDeclared, object);
@@ -183,8 +164,6 @@ async function changesOf(inputs: readonly Input[], sent: Fields): Promise<Record
     if (group === ownGroup) own[keyOf(name)] = read(given, sent);
     else changes[name] = await read(given, sent);
   }
-  const key = text(sent, 'custom_key').trim();
-  if (key !== '') own[key] = linesIn(sent, 'custom_value');
   return Object.keys(own).length > 0 ? { ...changes, custom_fields: own } : changes;
 }
 
