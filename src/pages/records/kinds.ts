@@ -22,7 +22,7 @@ import { search } from '../base/requests.ts';
 import { when, notice, quiet, panel, plainList, html, type Html } from '../base/html.ts';
 import { moment, day, count, counted } from '../base/values.ts';
 import { fieldWord, countryName, money, verification, mailLink, contactPhone } from '../base/words.ts';
-import { listChoices, formFieldsOf, timeColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
+import { listChoices, formFieldsOf, serviceColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
 import type { RecordKind } from './record-kind.ts';
 import {
   countCompaniesUpTo,
@@ -89,8 +89,7 @@ export const contactKind: RecordKind<ContactDetail> = {
       cell: ({ assigned_to }, users) => html`${users.find(({ id }) => id === assigned_to)?.name ?? ''}`,
       isOptional: true,
     },
-    { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
-    ...timeColumns,
+    ...serviceColumns,
   ],
   nameOf: nameOfContact,
   fields: formFieldsOf(contactTable),
@@ -121,22 +120,17 @@ export const contactKind: RecordKind<ContactDetail> = {
 /** Finds contacts with the e-mail address of a new one, or with its name, at the same company if it names one. */
 async function similar(request: FastifyRequest, body: Partial<ContactDetail>): Promise<Html | undefined> {
   const { work_email, first_name, last_name } = body;
-  const { name = '' } = (body.company ?? {}) as CompanyReference;
-  const asked = [
-    ...(work_email ? [{ work_email }] : []),
-    ...(first_name && last_name
-      ? [{ first_name, last_name, ...(name !== '' && { 'company.company_name': name }) }]
-      : []),
-  ];
+  const { name } = (body.company ?? {}) as CompanyReference;
+  const named = { first_name, last_name, ...(name && { 'company.company_name': name }) } as Record<string, string>;
+  const asked = [...(work_email ? [{ work_email }] : []), ...(first_name && last_name ? [named] : [])];
   const found = await Promise.all(
     asked.map((filters) => listContacts(request.db, request.caller.customerId, { filters, paginate: { limit: 3 } })),
   );
   const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
-  const links = [...rows.values()].map(
-    (row) =>
-      html`<a href="${path}/${row.id}">${nameOfContact(row)}</a>
-        ${[row.company.company_name, row.work_email].filter(Boolean).join(', ')}`,
-  );
+  const links = [...rows.values()].map((row) => {
+    const more = [row.company.company_name, row.work_email].filter(Boolean).join(', ');
+    return html`<a href="${path}/${row.id}">${nameOfContact(row)}</a> ${more}`;
+  });
   return rows.size > 0 ? notice('You may have this contact already:', 'warning', links.join('; ')) : undefined;
 }
 
@@ -191,8 +185,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     },
     { name: 'contacts', head: 'Contacts', cell: ({ contacts }) => upTo(contacts), kind: 'number' },
     { name: 'deals', head: 'Open deals', cell: ({ open_opportunities: deals }) => upTo(deals), kind: 'number' },
-    { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
-    ...timeColumns,
+    ...serviceColumns,
   ],
   nameOf: ({ company_name }) => company_name,
   fields: formFieldsOf(companyTable),
@@ -202,13 +195,9 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
   list: listCompanies,
   withCounts: async (request, rows) => {
-    const counts = await search(
-      request,
-      countsOfCompanies,
-      rows.map(({ id }) => id),
-    );
-    const byId = new Map(counts.map((one) => [one.id, one]));
-    return rows.map((row) => ({ ...row, ...byId.get(row.id) }));
+    const ids = rows.map(({ id }) => id);
+    const counts = new Map((await search(request, countsOfCompanies, ids)).map((one) => [one.id, one]));
+    return rows.map((row) => ({ ...row, ...counts.get(row.id) }));
   },
   countUpTo: countCompaniesUpTo,
   find: findCompanies,

@@ -16,19 +16,8 @@ import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
-import { choices, faultText, group, option, controlsFor, tick, hidden } from '../base/forms.ts';
-import {
-  lookUp,
-  search,
-  fieldsOf,
-  text,
-  linesIn,
-  asSentBack,
-  rowsIn,
-  idsIn,
-  queryOf,
-  queryText,
-} from '../base/requests.ts';
+import { choices, faultText, group, option, controlsFor, tick, hidden, type Choice } from '../base/forms.ts';
+import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, queryOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { formMessage } from '../base/refusals.ts';
 import { when, table, html, type Html, type Column } from '../base/html.ts';
@@ -58,9 +47,6 @@ export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity
   requireRecord(request, 'opportunity', findOpportunities);
 
 const emptyRows = 3;
-
-/** Maximum number of rows with a product's name that a form shows again. */
-const maxTyped = 10;
 
 /** Maximum number of contacts that one form adds by names and addresses. */
 const maxNames = 20;
@@ -103,7 +89,7 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
   return {
     company: company?.company_name ?? contact?.company.company_name ?? '',
     contact: contact ? [contact.id] : [],
-    stage_id: queryText(request, 'stage') || pipelines[0]?.stages[0]?.id,
+    stage_id: pipelines[0]?.stages[0]?.id,
     priority: 'NONE',
     user_id_assigned: request.caller.userId,
     estimated_closing_date: dayIn(30),
@@ -151,10 +137,7 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
     faults: [],
     made: new Map(),
   };
-  const plain = plainFields.flatMap((name) => {
-    const given = linesIn(fields, name);
-    return stored && given === asSentBack(stored[name]) ? [] : [[name, given.trim()] as const];
-  });
+  const plain = plainFields.map((name) => [name, unchanged(text(fields, name).trim(), stored ? [stored[name]] : [])]);
   const dates = dateFields.flatMap((name) => {
     const given = text(fields, name in fields ? name : dateFields[0]);
     return stored && given === text(before, name) ? [] : [[name, startOf(given)] as const];
@@ -188,7 +171,7 @@ async function companyNamed(reading: Reading, company_name: string): Promise<str
   const { db, caller } = reading.request;
   const query = { filters: { company_name }, paginate: { limit: 1 } };
   const [found] = (await listCompanies(db, caller.customerId, query)).rows;
-  const body = { company_name, type: '' };
+  const body = { company_name, type: 'prospect' };
   const create: Create = (sql) => companyWrites.create(sql, caller.customerId, body);
   return found?.id ?? add(reading, '/company', company_name, checkCompany.faultsOf(body, formMessage), create);
 }
@@ -299,56 +282,41 @@ async function contactsIn({ db, caller }: FastifyRequest, fields: Fields) {
 async function opportunityControls(form: EditForm<Opportunity>, request: FastifyRequest): Promise<Html> {
   const { stored, sent, faults } = form;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
-  const picked = idsIn(draft, 'contact', maxPicked);
   const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
     usersOf(request),
     listProducts(request.db, request.caller.customerId, { paginate: { limit: maxShown } }),
     search(request, findContacts, stored?.contacts_ids.slice(0, maxShown) ?? []),
-    search(request, findContacts, picked),
+    search(request, findContacts, idsIn(draft, 'contact', maxPicked)),
     contactsIn(request, draft),
   ]);
-  const ticks = (name: string, people: readonly Contact[], isTicked: (id: string) => boolean): Html[] =>
-    people.map((one) => tick('checkbox', [name, one.id], personOf(one), isTicked(one.id)));
-  const toRemove = idsIn(draft, 'remove', maxShown);
-  const { draw, input, area, choice } = controlsFor(draft, faults);
+  const ticks = (name: string, people: readonly Contact[]): Html[] => {
+    const ticked = idsIn(draft, name, maxPicked);
+    return people.map((one) => tick('checkbox', [name, one.id], personOf(one), ticked.includes(one.id)));
+  };
+  const { input, area, choice } = controlsFor(draft, faults);
   const words = opportunityWords;
-  const currencies = [...new Set(pipelines.map(({ currency }) => currency))];
-  const stages = pipelines.map(({ name, currency, stages }) => {
-    const options = stages.map((stage) => option(stage.id, stage.name, text(draft, 'stage_id')));
-    return html`<optgroup label="${currencies.length > 1 ? `${name}, in ${currency}` : name}">!${options}</optgroup>`;
-  });
+  const stages = pipelines.flatMap(({ name, currency, stages }) =>
+    stages.map(({ id, name: stage }): Choice => [id, pipelines.length > 1 ? `${name}, ${currency}: ${stage}` : stage]),
+  );
+  const currencies = new Set(pipelines.map(({ currency }) => currency));
   const levels = priorities.map((one) => [one, priorityWords[one].word] as const);
   const owners = userChoices(users, text(draft, 'user_id_assigned')).slice(1);
-  const amountHint = `In ${currencies.join(', or ')}${currencies.length > 1 ? ', as the stage says' : ''}. The products below are added to it.`;
+  const amountHint = `In ${[...currencies].join(', or ')}. The products below are added to it.`;
   return html`!${group(
       'Opportunity',
       html`<div class="columns">
           !${input('name', words.name)}
           !${input('amount', amountName, { hint: amountHint, more: 'inputmode="decimal" autocomplete="off"' })}
-          !${draw(
-            'stage_id',
-            words.stage_id,
-            '',
-            (attributes) =>
-              html`<select !${attributes}>
-                !${stages}
-              </select>`,
-          )}
+          !${choice('stage_id', words.stage_id, stages)}
           !${input('company', words.company_id, { hint: 'A new name makes a company.', more: companySuggestions })}
           !${input('contacts', 'Add contacts', { hint: 'Names or e-mail addresses, with commas.', more: contactSuggestions })}
           !${choice('user_id_assigned', words.user_id_assigned, owners)}
           !${dateFields.slice(0, stored ? 2 : 1).map((name) => input(name, words[name], { type: 'date' }))}
           !${choice('priority', words.priority, levels)}
         </div>
-        <p class="row">!${ticks('contact', [...contacts, ...alike], (id) => picked.includes(id))}</p>
-        !${when(
-          present.length > 0,
-          choices(
-            'Take out',
-            ticks('remove', present, (id) => toRemove.includes(id)),
-          ),
-        )}
+        <p class="row">!${ticks('contact', [...contacts, ...alike])}</p>
+        !${when(present.length > 0, choices('Contacts to take out', ticks('remove', present)))}
         !${area('description', words.description)}`,
     )}
     <h2>${words.details}</h2>
@@ -366,8 +334,6 @@ const personOf = (one: Contact): Html =>
 
 function productTable(draft: Fields, stored: Opportunity['details']): Html {
   const names = new Map(stored.map(({ product_id, name }) => [product_id, name]));
-  let typed = 0;
-  const shown = rowsOf(draft).filter(({ product }) => names.has(product) || (typed += 1) <= maxTyped);
   const blank: Row = { product: '', price: '', quantity: '' };
   const input = (part: keyof Row, label: string, more: Html) => (row: Row, i: number) =>
     html`<input
@@ -388,5 +354,5 @@ function productTable(draft: Fields, stored: Opportunity['details']): Html {
     ['Price', input('price', 'Price', 'inputmode="decimal" placeholder="as listed"')],
     ['Quantity', input('quantity', 'Quantity', 'inputmode="numeric"')],
   ];
-  return table('Products', columns, [...shown, ...Array.from({ length: emptyRows }, () => blank)]);
+  return table('Products', columns, [...rowsOf(draft), ...Array.from({ length: emptyRows }, () => blank)]);
 }

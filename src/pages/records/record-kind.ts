@@ -87,7 +87,8 @@ export interface ShownRecord {
   updated_at: string;
 }
 
-export const timeColumns: readonly RecordColumn<ShownRecord>[] = [
+export const serviceColumns: readonly RecordColumn<ShownRecord & { score: number }>[] = [
+  { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
   {
     name: 'changed',
     head: 'Last changed',

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
+import { maxBatchItems } from '../../schemas/batches.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, addPage } from '../base/layout.ts';
 import { numberedPager, select, tick, hidden, type Choice } from '../base/forms.ts';
@@ -80,13 +81,6 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
   const others = controls.slice(1);
   const mine = { ...view, values: { ...values, owner: known.me } };
   const hasOwner = controls.some(({ name }) => name === 'owner');
-  const orders = kind.columns.flatMap(({ sort: field, head }): Choice[] => {
-    if (field === undefined) return [];
-    return [
-      [field, `${head}, upwards`],
-      [`-${field}`, `${head}, downwards`],
-    ];
-  });
   const drop = (label: string, body: Html) =>
     html`<details class="drop">
       <summary role="button" class="secondary outline">${label}</summary>
@@ -101,8 +95,7 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
         !${hasOwner && values['owner'] !== known.me ? linkButton('Mine', addressOf(path, mine), 'secondary outline') : ''}
         !${drop(
           'Filter',
-          html`!${others.map((control) => controlOf(control, values[control.name] ?? '', known))}
-            <label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>
+          html`!${others.map((control) => controlOf(control, values[control.name] ?? '', known))} !${hidden({ sort })}
             <button>Apply</button>`,
         )}
         !${drop('Columns', html`!${columns} <button name="columns" value="name">Apply</button>`)}
@@ -196,8 +189,9 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
   return chooserForm(
     `${path}/chosen`,
     html`!${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}`,
-    html`!${when(matches > rows.length, all)} !${when(isContacts, act('list', 'Add to a list'))}
-    !${when(isContacts && isAdmin, act('verify', 'Verify'))} !${act('delete', 'Delete', 'danger')}`,
+    html`!${when(matches > rows.length && matches <= maxBatchItems, all)}
+    !${when(isContacts, act('list', 'Add to a list'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
+    !${act('delete', 'Delete', 'danger')}`,
   );
 }
 

@@ -5,7 +5,7 @@ import { hidden } from '../base/forms.ts';
 import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import type { Refused } from '../base/refusals.ts';
-import { when, notice, facts, panel, workplace, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
+import { when, facts, panel, workplace, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
 import { moment, count, counted, someNames } from '../base/values.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
@@ -19,7 +19,7 @@ import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { sendExport } from '../../plugins/responses.ts';
 import { addMembers, removeMembers } from '../../queries/crm/list-members.ts';
-import { notFound } from '../../errors.ts';
+import { conflict, notFound } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { companyKind, contactKind } from './kinds.ts';
@@ -198,14 +198,6 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
 
 const namesShown = 12;
 
-interface Chosen {
-  rows: ShownRecord[];
-  /** True if more records match than one action can change. */
-  isTooMany: boolean;
-  /** Hash of the records' ids. Shows whether the records are still those that the user saw. */
-  digest: string;
-}
-
 /**
  * Adds the pages that act on chosen records of a list. A page asks the user to confirm the number of records. It asks
  * again if other records match when the form is sent.
@@ -219,38 +211,33 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
     act: async (request) => {
       const fields = fieldsOf(request);
       const act = actNamed(request, kind, text(fields, 'do'));
-      const { rows, isTooMany, digest } = await findChosen(request, fields);
+      const rows = await findChosen(request, fields);
       if (rows.length === 0) return (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`;
-      if (isTooMany || digest !== text(fields, 'digest'))
+      if (digestOf(rows) !== text(fields, 'digest'))
         return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
       return act.run(request, rows);
     },
   });
 
-  async function findChosen(request: FastifyRequest, fields: Fields): Promise<Chosen> {
-    const { db, caller } = request;
-    if (text(fields, 'all') !== '') {
-      const query = requestOf(kind, { ...viewOf(kind, fields), page: 1 }, maxBatchItems + 1);
-      const { rows } = await kind.list(db, caller.customerId, query);
-      return chosenOf(rows.slice(0, maxBatchItems), rows.length > maxBatchItems);
-    }
-    return chosenOf(await readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems)), false);
+  async function findChosen(request: FastifyRequest, fields: Fields): Promise<ShownRecord[]> {
+    if (text(fields, 'all') === '') return readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems));
+    const query = requestOf(kind, { ...viewOf(kind, fields), page: 1 }, maxBatchItems + 1);
+    const { rows } = await kind.list(request.db, request.caller.customerId, query);
+    if (rows.length <= maxBatchItems) return rows;
+    throw conflict(`At most ${count(maxBatchItems)} ${kind.title.toLowerCase()} can be changed at once`, []);
   }
 
   async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
     const fields = givenIn(request);
     const act = actNamed(request, kind, text(fields, 'do'));
-    const { rows, isTooMany, digest } = await findChosen(request, fields);
+    const rows = await findChosen(request, fields);
     if (rows.length === 0 && request.method !== 'POST') return addressOf(path, viewOf(kind, fields), { done: 'none' });
-    const names = [kind.noun, kind.title.toLowerCase()] as const;
-    const controls = async () =>
-      html`!${await act.controls(request, rows, faults)}
-        <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>`;
     return {
-      title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
-      body: html`!${hidden(keptOf(kind, fields, digest))} !${isTooMany ? tooMany(kind) : await controls()}
+      title: `${act.title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
+      body: html`!${hidden(keptOf(kind, fields, digestOf(rows)))} !${await act.controls(request, rows, faults)}
+        <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>
         <div class="buttons">
-          !${when(!isTooMany, html`<button class="${act.tone}">${act.verb}</button>`)}
+          <button class="${act.tone}">${act.verb}</button>
           !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
         </div>`,
       attributes: 'data-once',
@@ -259,22 +246,14 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   }
 }
 
-const chosenOf = (rows: ShownRecord[], isTooMany: boolean): Chosen => ({
-  rows,
-  isTooMany,
-  digest: createHash('sha256').update(idsOf(rows).toSorted().join()).digest('base64url'),
-});
-
-const idsOf = (rows: readonly { id: string }[]): string[] => rows.map(({ id }) => id);
+/** Returns a hash of the records' ids, which shows whether the records are still those that the user saw. */
+const digestOf = (rows: readonly ShownRecord[]): string => {
+  const ids = rows.map(({ id }) => id).toSorted();
+  return createHash('sha256').update(ids.join()).digest('base64url');
+};
 
 const changedText = (number: number, { noun, title }: Pick<RecordKind, 'noun' | 'title'>): string =>
   `Something has changed meanwhile, and nothing is done yet. Now it is ${counted(number, noun, title.toLowerCase())}.`;
-
-const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
-  notice(
-    `At most ${count(maxBatchItems)} ${title.toLowerCase()} can be changed at once, and more match. Filter them further.`,
-    'warning',
-  );
 
 const keptOf = (
   kind: Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>,
