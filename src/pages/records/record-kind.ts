@@ -188,21 +188,10 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
   if (faults.length > 0) throw validationFailed(faults);
   const sort = sortsOf({ columns }).find((one) => one === text(fields, 'sort')) ?? '';
   const named = [fields['columns'] ?? []].flat().flatMap((names) => names.split('.'));
-  const chosen = columns.filter(({ name }, i) => i === 0 || named.includes(name));
   // Only the list knows which fields are declared. Other pages pass their columns on.
-  const others = named.filter((name) => /^custom~.{1,300}$/.test(name) && !columns.some((one) => one.name === name));
-  const isDefault =
-    others.length === 0 && columns.every((column, i) => i === 0 || chosen.includes(column) === !column.isOptional);
-  return {
-    values,
-    sort,
-    columns: named.length === 0 || isDefault ? [] : [...chosen.map(({ name }) => name), ...others],
-    page: pageNumberIn(fields),
-  };
+  const isKnown = (name: string): boolean => /^custom~.{1,300}$/.test(name) || columns.some((one) => one.name === name);
+  return { values, sort, columns: [...new Set(named.filter(isKnown))], page: pageNumberIn(fields) };
 }
-
-export const viewOfRequest = (controls: Controls, { query }: FastifyRequest): View =>
-  viewOf(controls, (query ?? {}) as Fields);
 
 export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
   const given = controls.filter(({ name }) => values[name] !== undefined);

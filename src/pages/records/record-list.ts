@@ -6,12 +6,12 @@ import { maxBatchItems } from '../../schemas/batches.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, addPage } from '../base/layout.ts';
 import { numberedPager, select, tick, hidden, type Choice } from '../base/forms.ts';
-import { customName, isAdmin } from '../base/requests.ts';
+import { customName, isAdmin, queryOf } from '../base/requests.ts';
 import { when, notice, empty, table, searchBox, linkButton, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { count } from '../base/values.ts';
 import { verificationWords, countryChoices, customValue } from '../base/words.ts';
-import { addressOf, filtersOf, parametersOf, requestOf, viewOfRequest, listChoices } from './record-kind.ts';
+import { addressOf, filtersOf, parametersOf, requestOf, viewOf, listChoices } from './record-kind.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
 import { viewLinks } from '../saved-views.ts';
 import { doneText } from './chosen.ts';
@@ -26,7 +26,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
-    const view = viewOfRequest(kind, request);
+    const view = viewOf(kind, queryOf(request));
     const { db, caller } = request;
     const filters = filtersOf(kind.controls, view);
     const [page, matches, lists, users, views] = await Promise.all([
@@ -175,7 +175,10 @@ interface Found {
 
 function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }: Found): Html {
   const { path, title } = kind;
-  const shown = view.columns.length > 0 ? kind.columns.filter((one) => isShown(one, view)) : filledColumns(kind, rows);
+  const shown =
+    view.columns.length > 0
+      ? kind.columns.filter((one, i) => i === 0 || isShown(one, view))
+      : filledColumns(kind, rows);
   const columns = shown.map((column, i): Column<ShownRecord> => [
     column.head,
     (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),

@@ -2,14 +2,25 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
 import { forMembers, addPage, addAction, formRoutes, type FormPage } from '../base/layout.ts';
 import { hidden } from '../base/forms.ts';
-import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryText } from '../base/requests.ts';
+import {
+  readForm,
+  write,
+  sentEarlier,
+  fieldsOf,
+  givenIn,
+  text,
+  idsIn,
+  idOf,
+  queryOf,
+  queryText,
+} from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import type { Refused } from '../base/refusals.ts';
 import { when, facts, panel, workplace, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
 import { moment, count, counted, someNames } from '../base/values.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
-import { requestOf, viewOf, readInOrder, viewOfRequest, addressOf, parametersOf } from './record-kind.ts';
+import { requestOf, viewOf, readInOrder, addressOf, parametersOf } from './record-kind.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { pageRows, recordList } from './record-list.ts';
 import { editLinks, requireRecord, savedNotice } from './editor.ts';
@@ -188,7 +199,7 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
   const config = { ...forMembers.config, isLong: true, concurrent: 'exports' } as const;
   app.get(`${kind.path.replace('/app', '')}/export`, { ...forMembers, config }, async (request, reply) => {
     const format: ExportFormat = queryText(request, 'format') === 'csv' ? 'csv' : 'xlsx';
-    const { filters, order_by } = requestOf(kind, viewOfRequest(kind, request), 1);
+    const { filters, order_by } = requestOf(kind, viewOf(kind, queryOf(request)), 1);
     const asked = { ...(filters ? { filters } : {}), ...(order_by ? { order_by } : {}) };
     const found = kind.exported(request.db, request.caller.customerId, asked);
     const readable = { format, fields: 'readable', isForPeople: true } as const;
