@@ -116,8 +116,14 @@ function permissionsText(permissions: readonly Scope[]): string {
     .join('; ');
 }
 
-const keyForm = ({ name, expiration, permissions, preset, ...limits }: KeyDraft, faults: Faults): Html =>
-  html`<div class="card">!${nameAndEnd({ name, expiration: String(expiration) }, faults)}</div>
+function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft, faults: Faults): Html {
+  const { input, choice } = controlsFor({ name, expiration: String(expiration) }, faults);
+  const hint = 'What the key is for, such as “Nightly import”.';
+  const ends = durations.map((days) => [String(days), `${days} days`] as const);
+  return html`<div class="card">
+      !${input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' })}
+      !${choice('expiration', 'Ends after', ends)}
+    </div>
     !${group(
       'What it may do',
       html`!${presets.map(({ id, label, advice }) =>
@@ -139,16 +145,6 @@ const keyForm = ({ name, expiration, permissions, preset, ...limits }: KeyDraft,
       'permissions',
     )}
     !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
-
-function nameAndEnd(values: Fields, faults: Faults): Html {
-  const { input, choice } = controlsFor(values, faults);
-  const hint = 'What the key is for, such as “Nightly import”.';
-  return html`!${input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' })}
-  !${choice(
-    'expiration',
-    'Ends after',
-    durations.map((days) => [String(days), `${days} days`]),
-  )}`;
 }
 
 function scopesOfResource([resource, label]: [string, string], chosen: readonly Scope[]): Html {
@@ -323,10 +319,7 @@ function draftOf(request: FastifyRequest): KeyDraft {
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
     permissions: [...(preset?.scopes ?? (values(fields, 'permissions', scopes.length) as Scope[]))],
-    spend_caps: {
-      subscription: caps.subscription ?? preset?.caps.subscription ?? null,
-      verification: caps.verification ?? preset?.caps.verification ?? null,
-    },
+    spend_caps: Object.fromEntries(pools.map((pool) => [pool, caps[pool] ?? preset?.caps[pool] ?? null])) as SpendCaps,
     approve_over,
   };
 }
@@ -401,15 +394,15 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
     mayChange ? add : html`<p>Ask an admin of your company for one.</p>`,
   );
   const actions: readonly Column<ApiKey>[] = mayChange && !isEnded ? [['Actions', actsOf]] : [];
-  const others = isEnded
-    ? html`<p><a href="${section}">Keys that work</a></p>`
-    : html`<p><a href="${section}?ended=1">Keys that no longer work: ${count(ended.length)}</a></p>`;
+  const [label, path] = isEnded
+    ? ['Keys that work', section]
+    : [`Keys that no longer work: ${count(ended.length)}`, `${section}?ended=1`];
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
   return {
     title: isEnded ? 'Keys that no longer work' : 'API keys',
     actions: when(mayChange, html`!${approvals} !${add}`),
     body: html`!${doneNotice(request, doneTexts)} !${table('API keys', [...columns, ...actions], shown, none)} !${links}
-    !${when(isEnded || ended.length > 0, others)}`,
+    !${when(isEnded || ended.length > 0, html`<p><a href="${path}">${label}</a></p>`)}`,
   };
 }
 

@@ -16,7 +16,7 @@ import type {
 import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
 import { when, table, html, type Html, type Column } from './base/html.ts';
-import { count } from './base/values.ts';
+import { count, someNames } from './base/values.ts';
 import { fieldWord } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
@@ -98,14 +98,11 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
     .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
-  const shown = [...names.slice(0, maxNamed), ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : [])];
   return html`<p class="quiet">
-    Left out: ${shown.join(', ')}. To keep a column, choose a field for
+    Left out: !${someNames(names, 12)}. To keep a column, choose a field for
     it${hasOwnFields(object) ? ', such as a field of your own' : ''}.
   </p>`;
 }
-
-const maxNamed = 12;
 
 function columnsOf(
   { object }: Import,
