@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import { listActivities } from '../queries/crm/activities.ts';
 import { countCompanies } from '../queries/crm/companies.ts';
 import { countContacts } from '../queries/crm/contacts.ts';
 import { listChanges, findRecords } from '../queries/history/history.ts';
@@ -10,17 +9,16 @@ import { findCredits, findLastGrants } from '../queries/jobs/credits.ts';
 import { listJobs } from '../queries/jobs/jobs.ts';
 import { listOpportunities } from '../queries/crm/opportunities.ts';
 import { type Change, eventNouns } from '../schemas/events.ts';
-import type { Condition } from '../schemas/filters.ts';
 import type { Import } from '../schemas/imports.ts';
 import { finalStatuses, allJobs, type Job, pools } from '../schemas/jobs.ts';
 import { titleOf } from './import-upload.ts';
-import { activityNotices, subjectsOf, taskList } from './records/activities.ts';
+import { activityNotices, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
 import { when, quiet, plainList, workplace, linkButton, picture, html } from './base/html.ts';
 import type { Html, PictureName } from './base/html.ts';
-import { dayIn, dayOf, startOf, endOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
+import { dayOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
@@ -90,31 +88,9 @@ const firstSteps: Html = html`<h2>First steps</h2>
     !${step('Write down what you know', 'Create a contact, note your last call, and set a task.', '/app/contacts/new', 'New contact', 'people')}
   </div>`;
 
-const tasksShown = 50;
-
 async function tasksOf(request: FastifyRequest): Promise<Html> {
-  const { db, caller } = request;
-  const list = async (due_at: Condition) => {
-    const filters = { type: 'task', is_done: false, assigned_to: caller.userId, due_at };
-    const query = { filters, order_by: { due_at: 'ASC' }, paginate: { limit: tasksShown } } as const;
-    return (await listActivities(db, caller.customerId, query)).rows;
-  };
-  const [due, soon, undated, users] = await Promise.all([
-    list({ lte: endOf(today()) }),
-    list({ between: [startOf(dayIn(1)), endOf(dayIn(7))] }),
-    list(null),
-    usersOf(request),
-  ]);
-  const names = await subjectsOf(request, [...due, ...soon, ...undated]);
-  // They are all of the same person.
-  const shown = { users: users.filter(({ id }) => id !== caller.userId), names, back: '/app' };
-  const part = (title: string, tasks: typeof due, none: string) =>
-    html`<h2>${title}</h2>
-      !${tasks.length === 0 ? quiet(none) : taskList(tasks, shown)}
-      !${when(tasks.length === tasksShown, quiet(`The first ${tasksShown} are shown.`))}`;
-  return html`!${part('To do today', due, 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.')}
-  !${soon.length === 0 ? '' : part('In the next seven days', soon, '')}
-  !${undated.length === 0 ? '' : part('Without a day', undated, '')}`;
+  const of = { who: request.caller.userId!, users: [], back: '/app' };
+  return taskSections(request, ['overdue', 'today', 'week', 'undated'], of);
 }
 
 async function dealsOf(request: FastifyRequest): Promise<Html> {

@@ -105,9 +105,8 @@ test('an activity that somebody else changed meanwhile is not overwritten: the f
   expect((await customer.get(`/activities/${task}`)).body.body).toBe('Theirs <1>');
 });
 
-test('a note that was sent before says so on Today', async () => {
-  const sent = await admin.get('/app/activities?done=sent');
-  expect(textOf(await admin.get(sent.location!))).toContain('This form was sent before');
+test('a note that was sent before says so', async () => {
+  expect(textOf(await admin.get('/app/activities?done=sent'))).toContain('This form was sent before');
 });
 
 test('a task that is postponed or deleted on Today leads back to Today', async () => {
@@ -118,7 +117,7 @@ test('a task that is postponed or deleted on Today leads back to Today', async (
   const [edit, remove] = ['edit', 'delete'].map((what) => `/app/activities/${task}/${what}${back}`) as [string, string];
   const today = (await admin.get('/app')).body.replaceAll('&#61;', '=');
   expect(today).toContain(edit);
-  expect(today).toContain(remove);
+  expect((await admin.get(edit)).body.replaceAll('&#61;', '=')).toContain(remove);
   const postponed = await admin.submit(edit, { type: 'task', due_at: '2099-01-01' }, edit);
   expect(postponed.location).toBe('/app?done=activity-changed');
   expect(textOf(await admin.get(postponed.location!))).toContain('The change is saved. To do today Nothing is due.');
@@ -126,6 +125,53 @@ test('a task that is postponed or deleted on Today leads back to Today', async (
   expect(elsewhere.body).not.toContain('href="https://a.example');
   const gone = await admin.submit(remove, {}, remove);
   expect(textOf(await admin.get(gone.location!))).toContain('It is deleted. Undo');
+});
+
+test('Tasks shows mine or those of everybody in parts by their days, and each part alone', async () => {
+  const contact_id = await makeContact();
+  const due = (days: number) => new Date(Date.now() + days * 24 * 60 * 60 * 1000).toISOString();
+  const assigned_to = admin.user.userId;
+  const task = (title: string, more: object) =>
+    make(customer, '/activities', { type: 'task', title, contact_id, assigned_to, ...more });
+  await task('Much later', { due_at: due(30) });
+  await task('Undated', {});
+  await task('Soon', { due_at: due(3) });
+  await task('Foreign', { due_at: due(-2), assigned_to: customer.adminId });
+  for (let i = 0; i < 16; i += 1) await task('Late', { due_at: due(-i - 1) });
+  await task('Finished', { done_at: due(0) });
+  const mine = textOf(await admin.get('/app/activities'));
+  expect(mine).toMatch(/ Overdue Late .* All of these .*seven days Soon .* Later Much later .* Without a day Undated /);
+  expect(mine.match(/ Late due /g)).toHaveLength(15);
+  for (const other of ['Foreign', 'Finished']) expect(mine).not.toContain(other);
+  const all = textOf(await admin.get('/app/activities?who=all&show=overdue'));
+  expect(all.match(/ Late due /g)).toHaveLength(16);
+  expect(all).toMatch(/ Foreign due /);
+  expect(textOf(await admin.get(`/app/activities?who=${customer.adminId}`))).toMatch(/ Overdue Foreign [^]* Edit$/);
+  expect(textOf(await admin.get('/app/activities?show=done'))).toMatch(/ Done ✓ Finished [^]* Edit$/);
+});
+
+test('a task is due tomorrow or on another quick day, and is moved by one click, which can be undone', async () => {
+  const id = await makeContact();
+  const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString().slice(0, 10);
+  const page = `/app/contacts/${id}`;
+  expect((await admin.get(page)).body).toMatch(new RegExp(`name="due_on"\\s+value="${tomorrow}"\\s+checked`));
+  await write(page, { type: 'task', title: 'Chosen', due_on: tomorrow });
+  await write(page, { type: 'task', title: 'Typed', due_on: tomorrow, due_at: '2020-02-29' });
+  await write(page, { type: 'task', title: 'Undated', due_on: '' });
+  const dueOf = async () =>
+    Object.fromEntries((await activitiesOf({ contact_id: id })).map(({ title, due_at }: any) => [title, due_at]));
+  const end = 'T23:59:59.999Z';
+  expect(await dueOf()).toEqual({ Chosen: `${tomorrow}${end}`, Typed: `2020-02-29${end}`, Undated: null });
+  const [late] = await activitiesOf({ contact_id: id, title: 'Typed' });
+  const path = `/app/activities/${late.id}/move`;
+  const moved = await admin.submit(page, { day: tomorrow }, path);
+  expect(textOf(await admin.get(moved.location!))).toContain('It is moved. Undo');
+  expect((await dueOf()).Typed).toBe(`${tomorrow}${end}`);
+  const [mark, monday] = /name="day" value="([\d-]+)"[^>]*aria-label="Next week: Typed"/.exec(
+    (await admin.get(page)).body,
+  )!;
+  expect([mark !== '', new Date(monday!).getUTCDay(), monday! > tomorrow]).toEqual([true, 1, true]);
+  expect((await admin.submit(page, { day: 'x' }, path)).location).toBe(page);
 });
 
 test('a deleted activity leads back to its record, from where the deletion is undone', async () => {

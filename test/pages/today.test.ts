@@ -31,7 +31,7 @@ test('Today shows my tasks that are due, come within a week or have no day, and 
   await task({ title: 'Done before', due_at: inDays(-3), done_at: inDays(-4) });
   const text = (await today()).split('Latest')[0]!;
   expect(text).toMatch(
-    /To do today Late call due .* Lovelace · \+44 20 7946 0000 .*In the next seven days Coming demo due .*Without a day Undated letter ·/,
+    /Overdue Late call due .* Lovelace · \+44 20 7946 0000 .*In the next seven days Coming demo due .*Without a day Undated letter/,
   );
   for (const other of ['Later demo', 'Done before', 'Of somebody else']) expect(text).not.toContain(other);
   expect((await admin.get('/app')).body).toContain('href="tel:+442079460000"');

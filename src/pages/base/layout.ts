@@ -88,7 +88,10 @@ interface Entry {
 }
 
 const sections: readonly (readonly Entry[])[] = [
-  [{ path: '/app', label: 'Today' }],
+  [
+    { path: '/app', label: 'Today' },
+    { path: '/app/activities', label: 'Tasks' },
+  ],
   [
     { path: '/app/contacts', label: 'Contacts' },
     { path: '/app/companies', label: 'Companies' },

@@ -2,13 +2,14 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findActivities, listActivities, activityWrites } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, ownPath, backPath } from '../base/layout.ts';
-import { form, controlsFor, differing, tick, hidden } from '../base/forms.ts';
+import { forMembers, addPage, addAction, withUndo, ownPath, backPath, type Page } from '../base/layout.ts';
+import { form, controlsFor, choices, cursorPager, differing, doneNotice, filterChoice } from '../base/forms.ts';
+import { showButton, tick, hidden, type Choice } from '../base/forms.ts';
 import { write, fieldsOf, text, linesIn, asSentBack, queryOf, queryText, sentText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import type { Faults } from '../base/refusals.ts';
-import { when, pager, pathWith, dialogLink, html, type Html } from '../base/html.ts';
-import { dayOf, startOf, endOf, today, moment, day } from '../base/values.ts';
+import { when, pager, pathWith, quiet, dialogLink, html, type Html } from '../base/html.ts';
+import { dayIn, dayOf, readDay, startOf, endOf, today, moment, day, type Day } from '../base/values.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, type Draft } from './editor.ts';
 import { usersOf, userChoices } from './record-form.ts';
@@ -24,9 +25,7 @@ import { changeText, nameOf, recordPaths, whoOf, type Telling } from '../changes
 const path = '/app/activities';
 
 export async function activities(app: FastifyInstance): Promise<void> {
-  addPage(app, '/activities', forMembers, async (request) =>
-    queryText(request, 'done') === 'sent' ? '/app?done=sent' : '/app',
-  );
+  addPage(app, '/activities', forMembers, showTasks);
 
   addPage(app, '/activities/:id', forMembers, async (request) => {
     const found = await requireActivity(request);
@@ -41,6 +40,14 @@ export async function activities(app: FastifyInstance): Promise<void> {
     const patch = { done_at: isDone ? new Date().toISOString() : null };
     await write(request, activityWrites.update, found.id, patch);
     return withUndo(request, told);
+  });
+
+  addAction(app, '/activities/:id/move', forMembers, async (request) => {
+    const [{ id }, back] = [await requireActivity(request), ownPath(sentText(request, 'back'))];
+    const day = readDay(sentText(request, 'day'));
+    if (day === undefined) return back;
+    await write(request, activityWrites.update, id, { due_at: endOf(day) });
+    return withUndo(request, pathWith(back, { done: 'moved' }));
   });
 
   editor<Activity>(app, {
@@ -58,6 +65,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
       return html`<div class="card composer">
         !${activityControls(draft, users, { faults, theirs, ...(stored ? {} : { about }) })}
+        !${stored ? dialogLink('Delete', pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) })) : ''}
       </div>`;
     },
     ...activityWrites,
@@ -92,7 +100,8 @@ const draftOf = (stored: Activity): Record<string, string> => ({
 });
 
 /**
- * Reads the form of an activity. A task is due at the end of its day.
+ * Reads the form of an activity. A task is due at the end of its day. Of a new one, the day is chosen (`due_on`) or given
+ * (`due_at`).
  * @param stored undefined for a new activity
  */
 function activityOf(request: FastifyRequest, stored: Activity | undefined): Draft {
@@ -105,7 +114,10 @@ function activityOf(request: FastifyRequest, stored: Activity | undefined): Draf
     type: text(fields, 'type'),
     title: text(fields, 'title').trim(),
     body: linesIn(fields, 'body').trim(),
-    ...(isTask && { due_at: day('due_at', endOf) || null, assigned_to: id('assigned_to') }),
+    ...(isTask && {
+      due_at: day('due_at', endOf) || (!stored && day('due_on', endOf)) || null,
+      assigned_to: id('assigned_to'),
+    }),
     ...(!isTask && text(fields, 'occurred_at') !== '' && { occurred_at: day('occurred_at', startOf) }),
     ...(!stored && Object.fromEntries(references.map((name) => [name, id(name)]))),
   };
@@ -113,6 +125,13 @@ function activityOf(request: FastifyRequest, stored: Activity | undefined): Draf
   const faults = given.title === '' && given.body === '' ? [{ path: '/body', message: 'write something' }] : [];
   return { body: Object.fromEntries(Object.entries(given).filter(([name]) => isChanged(name))), faults };
 }
+
+const quickDays = (): (readonly [day: Day, label: string])[] => [
+  [today(), 'Today'],
+  [dayIn(1), 'Tomorrow'],
+  // Monday, or a week from Monday.
+  [dayIn(8 - new Date().getUTCDay()), 'Next week'],
+];
 
 /**
  * Returns the controls of an activity's form. The style sheet hides those that do not fit the chosen type.
@@ -131,6 +150,13 @@ function activityControls(
   const day = { type: 'date', more: '' };
   const title = input('title', 'Title');
   const hasTitle = text(fields, 'title') !== '' || 'title' in theirs;
+  const chosen = 'due_on' in fields ? text(fields, 'due_on') : dayIn(1);
+  const days = [...quickDays(), ['', 'No day'] as const];
+  const due = choices(
+    'Due',
+    days.map(([value, label]) => tick('radio', ['due_on', value], label, value === chosen)),
+    input('due_at', 'or on', day),
+  );
   return html`!${about ? hidden(Object.fromEntries(Object.entries(about).map(([name, id]) => [name, id ?? '']))) : ''}
     <fieldset class="row" aria-label="What it is">
       !${activityTypes.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
@@ -138,8 +164,8 @@ function activityControls(
     </fieldset>
     !${hasTitle ? title : html`<div class="of-tasks">!${title}</div>`}
     !${area('body', 'Text', '', 'maxlength="10000" placeholder="What was said, or is to be done"')}
-    <div class="of-tasks columns">
-      !${input('due_at', 'Due', day)} !${choice('assigned_to', 'Assigned to', assignees)}
+    <div class="of-tasks">
+      !${about ? due : input('due_at', 'Due', day)} !${choice('assigned_to', 'Assigned to', assignees)}
     </div>
     <details class="of-others" !${when(text(fields, 'occurred_at'), 'open')}>
       <summary>On another day</summary>
@@ -150,6 +176,90 @@ function activityControls(
 const entriesShown = 25;
 
 const tasksShown = 50;
+
+/** Maximum number of tasks of each part, where several parts are shown. */
+const tasksOfPart = 15;
+
+const lastDay = (): Day => dayIn(7);
+
+/** Parts of the tasks, with the filters for each. */
+const taskParts: Record<string, readonly [title: string, filters: () => GivenFilters]> = {
+  overdue: ['Overdue', () => ({ due_at: { lt: startOf(today()) } })],
+  today: ['To do today', () => ({ due_at: { between: [startOf(today()), endOf(today())] } })],
+  week: ['In the next seven days', () => ({ due_at: { between: [startOf(dayIn(1)), endOf(lastDay())] } })],
+  later: ['Later', () => ({ due_at: { gt: endOf(lastDay()) } })],
+  undated: ['Without a day', () => ({ due_at: null })],
+  done: ['Done', () => ({ is_done: true })],
+};
+
+const openParts = Object.keys(taskParts).slice(0, -1);
+
+function listTasks({ db, caller }: FastifyRequest, filters: GivenFilters, cursor = '', limit = tasksShown) {
+  const isDone = filters['is_done'] === true;
+  return listActivities(db, caller.customerId, {
+    filters: { type: 'task', is_done: false, ...filters },
+    order_by: isDone ? { updated_at: 'DESC' } : { due_at: 'ASC' },
+    paginate: { limit, ...(cursor && { cursor }) },
+  });
+}
+
+interface TasksOf {
+  /** Id of the person. Undefined: everybody. */
+  who: string | undefined;
+  users: readonly User[];
+  back: string;
+}
+
+/**
+ * Returns the first tasks of each part, without empty parts. Tells if nothing is due. A single part has pages, and is
+ * shown even if it is empty.
+ */
+export async function taskSections(
+  request: FastifyRequest,
+  parts: readonly string[],
+  { who, users, back }: TasksOf,
+): Promise<Html> {
+  const isOne = parts.length === 1;
+  const [cursor, limit] = isOne ? [queryText(request, 'cursor'), tasksShown] : ['', tasksOfPart];
+  const mine = who === undefined ? {} : { assigned_to: who };
+  const found = await Promise.all(
+    parts.map((part) => listTasks(request, { ...mine, ...taskParts[part]![1]() }, cursor, limit)),
+  );
+  const rowsOf = Object.fromEntries(parts.map((part, i) => [part, found[i]!.rows]));
+  const names = await subjectsOf(request, Object.values(rowsOf).flat());
+  const isIdle = !isOne && !rowsOf['overdue']?.length && !rowsOf['today']?.length;
+  const none = isOne ? 'None.' : 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.';
+  const shown = { users: who === undefined ? users : [], names, back };
+  return html`!${parts.map((part, i) => {
+    const { rows, nextCursor } = found[i]!;
+    if (rows.length === 0 && !isOne && !(isIdle && part === 'today')) return '';
+    const all = pathWith(path, { who: who ?? 'all', show: part });
+    return html`<h2>${taskParts[part]![0]}</h2>
+      !${rows.length === 0 ? quiet(none) : taskList(rows, shown)}
+      !${isOne ? cursorPager(request, nextCursor) : when(nextCursor, html`<p><a href="${all}">All of these</a></p>`)}`;
+  })}`;
+}
+
+async function showTasks(request: FastifyRequest): Promise<Page> {
+  const users = await usersOf(request);
+  const { userId = '' } = request.caller;
+  const [given, show] = [queryText(request, 'who'), queryText(request, 'show')];
+  const who = given === 'all' ? undefined : (canonicalId(given) ?? userId);
+  const isPart = Object.hasOwn(taskParts, show);
+  const people = users.filter(({ id, active }) => id !== userId && (active || id === who));
+  const whose: Choice[] = [['', 'mine'], ['all', 'of everybody'], ...people.map(({ id, name }): Choice => [id, name])];
+  const which: Choice[] = [['', 'to do'], ...Object.entries(taskParts).map(([part, [title]]): Choice => [part, title])];
+  const of = { who, users, back: pathWith(path, { who: given, show }) };
+  return {
+    title: 'Tasks',
+    body: html`!${doneNotice(request, activityNotices)}
+      <form class="filters" method="get" action="${path}">
+        !${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
+        !${filterChoice('show', 'Which', which, isPart ? show : '')} !${showButton}
+      </form>
+      !${await taskSections(request, isPart ? [show] : openParts, of)}`,
+  };
+}
 
 export const activityNotices = {
   'activity-created': 'It is saved.',
@@ -171,7 +281,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const { users } = place.telling;
   const older = queryText(request, 'older');
   const [tasks, { entries, next }] = await Promise.all([
-    older === '' ? openTasks(request, place.filters) : [],
+    older === '' ? listTasks(request, place.filters).then(({ rows }) => rows) : [],
     entriesOf(request, place, older),
   ]);
   const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
@@ -197,12 +307,6 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
       first: older === '' ? undefined : place.path,
       next: next && `${place.path}?older=${next}#timeline`,
     })}`;
-}
-
-async function openTasks({ db, caller }: FastifyRequest, given: GivenFilters): Promise<Activity[]> {
-  const filters = { ...given, type: 'task', is_done: false };
-  const query = { filters, order_by: { due_at: 'ASC' }, paginate: { limit: tasksShown } } as const;
-  return (await listActivities(db, caller.customerId, query)).rows;
 }
 
 type Entry = Activity | Change;
@@ -286,10 +390,24 @@ export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
           <span class="what">${task.title || task.body}</span>
           <span class="quiet">!${parts.join(' · ')}</span>
         </div>
-        !${links(task, shown.back)}
+        !${moves(task, shown.back)}
       </li>`;
     })}
   </ul>`;
+
+/** Returns buttons that postpone a task that is not done, and a link to its form. */
+function moves({ id, title, body, due_at, done_at }: Activity, back: string): Html {
+  const what = title || body.slice(0, 80);
+  const days = done_at === null ? quickDays().slice(1) : [];
+  const buttons = days
+    .filter(([day]) => day !== (due_at && dayOf(due_at)))
+    .map(
+      ([day, label]) =>
+        html`<button class="link" name="day" value="${day}" aria-label="${label}: ${what}">${label}</button> · `,
+    );
+  const edit = dialogLink('Edit', pathWith(`${path}/${id}/edit`, { back }), `Edit: ${what}`);
+  return form(`${path}/${id}/move`, html`!${hidden({ back })} !${buttons} !${edit}`, 'class="acts"');
+}
 
 function dueText({ due_at, done_at }: Activity): Html {
   if (due_at === null) return '';
