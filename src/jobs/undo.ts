@@ -92,15 +92,37 @@ const maxTried = 1_000;
 const trialLockMs = 500;
 const trialStatementTimeoutMs = 3_000;
 
+/** A record that an undo would not restore, or not as a whole. */
+interface Kept {
+  reason: Outcome['reason'] | undefined;
+  noun: EventNoun;
+  id: string;
+  fields: readonly string[];
+}
+
+/** Maximum number of records that are named. */
+const maxNamed = 10;
+
+export const countUndo = async (db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> =>
+  (await tryUndo(db, by, changeId)).counts;
+
 /**
  * Counts the records that an undo would restore or keep, by running the undo and rolling it back. Estimates the numbers
  * for a large change, if its records are locked, or if this takes too long.
+ * @returns the numbers, and the first records that would be kept; none if the numbers are estimated
  * @throws DomainError as `prepareUndo`
  */
-export async function countUndo(db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> {
+export async function tryUndo(
+  db: Database,
+  by: Undoer,
+  changeId: string,
+): Promise<{ counts: UndoEstimate; kept: Kept[] }> {
   const { customerId } = by;
   const { records, until } = await db.search((sql) => prepareUndo(sql, by, changeId));
-  const estimate = () => db.search((sql) => estimateUndo(sql, customerId, changeId));
+  const estimate = async () => ({
+    counts: await db.search((sql) => estimateUndo(sql, customerId, changeId)),
+    kept: [],
+  });
   if (records > maxTried) return estimate();
   const trial = rolledBack(
     (work) => bulkWriters.run({ customerId }, () => db.transaction(work)),
@@ -110,17 +132,21 @@ export async function countUndo(db: Database, by: Undoer, changeId: string): Pro
           set_config('lock_timeout', ${String(trialLockMs)}, true),
           set_config('statement_timeout', ${String(trialStatementTimeoutMs)}, true)`;
       const counts = { records: 0, restored: 0, kept: 0, conflicts: 0 };
+      const named: Kept[] = [];
       for (let before: number | undefined = until; before !== undefined;) {
         const { effects, outcomes } = await undoNext(sql, customerId, { undo_of: changeId, until }, before);
-        for (const { status, reason, kept = [] } of outcomes.values()) {
+        for (const { id, noun } of effects) {
+          const { status, reason, kept = [] } = outcomes.get(id)!;
           counts.records += 1;
           if (status === 'succeeded') counts.restored += 1;
           if (kept.length > 0 || reason === 'changed_since' || reason === 'in_use') counts.kept += 1;
           if (reason === 'taken') counts.conflicts += 1;
+          if ((kept.length > 0 || reason !== undefined) && named.length < maxNamed)
+            named.push({ noun, id, reason, fields: kept.map(shown) });
         }
         before = effects.at(-1)?.first;
       }
-      return counts;
+      return { counts, kept: named };
     },
   );
   return trial.catch((error: unknown) => {

@@ -1,20 +1,32 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
-import { countUndo, startUndo, undoerOf } from '../jobs/undo.ts';
-import { findChange, findLaterMerges, listChanges, isUndoable } from '../queries/history/history.ts';
-import { findRestored } from '../queries/records/journal.ts';
+import { startUndo, tryUndo, undoerOf } from '../jobs/undo.ts';
+import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
+import { findNamedRecords, listDeletions, type NamedRecord } from '../queries/history/timeline.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
-import type { Change, ChangeQuery, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
+import type { Change, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question } from './base/layout.ts';
-import { cursorPager, filterChoice } from './base/forms.ts';
+import { cursorPager, filterChoice, showButton } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
-import { when, empty, table, facts, linkButton, pathWith, html, type Html, type Column } from './base/html.ts';
+import {
+  when,
+  empty,
+  table,
+  facts,
+  plainList,
+  linkButton,
+  pathWith,
+  html,
+  type Html,
+  type Column,
+} from './base/html.ts';
 import { dayMs, moment, day, count, counted } from './base/values.ts';
+import { countryName, fieldWord, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
 
@@ -34,43 +46,27 @@ export async function changes(app: FastifyInstance): Promise<void> {
     const signer = await app.feedCursors();
     const place = cursor === '' ? undefined : signer.decode(customerId, cursor);
     if (cursor !== '' && !place) throw cursorFault('is not a cursor of this list');
-    const chosen = chosenOf(request);
+    const by = canonicalId(queryText(request, 'by')) ?? '';
     const days = app.config.HISTORY_DAYS;
-    const page = await listChanges(request.db, customerId, eventNouns, {
-      filters: filtersOf(chosen, days),
-      verb: 'deleted',
-      before: place?.position,
-      limit: 50,
-    });
+    const since = new Date(Date.now() - days * dayMs).toISOString();
+    const filters = { since, ...(by && { actor_id: by }) };
+    const page = await listDeletions(request.db, customerId, { filters, before: place?.position, limit: 50 });
     const next = page.next === undefined ? undefined : signer.encode(customerId, { position: page.next, id: null });
-    const [users, keys, restored, later] = await Promise.all([
-      lookUp(request, listUsers),
-      lookUp(request, listApiKeys),
-      lookUp(
-        request,
-        findRestored,
-        page.changes.map(({ position }) => position),
-      ),
-      lookUp(
-        request,
-        findLaterMerges,
-        page.changes.flatMap(({ merged_into }) => merged_into ?? []),
-      ),
-    ]);
-    const mergedSince = new Set<string | undefined>(later.map(({ id }) => id));
-    const takeBack = (one: Change): Html => {
-      if (restored.has(one.position)) return 'restored since';
-      return mergedSince.has(one.merged_into) ? 'restore first what it was merged into' : restoreLink(one);
+    const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
+    const takeBack = {
+      restored: () => 'restored since',
+      merged_since: () => 'restore first what it was merged into',
+      open: restoreLink,
     };
-    const columns: readonly Column<Change>[] = [
+    const columns: readonly Column<(typeof page.deletions)[number]>[] = [
       ['Record', deletedName],
       ['Deleted', (one) => moment(one.occurred_at)],
       ['By', (one) => whoOf(one.actor, users)],
-      ['Take back', takeBack],
+      ['Take back', (one) => takeBack[one.state](one)],
     ];
     const none =
-      Object.keys(chosen).length > 0 || cursor !== ''
-        ? empty('Nothing found', 'Nothing here was deleted by them, or on these days.')
+      by !== '' || cursor !== ''
+        ? empty('Nothing found', 'They deleted nothing that stands here.')
         : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.');
     return {
       title: 'Deleted',
@@ -79,7 +75,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
           What was deleted in the last ${days} days. Each record can be restored alone, or all that were deleted
           together.
         </p>
-        !${filterForm(chosen, users, keys)} !${table('Deleted records', columns, page.changes, none)}
+        !${filterForm(by, users, keys)} !${table('Deleted records', columns, page.deletions, none)}
         !${cursorPager(request, next)}`,
     };
   });
@@ -162,14 +158,29 @@ async function requireUndo(request: FastifyRequest): Promise<Undone> {
   return { change, one: changes[0] };
 }
 
-async function textOfAll(change: ChangeSummary, { db, caller }: FastifyRequest): Promise<Html> {
-  const { records, restored, kept } = await countUndo(db, undoerOf(caller), change.id);
-  const rest =
-    kept === 0 ? '' : ` In ${counted(kept, 'record')}, something stays as it is, because it was changed since.`;
-  return html`This ${countsText(change)}. The undo takes back
-  ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.${rest} You can undo the
-  undo, too, except after a merge.`;
+async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promise<Html> {
+  const { counts, kept } = await tryUndo(request.db, undoerOf(request.caller), change.id);
+  const { records, restored } = counts;
+  const wanted = kept.map(({ noun, id }) => [noun, id] as const);
+  const names = await namedRecords(request, wanted);
+  const lines = kept.map(({ noun, id, reason, fields }) => {
+    const record = names.get(id);
+    const words = fields.map((name) => wordOf(noun, name)).join(', ');
+    const why = reason ? reasonWord(reason) : 'changed since';
+    return html`<span>!${record ? recordLink(record) : noun}: ${[words, why].filter(Boolean).join(' – ')}</span>`;
+  });
+  return html`<p>
+      This ${countsText(change)}. The undo takes back
+      ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.
+      ${counts.kept > 0 ? `Something stays as it is in ${counted(counts.kept, 'record')}.` : ''} You can undo the undo,
+      too, except after a merge.
+    </p>
+    !${when(lines.length > 0, plainList(lines, ''))}`;
 }
+
+/** Returns the label of a field of a record. */
+export const wordOf = (noun: EventNoun, name: string): string =>
+  noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
 
 function textOfOne({ id, counts }: ChangeSummary, one: Change): Html {
   const numbers = Object.values(counts).flatMap(({ created, updated, deleted }) => [created, updated, deleted]);
@@ -185,32 +196,11 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
     html`<strong>${oldNameOf(change)}</strong> stands again, with its lists and everything else that still exists.`,
 };
 
-function chosenOf(request: FastifyRequest): Record<string, string> {
-  const isDay = (day: string): boolean => /^20\d\d-\d\d-\d\d$/.test(day) && !Number.isNaN(Date.parse(day));
-  const [from, to] = ['from', 'to'].map((name) => queryText(request, name)) as [string, string];
-  const by = canonicalId(queryText(request, 'by'));
-  return { ...(by && { by }), ...(isDay(from) && { from }), ...(isDay(to) && { to }) };
-}
-
-/**
- * Returns the filters for a list of changes. `from` and `to` are days in UTC.
- * @param days number of days after which a deletion cannot be undone
- */
-const filtersOf = ({ by, from = '', to }: Record<string, string>, days: number): ChangeQuery['filters'] => ({
-  ...(by && { actor_id: by }),
-  since: new Date(Math.max(Date.now() - days * dayMs, Date.parse(from) || 0)).toISOString(),
-  ...(to && { until: new Date(Date.parse(to) + dayMs).toISOString() }),
-});
-
-function filterForm(chosen: Record<string, string>, users: readonly User[], keys: readonly ApiKey[]): Html {
+function filterForm(by: string, users: readonly User[], keys: readonly ApiKey[]): Html {
   const people = users.map(({ id, name }) => [id, name] as const);
   const programs = keys.map(({ id, name }) => [id, `key ${name}`] as const);
-  const day = (name: string, label: string) =>
-    html`<label>${label} <input type="date" name="${name}" value="${chosen[name] ?? ''}" /></label>`;
   return html`<form class="filters" method="get" action="${section}">
-    !${filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], chosen['by'] ?? '')} !${day('from', 'From')}
-    !${day('to', 'To')}
-    <button class="secondary outline">Show</button>
+    !${filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], by)} !${showButton}
   </form>`;
 }
 
@@ -258,6 +248,13 @@ export function nameOf(noun: EventNoun, record: object): string {
   );
 }
 
+/** Returns those of the wanted records that exist, by their ids. */
+export const namedRecords = (request: FastifyRequest, wanted: Parameters<typeof findNamedRecords>[2]) =>
+  findNamedRecords(request.db, request.caller.customerId, wanted);
+
+export const recordLink = ({ noun, record }: NamedRecord): Html =>
+  html`<a href="${recordPaths[noun]}/${record.id}">${nameOf(noun, record)}</a>`;
+
 export const oldNameOf = ({ object, fields }: Change): string =>
   nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
 
@@ -268,11 +265,23 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
   return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'A user'}`;
 }
 
+/** What a text about changes needs to know. */
 export interface Telling {
   wordOf: (field: string) => string;
   users: readonly User[];
   stages?: ReadonlyMap<unknown, string>;
+  /** Companies by id. */
+  names?: ReadonlyMap<string, NamedRecord>;
 }
+
+/** Words for what happens to a record. */
+export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted' } as const;
+
+/** Returns the companies whose ids changes contain. */
+export const companiesIn = (changes: readonly Change[]): (readonly ['company', string])[] =>
+  changes.flatMap(({ fields: { company = [] } }) =>
+    company.flatMap((id) => (typeof id === 'string' ? [['company', id] as const] : [])),
+  );
 
 export const changeText = (change: Change, telling: Telling): Html =>
   change.type === 'updated'
@@ -287,18 +296,32 @@ const fieldsText = ({ fields }: Change, telling: Telling): Html =>
       >`,
   )}`;
 
-function valueText(name: string, value: unknown, { users, stages }: Telling): Html {
+const userText: FieldText = (id, { users }) => users.find((user) => user.id === id)?.name ?? 'a user';
+
+type FieldText = (value: never, telling: Telling) => string;
+
+/** Texts for the values of fields that are ids, codes or lists of other things. */
+const fieldTexts: Readonly<Record<string, FieldText>> = {
+  location_country: (code: string) => countryName(code),
+  assigned_to: userText,
+  user_id_assigned: userText,
+  contacts_ids: (ids: unknown[]) => counted(ids.length, 'contact'),
+  details: (lines: { name: string; quantity: number }[]) =>
+    lines.map(({ name, quantity }) => `${quantity} × ${name}`).join(', '),
+  stage_id: (id, { stages }) => stages?.get(id) ?? 'a stage elsewhere',
+  priority: (priority: keyof typeof priorityWords) => priorityWords[priority].word,
+};
+
+function valueText(name: string, value: unknown, telling: Telling): Html {
   if (value === null || value === '' || (Array.isArray(value) && value.length === 0))
     return html`<span class="quiet">–</span>`;
-  if (name === 'company') return html`<a href="/app/companies/${asText(value)}">a company</a>`;
-  if (name === 'assigned_to' || name === 'user_id_assigned')
-    return html`${users.find(({ id }) => id === value)?.name ?? 'a user'}`;
-  if (name === 'contacts_ids') return html`${counted((value as unknown[]).length, 'contact')}`;
-  if (name === 'details')
-    return html`${(value as { name: string; quantity: number }[]).map((line) => `${line.quantity} × ${line.name}`).join(', ')}`;
+  if (name === 'company') {
+    const company = telling.names?.get(asText(value));
+    return company ? recordLink(company) : 'a deleted company';
+  }
   if (name === 'estimated_closing_date' || name === 'close_date') return day(asText(value));
-  if (name === 'stage_id') return html`${stages?.get(value) ?? 'a stage elsewhere'}`;
-  return html`${Array.isArray(value) ? value.map(asText).join(', ') : asText(value)}`;
+  const known = Object.hasOwn(fieldTexts, name) ? fieldTexts[name]!(value as never, telling) : undefined;
+  return html`${known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value))}`;
 }
 
 function asText(value: unknown): string {

@@ -1,30 +1,33 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
-import { countOutcomes, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
-import { finalStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
-import type { FinalStatus, Job, JobItem, Credits, EntryKind, LedgerEntry, Pool } from '../schemas/jobs.ts';
+import { countOutcomes, findStarters, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
+import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
+import type {
+  FinalStatus,
+  ItemStatus,
+  Job,
+  JobItem,
+  JobType,
+  Credits,
+  EntryKind,
+  LedgerEntry,
+  Pool,
+} from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, backPath, question, type Page } from './base/layout.ts';
 import { cursorPager, numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
-import { when, badge, empty, table, facts, linkButton, html } from './base/html.ts';
+import { when, badge, empty, table, facts, linkButton, pathWith, html } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
 import { moment, count } from './base/values.ts';
-import {
-  fieldWord,
-  verificationWords,
-  jobWords,
-  plain,
-  poolWords,
-  verification,
-  statusBadge,
-  progressBar,
-} from './base/words.ts';
-import { nameOf as nameOfRecord, plurals, recordPaths, undoOf } from './changes.ts';
-import { findRecords, findSubjects } from '../queries/history/history.ts';
-import type { EventNoun } from '../schemas/events.ts';
-import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/jobs/credits.ts';
+import { fieldWord, verificationWords, jobWords, poolWords } from './base/words.ts';
+import { reasonWord, verification, statusBadge, progressBar } from './base/words.ts';
+import { nameOf, namedRecords, recordLink, undoOf, whoOf, wordOf } from './changes.ts';
+import { findSubjects } from '../queries/history/history.ts';
+import type { User } from '../schemas/accounts.ts';
+import { usersOf } from './records/record-form.ts';
+import { findCredits, listEntries, sumCharges } from '../queries/jobs/credits.ts';
 
 const section = '/app/jobs';
 
@@ -33,6 +36,9 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const page = pageNumberOf(request);
     const filters = filtersOf(request);
     const rows = await search(request, listJobs, { filters, paginate: { page } }, allJobs);
+    const ids = rows.map(({ id }) => id);
+    const [starters, users] = await Promise.all([search(request, findStarters, ids), usersOf(request)]);
+    const by: Column<Job> = ['Started by', ({ id }) => whoOf(starters.get(id) ?? null, users)];
     const noJobs = 'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.';
     const none =
       Object.keys(filters).length > 0 || page > 1
@@ -40,7 +46,8 @@ export async function jobs(app: FastifyInstance): Promise<void> {
         : empty('No jobs yet', noJobs, 'job');
     return {
       title: 'Jobs',
-      body: html`!${doneNotice(request)} !${filterForm(filters)} !${table('Jobs', jobColumns, rows, none)}
+      body: html`!${doneNotice(request)} !${filterForm(filters)}
+      !${table('Jobs', jobColumns.toSpliced(4, 0, by), rows, none)}
       !${numberedPager(request, rows.length === defaultLimit)}`,
     };
   });
@@ -63,24 +70,40 @@ export async function jobs(app: FastifyInstance): Promise<void> {
   });
 }
 
-const waitLabels: Record<NonNullable<Job['waiting_for']>, string> = {
-  name_server: 'the name server, which knows no domain at present',
-};
-
-type Filters = Partial<Pick<Job, 'status' | 'type'>>;
+type Filters = Partial<Pick<Job, 'status' | 'type'>> & { actor_id?: string };
 
 function filtersOf(request: FastifyRequest): Filters {
   const status = jobStatuses.find((one) => one === queryText(request, 'status'));
   const type = jobTypes.find((one) => one === queryText(request, 'type'));
-  return { ...(status && { status }), ...(type && { type }) };
+  const isMine = queryText(request, 'by') === 'me';
+  return { ...(status && { status }), ...(type && { type }), ...(isMine && { actor_id: request.caller.userId }) };
 }
 
-const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html =>
+const filterForm = ({ status = '' as never, type = '' as never, actor_id }: Filters): Html =>
   html`<form class="filters" method="get" action="${section}">
     !${filterChoice('status', 'Status', [['', 'any'], ...jobStatuses.map((one) => [one, one.toLowerCase()] as const)], status)}
     !${filterChoice('type', 'Type', [['', 'any'], ...jobTypes.map((one) => [one, jobWords[one]] as const)], type)}
+    !${filterChoice(
+      'by',
+      'Started by',
+      [
+        ['', 'anybody'],
+        ['me', 'me'],
+      ],
+      actor_id === undefined ? '' : 'me',
+    )}
     !${showButton}
   </form>`;
+
+/** What a job works at, and what it does with it, for the numbers on its page. */
+const itemWords: Record<JobType, readonly [nouns: string, done: string]> = {
+  unlock_contacts: ['prospects', 'Unlocked'],
+  unlock_selected_contacts: ['prospects', 'Unlocked'],
+  verify_email: ['addresses', 'Verified'],
+  verify_list: ['addresses', 'Verified'],
+  enrich_contacts: ['contacts', 'Filled in'],
+  undo: ['records', 'Taken back'],
+};
 
 const jobColumns: readonly Column<Job>[] = [
   ['Job', ({ id, type }) => html`<a href="${section}/${id}">${jobWords[type]}</a>`],
@@ -97,11 +120,14 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   const job = await requireJob(request);
   const cursor = queryText(request, 'cursor');
   const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
-  const [results, outcomes] = await Promise.all([
-    listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, allJobs),
+  const outcome = itemStatuses.find((one) => one === queryText(request, 'outcome'));
+  const [results, outcomes, starters, users] = await Promise.all([
+    listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, allJobs, outcome),
     isVerification ? search(request, countOutcomes, job.id) : [],
+    search(request, findStarters, [job.id]),
+    usersOf(request),
   ]);
-  const undone = job.type === 'undo' ? await undoneOf(request, results.rows) : undefined;
+  const columns = job.type === 'undo' ? await undoColumns(request, results.rows, users) : resultColumns;
   const list = canonicalId(queryText(request, 'list'));
   const back = backPath(request, '');
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
@@ -114,36 +140,48 @@ async function showJob(request: FastifyRequest): Promise<Page> {
     !${isRunning ? when(isAdmin(request), cancel) : await undoOf(request, job.id, 'Undo what it wrote')}`,
     body: html`<div !${when(isRunning, 'data-live')}>
       <div class="card">
-        !${progressOf(job)} !${when(outcomes.length > 0, outcomesOf(outcomes))}
+        !${progressOf(job, whoOf(starters.get(job.id) ?? null, users))}
+        !${when(outcomes.length > 0, outcomesOf(outcomes))}
         !${when(list, html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`)}
       </div>
       <h2>Results</h2>
-      !${table('Results', undone ? undoColumns(undone) : resultColumns, results.rows, empty('No results', none, 'job'))}
+      !${outcome ? html`<p>Only those that are !${statusBadge(outcome)} <a href="${section}/${job.id}">Show all</a></p>` : ''}
+      !${table('Results', columns, results.rows, empty('No results', none, 'job'))}
       !${cursorPager(request, results.nextCursor)}
     </div>`,
   };
 }
 
-const progressOf = (job: Job): Html =>
-  html`!${progressBar(job, 'items')}
+function progressOf(job: Job, by: Html): Html {
+  const [nouns, done] = itemWords[job.type];
+  const number = (status: ItemStatus): Html =>
+    job[status] === 0
+      ? '0'
+      : html`<a href="${pathWith(`${section}/${job.id}`, { outcome: status })}">${count(job[status])}</a>`;
+  return html`!${progressBar(job, nouns)}
   !${facts([
     ['Status', statusBadge(job.status)],
-    ['Waits for', job.waiting_for === null ? undefined : waitLabels[job.waiting_for]],
-    ['Succeeded', count(job.succeeded)],
-    ['Failed', count(job.failed)],
-    ['Skipped', count(job.skipped)],
-    ['Credits spent', job.credits.pool !== null && `${count(job.credits.charged)} of ${count(job.credits.reserved)}`],
+    ['Waits for', job.waiting_for !== null && 'the name server, which knows no domain at present'],
+    [done, number('succeeded')],
+    ['Failed', number('failed')],
+    ['Left out', number('skipped')],
+    [
+      'Credits spent',
+      job.credits.pool !== null && `${count(job.credits.charged)} of at most ${count(job.credits.reserved)}`,
+    ],
+    ['Started by', by],
     ['Started', moment(job.created_at)],
     ['Ended', moment(job.finished_at, 'Not yet')],
   ])}
   !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
+}
 
 const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =>
   html`<p class="row">
     !${outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`)}
   </p>`;
 
-function nameOf({ item, contact_id, result }: JobItem): Html {
+function itemName({ item, contact_id, result }: JobItem): Html {
   const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';
   const name = person || (canonicalId(item) === undefined ? item : contact_id === null ? 'Prospect' : 'Contact');
   return contact_id === null ? html`${name}` : html`<a href="/app/contacts/${contact_id}">${name}</a>`;
@@ -151,51 +189,49 @@ function nameOf({ item, contact_id, result }: JobItem): Html {
 
 const outcomeColumn: Column<JobItem> = [
   'Outcome',
-  ({ status, reason }) => html`!${statusBadge(status)} ${reason?.replaceAll('_', ' ') ?? ''}`,
+  ({ status, reason }) => html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`,
 ];
 const endColumn: Column<JobItem> = ['When', ({ finished_at }) => moment(finished_at)];
 
 const resultColumns: readonly Column<JobItem>[] = [
-  ['Item', nameOf],
+  ['Item', itemName],
   outcomeColumn,
   ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
   ['Credits', ({ charged }) => count(charged), 'number'],
   endColumn,
 ];
 
-interface Undone {
-  noun: EventNoun;
-  name: Html;
-}
-
-/** Returns the records of an undo by id. Those that exist are links. */
-async function undoneOf(request: FastifyRequest, rows: readonly JobItem[]): Promise<ReadonlyMap<string, Undone>> {
-  const { db, caller } = request;
+async function undoColumns(
+  request: FastifyRequest,
+  rows: readonly JobItem[],
+  users: readonly User[],
+): Promise<readonly Column<JobItem>[]> {
   const ids = rows.map(({ item }) => item);
-  const subjects = await lookUp(request, findSubjects, ids);
-  const nouns = [...new Set(subjects.map(({ noun }) => noun))];
-  const found = await Promise.all(nouns.map((noun) => findRecords(db, caller.customerId, noun, ids)));
-  const records = new Map(found.flat().map((record) => [record.id, record]));
-  return new Map(
-    subjects.map(({ id, noun, deleted }) => {
-      const record = records.get(id);
-      const name = html`${nameOfRecord(noun, record ?? deleted ?? {})}`;
-      return [id, { noun, name: record ? html`<a href="${recordPaths[noun]}/${id}">!${name}</a>` : name }];
-    }),
-  );
-}
-
-const undoColumns = (undone: ReadonlyMap<string, Undone>): readonly Column<JobItem>[] => [
-  ['Record', ({ item }) => html`!${undone.get(item)?.name ?? 'an older record'}`],
-  outcomeColumn,
-  ['Restored', ({ item, result }) => html`${restoredBy(result, undone.get(item)?.noun)}`, 'long'],
-  endColumn,
-];
-
-function restoredBy(result: JobItem['result'], noun: EventNoun = 'list'): string {
-  const wordOf = (name: string): string =>
-    noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
-  return result && 'restored' in result ? result.restored.map(wordOf).join(', ') : '';
+  const subjects = new Map((await lookUp(request, findSubjects, ids)).map((one) => [one.id, one]));
+  const wanted = [...subjects.values()].map(({ id, noun }) => [noun, id] as const);
+  const records = await namedRecords(request, wanted);
+  const nameOfItem = ({ item }: JobItem): Html => {
+    const [record, subject] = [records.get(item), subjects.get(item)];
+    if (record) return recordLink(record);
+    return html`${subject ? nameOf(subject.noun, subject.deleted ?? {}) : 'an older record'}`;
+  };
+  const word = ({ item }: JobItem, field: string): string => wordOf(subjects.get(item)?.noun ?? 'list', field);
+  const resultOf = ({ result }: JobItem) => (result !== null && 'kept' in result ? result : { restored: [], kept: [] });
+  const restored = (one: JobItem): Html =>
+    html`${resultOf(one)
+      .restored.map((field) => word(one, field))
+      .join(', ')}`;
+  const kept = (one: JobItem): Html =>
+    resultOf(one)
+      .kept.map(({ field, actor }) => html`${word(one, field)} (!${whoOf(actor, users)})`)
+      .join(', ');
+  return [
+    ['Record', nameOfItem],
+    outcomeColumn,
+    ['Restored', restored, 'long'],
+    ['Kept, as changed since', kept, 'long'],
+    endColumn,
+  ];
 }
 
 function foundBy(result: JobItem['result']): string {
@@ -214,9 +250,12 @@ export async function credits(app: FastifyInstance): Promise<void> {
     const ledger = await listEntries(request.db, request.caller.customerId, cursor === '' ? {} : { cursor });
     const [balances, charges] = await Promise.all([
       lookUp(request, findCredits),
-      search(request, listDailyCharges, shownDays),
+      search(request, sumCharges, shownDays),
     ]);
-    const cards = html`<div class="columns">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`;
+    const spent = new Map(charges.map(({ pool, amount }) => [pool, amount]));
+    const cards = html`<div class="columns">
+      !${pools.map((pool) => poolCard(pool, balances, spent.get(pool) ?? 0))}
+    </div>`;
     const none = 'Each change of your credits is listed here: grants, and what jobs reserve and spend.';
     return {
       title: 'Credits',
@@ -249,55 +288,13 @@ const kinds: Record<EntryKind, readonly [name: string, tone: Tone]> = {
   adjust: ['corrected', 'warning'],
 };
 
-const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
-
-function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]): Html {
+function poolCard(pool: Pool, balances: Credits, spent: number): Html {
   const { word: title, purpose } = poolWords[pool];
   const { balance, reserved } = balances[pool];
-  const bars = charges
-    .filter((charge) => charge.pool === pool)
-    .map(({ day, amount }) => ({ name: days.format(new Date(day)), value: amount }));
-  const spent = bars.reduce((sum, { value }) => sum + value, 0);
   return html`<section class="card">
     <h2>${title}</h2>
     <p class="figure">${count(balance)}</p>
     <p class="quiet">available ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}</p>
-    !${spent > 0 ? barChart(`${title}: ${count(spent)} credits spent in the last ${shownDays} days`, bars) : ''}
     <p class="quiet">${count(spent)} spent in the last ${shownDays} days</p>
-    !${spent > 0 ? daily(bars) : ''}
   </section>`;
-}
-
-const daily = (bars: readonly Bar[]): Html =>
-  html`<details>
-    <summary>The numbers</summary>
-    <ul>
-      !${bars.filter(({ value }) => value > 0).map(({ name, value }) => html`<li>${name}: ${count(value)}</li>`)}
-    </ul>
-  </details>`;
-
-interface Bar {
-  name: string;
-  value: number;
-}
-
-const [barWidth, chartHeight] = [14, 110];
-
-/** Draws a bar for each day, whose heights show how the days differ. The numbers stand below the chart. */
-function barChart(label: string, bars: readonly Bar[]): Html {
-  const most = Math.max(...bars.map(({ value }) => value));
-  const barOf = ({ name, value }: Bar, i: number): Html => {
-    const size = value === 0 ? 1 : Math.max(3, Math.round((value / most) * chartHeight));
-    return html`<rect x="${i * barWidth}" y="${chartHeight - size}" width="${barWidth - 4}" height="${size}" rx="2">
-      <title>${name}: ${count(value)}</title>
-    </rect>`;
-  };
-  return html`<svg
-    class="chart"
-    viewBox="0 0 ${bars.length * barWidth} ${chartHeight}"
-    role="img"
-    aria-label="${label}"
-  >
-    !${bars.map(barOf)}
-  </svg>`;
 }

@@ -2,13 +2,12 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
 import { countCompanies } from '../queries/crm/companies.ts';
 import { countContacts } from '../queries/crm/contacts.ts';
-import { listChanges, findRecords } from '../queries/history/history.ts';
-import { findListNames } from '../queries/crm/lists.ts';
+import { listChangesByOthers } from '../queries/history/timeline.ts';
 import { allImports, listImports } from '../queries/jobs/imports.ts';
 import { findCredits, findLastGrants } from '../queries/jobs/credits.ts';
 import { listJobs } from '../queries/jobs/jobs.ts';
 import { listOpportunities } from '../queries/crm/opportunities.ts';
-import { type Change, eventNouns } from '../schemas/events.ts';
+import type { Change } from '../schemas/events.ts';
 import type { Import } from '../schemas/imports.ts';
 import { finalStatuses, allJobs, type Job, pools } from '../schemas/jobs.ts';
 import { titleOf } from './import-upload.ts';
@@ -16,13 +15,13 @@ import { activityNotices, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, doneNotice, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
-import { when, quiet, plainList, workplace, linkButton, picture, html } from './base/html.ts';
-import type { Html, PictureName } from './base/html.ts';
+import { when, empty, plainList, workplace, linkButton, html } from './base/html.ts';
+import type { Html } from './base/html.ts';
 import { dayOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
-import { nameOf, oldNameOf, plurals, recordPaths, whoOf } from './changes.ts';
+import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf } from './changes.ts';
 import { isHttps, sessionCookies } from '../plugins/auth.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals } from '../queries/accounts/approvals.ts';
@@ -73,25 +72,34 @@ export async function start(app: FastifyInstance): Promise<void> {
   });
 }
 
-const step = (title: string, text: string, path: string, label: string, drawing: PictureName): Html =>
-  html`<section class="empty">
-    !${picture(drawing)}
-    <h3>${title}</h3>
-    <p>${text}</p>
-    !${linkButton(label, path)}
-  </section>`;
-
 const firstSteps: Html = html`<h2>First steps</h2>
   <div class="columns">
-    !${step('Bring your contacts in', 'An Excel or CSV file, as it is. You see what is read before anything is stored.', '/app/imports/new', 'Import a file', 'file')}
-    !${step('Find new people', 'Search the catalog, and unlock those whom you want to reach.', '/app/prospects', 'Search prospects', 'search')}
-    !${step('Write down what you know', 'Create a contact, note your last call, and set a task.', '/app/contacts/new', 'New contact', 'people')}
+    !${empty(
+      'Bring your contacts in',
+      'An Excel or CSV file, as it is. You see what is read before anything is stored.',
+      'file',
+      linkButton('Import a file', '/app/imports/new'),
+    )}
+    !${empty(
+      'Find new people',
+      'Search the catalog, and unlock those whom you want to reach.',
+      'search',
+      linkButton('Search prospects', '/app/prospects'),
+    )}
+    !${empty(
+      'Write down what you know',
+      'Create a contact, note your last call, and set a task.',
+      'people',
+      linkButton('New contact', '/app/contacts/new'),
+    )}
   </div>`;
 
-async function tasksOf(request: FastifyRequest): Promise<Html> {
-  const of = { who: request.caller.userId!, users: [], back: '/app' };
-  return taskSections(request, ['overdue', 'today', 'week', 'undated'], of);
-}
+const tasksOf = (request: FastifyRequest): Promise<Html> =>
+  taskSections(request, ['overdue', 'today', 'week', 'undated'], {
+    who: request.caller.userId,
+    users: [],
+    back: '/app',
+  });
 
 async function dealsOf(request: FastifyRequest): Promise<Html> {
   const { db, caller } = request;
@@ -106,24 +114,14 @@ async function dealsOf(request: FastifyRequest): Promise<Html> {
   });
   const deals = rows.slice(0, dealsShown).map(({ id, name, price, stage_id, estimated_closing_date: closes }) => {
     const stage = stages.get(stage_id)!;
-    return html`<li>
-      <div>
-        <a href="/app/opportunities/${id}">${name}</a>
-        <span class="quiet">
-          ${stage.name} · ${money(price, stage.currency)} ·
-          <span class="${when(dayOf(closes) < today(), 'late')}">closes !${day(closes)}</span>
-        </span>
-      </div>
-    </li>`;
+    return html`<a href="/app/opportunities/${id}">${name}</a>
+      <span class="quiet">
+        ${stage.name} · ${money(price, stage.currency)} ·
+        <span class="${when(dayOf(closes) < today(), 'late')}">closes !${day(closes)}</span>
+      </span>`;
   });
   return html`<h2>My opportunities that close this month</h2>
-    !${
-      deals.length === 0
-        ? quiet('None.')
-        : html`<ul class="tasks">
-            !${deals}
-          </ul>`
-    }
+    !${plainList(deals, 'None.')}
     !${when(rows.length > dealsShown, html`<p><a href="/app/opportunities?owner=${caller.userId}">All of mine</a></p>`)}`;
 }
 
@@ -131,51 +129,31 @@ const dealsShown = 10;
 
 const latestRead = 100;
 const latestShown = 12;
-/** Maximum number of pages of the journal that are searched for changes by others. */
-const maxLatestPages = 10;
-
-/** Returns the latest changes that were not made by the user. */
-async function changesByOthers({ db, caller }: FastifyRequest): Promise<Change[]> {
-  const found: Change[] = [];
-  let before: number | undefined;
-  for (let pages = 0; pages < maxLatestPages && found.length < latestRead; pages += 1) {
-    const query = { notBy: caller.userId, before, limit: latestRead };
-    const page = await listChanges(db, caller.customerId, eventNouns, query);
-    found.push(...page.changes);
-    before = page.next;
-    if (before === undefined) break;
-  }
-  return found.slice(0, latestRead);
-}
-
 async function latestOf(request: FastifyRequest): Promise<Html> {
-  const { db, caller } = request;
-  const [others, users] = await Promise.all([changesByOthers(request), usersOf(request)]);
+  const { customerId, userId } = request.caller;
+  const [others, users] = await Promise.all([
+    listChangesByOthers(request.db, customerId, userId, latestRead),
+    usersOf(request),
+  ]);
   const acts = Object.values(
     Object.groupBy(others, ({ change_id, object, type, position }) => `${change_id ?? position} ${object} ${type}`),
   ).slice(0, latestShown) as Change[][];
-  const single = acts.flatMap((act) => (act.length === 1 && act[0]!.type !== 'deleted' ? act : []));
-  const found = await Promise.all(
-    eventNouns.map(async (noun) => {
-      const ids = [...new Set(single.flatMap(({ object, record_id }) => (object === noun ? [record_id] : [])))];
-      if (ids.length === 0) return [];
-      return noun === 'list'
-        ? findListNames(db, caller.customerId, ids)
-        : findRecords(db, caller.customerId, noun, ids);
-    }),
-  );
-  const records = new Map(found.flat().map((record) => [record.id, record]));
+  const single = acts.flatMap((act) => (act.length === 1 ? act : []));
+  const wanted = single.map(({ object, record_id }) => [object, record_id] as const);
+  const records = await namedRecords(request, wanted);
   const subject = (act: readonly Change[]): Html => {
-    const [{ type, object, record_id, change_id }] = act as [Change];
-    const record = records.get(record_id);
+    const [first] = act as [Change];
+    const { object, record_id, change_id } = first;
     const many = act.length === latestRead ? `many ${plurals[object]}` : counted(act.length, object, plurals[object]);
     if (act.length > 1) return html`<a href="/app/changes/${change_id}">${many}</a>`;
-    if (record === undefined) return html`${type === 'deleted' ? oldNameOf(act[0]!) : object}`;
-    return html`<a href="${recordPaths[object]}/${record_id}">${nameOf(object, record)}</a>`;
+    const record = records.get(record_id);
+    return record ? recordLink(record) : html`${first.type === 'deleted' ? oldNameOf(first) : object}`;
   };
   const lines = acts.map(
     (act) =>
-      html`<span class="byline"><strong>!${whoOf(act[0]!.actor, users)}</strong> ${act[0]!.type} !${subject(act)}</span>
+      html`<span class="byline"
+          ><strong>!${whoOf(act[0]!.actor, users)}</strong> ${verbs[act[0]!.type]} !${subject(act)}</span
+        >
         <span class="quiet">!${moment(act[0]!.occurred_at)}</span>`,
   );
   return html`<h2>Latest by others</h2>
@@ -211,12 +189,8 @@ async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promis
 
 const card = (path: string, title: string, one: Import | Job, noun: string): Html =>
   html`<section class="card">
-    <div class="row apart">
-      <h3><a href="${path}">${title}</a></h3>
-      !${statusBadge(one.status)}
-    </div>
+    <p class="row"><a href="${path}">${title}</a> !${statusBadge(one.status)}</p>
     !${one.status === 'UPLOADED' ? html`<p>It waits for you: look at the preview, and start it.</p>` : progressBar(one, noun)}
-    <p class="quiet">Begun !${moment(one.created_at)}</p>
   </section>`;
 
 interface Concern {

@@ -122,7 +122,7 @@ const jobWaits = ['name_server'] as const;
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
-const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
+export const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
 export type ItemStatus = (typeof itemStatuses)[number];
 
 const skipReasons = [

@@ -159,14 +159,16 @@ test('a task is due tomorrow or on another quick day, and is moved by one click,
   await write(page, { type: 'task', title: 'Typed', due_on: tomorrow, due_at: '2020-02-29' });
   await write(page, { type: 'task', title: 'Undated', due_on: '' });
   const dueOf = async () =>
-    Object.fromEntries((await activitiesOf({ contact_id: id })).map(({ title, due_at }: any) => [title, due_at]));
+    Object.fromEntries(
+      (await activitiesOf({ contact_id: id })).map(({ title, due_at }: Record<string, string>) => [title, due_at]),
+    );
   const end = 'T23:59:59.999Z';
   expect(await dueOf()).toEqual({ Chosen: `${tomorrow}${end}`, Typed: `2020-02-29${end}`, Undated: null });
   const [late] = await activitiesOf({ contact_id: id, title: 'Typed' });
   const path = `/app/activities/${late.id}/move`;
   const moved = await admin.submit(page, { day: tomorrow }, path);
   expect(textOf(await admin.get(moved.location!))).toContain('It is moved. Undo');
-  expect((await dueOf()).Typed).toBe(`${tomorrow}${end}`);
+  expect((await dueOf())['Typed']).toBe(`${tomorrow}${end}`);
   const [mark, monday] = /name="day" value="([\d-]+)"[^>]*aria-label="Next week: Typed"/.exec(
     (await admin.get(page)).body,
   )!;

@@ -2,7 +2,7 @@ import type { Activity } from '../../schemas/activities.ts';
 import type { DeclaredField, DeclaredType, FieldEntry, FieldTable } from '../../schemas/wire.ts';
 import { companyTable } from '../../schemas/companies.ts';
 import { contactTable, type Contact } from '../../schemas/contacts.ts';
-import type { Pool, JobType, ItemStatus, JobStatus } from '../../schemas/jobs.ts';
+import type { Pool, JobType, ItemReason, ItemStatus, JobStatus } from '../../schemas/jobs.ts';
 import { customKey } from '../../schemas/filters.ts';
 import type { ImportObject, ImportStatus } from '../../schemas/imports.ts';
 import type { RuleOperator } from '../../schemas/lists.ts';
@@ -90,6 +90,16 @@ export const jobWords: Words<JobType> = {
   enrich_contacts: 'Enrich contacts',
   undo: 'Undo a change',
 };
+
+/** Words for the reasons of jobs whose names would not be clear to users. */
+const reasons: Partial<Words<ItemReason>> = {
+  max_credits: 'the credits of the job are used up',
+  taken: 'another record has its own id by now',
+  in_use: 'other records belong to it by now',
+  gone: 'deleted since',
+};
+
+export const reasonWord = (reason: ItemReason): string => reasons[reason] ?? plain(reason).toLowerCase();
 
 export const operatorWords: Words<RuleOperator> = {
   equals: 'is',

@@ -16,11 +16,10 @@ import { usersOf, userChoices } from './record-form.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import type { References } from './record-kind.ts';
-import { cursorFault } from '../../filters/cursor.ts';
-import { listChanges, findRecords } from '../../queries/history/history.ts';
-import { type Change, eventNouns } from '../../schemas/events.ts';
+import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
+import type { Change } from '../../schemas/events.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
-import { changeText, nameOf, recordPaths, whoOf, type Telling } from '../changes.ts';
+import { changeText, companiesIn, namedRecords, recordLink, whoOf, type Telling } from '../changes.ts';
 
 const path = '/app/activities';
 
@@ -173,8 +172,6 @@ function activityControls(
     </details>`;
 }
 
-const entriesShown = 25;
-
 const tasksShown = 50;
 
 /** Maximum number of tasks of each part, where several parts are shown. */
@@ -226,7 +223,7 @@ export async function taskSections(
     parts.map((part) => listTasks(request, { ...mine, ...taskParts[part]![1]() }, cursor, limit)),
   );
   const rowsOf = Object.fromEntries(parts.map((part, i) => [part, found[i]!.rows]));
-  const names = await subjectsOf(request, Object.values(rowsOf).flat());
+  const names = await namedRecords(request, subjectsOf(Object.values(rowsOf).flat()));
   const isIdle = !isOne && !rowsOf['overdue']?.length && !rowsOf['today']?.length;
   const none = isOne ? 'None.' : 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.';
   const shown = { users: who === undefined ? users : [], names, back };
@@ -242,7 +239,7 @@ export async function taskSections(
 
 async function showTasks(request: FastifyRequest): Promise<Page> {
   const users = await usersOf(request);
-  const { userId = '' } = request.caller;
+  const { userId } = request.caller;
   const [given, show] = [queryText(request, 'who'), queryText(request, 'show')];
   const who = given === 'all' ? undefined : (canonicalId(given) ?? userId);
   const isPart = Object.hasOwn(taskParts, show);
@@ -282,10 +279,11 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const older = queryText(request, 'older');
   const [tasks, { entries, next }] = await Promise.all([
     older === '' ? listTasks(request, place.filters).then(({ rows }) => rows) : [],
-    entriesOf(request, place, older),
+    readTimeline(request.db, request.caller.customerId, place, older),
   ]);
   const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
-  const names = await subjectsOf(request, shown, place.id);
+  const changes = entries.flatMap((entry) => ('position' in entry ? [entry] : []));
+  const names = await namedRecords(request, [...subjectsOf(shown, place.id), ...companiesIn(changes)]);
   const composer = form(
     '/app/activities/new',
     html`!${activityControls({ assigned_to: request.caller.userId }, users, { about: place.about })}
@@ -301,7 +299,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     )}
     <h2 id="timeline">Timeline</h2>
     <ol class="timeline">
-      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, place.telling)))}
+      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, names })))}
     </ol>
     !${pager({
       first: older === '' ? undefined : place.path,
@@ -309,80 +307,28 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     })}`;
 }
 
-type Entry = Activity | Change;
-
-const timeOf = (entry: Entry): number => Date.parse(entry.occurred_at);
-
-/**
- * Returns a page of activities and changes together, newest first.
- * @param older end of the previous page: `<cursor of the activities>~<position in the changes>`. Each part can be empty
- */
-async function entriesOf(
-  { db, caller: { customerId } }: FastifyRequest,
-  { id, filters }: Workplace,
-  older: string,
-): Promise<{ entries: Entry[]; next: string | undefined }> {
-  const [, cursor = '', position = ''] = /^([^~]*)~(\d{1,15})?$/.exec(older) ?? [];
-  if (older !== '' && cursor === '' && position === '') throw cursorFault('is not a cursor of this list');
-  // Tasks that are open stand above.
-  const list = (limit: number) =>
-    listActivities(db, customerId, {
-      filters: { ...filters, _or: [{ type: { ne: 'task' } }, { is_done: true }] },
-      order_by: { occurred_at: 'DESC' },
-      paginate: { limit, ...(cursor === '' ? {} : { cursor }) },
-    });
-  const before = position === '' ? undefined : Number(position);
-  const [activities, { changes }] = await Promise.all([
-    list(entriesShown),
-    listChanges(db, customerId, eventNouns, { filters: { record_id: id }, before, limit: entriesShown }),
-  ]);
-  const all = [...activities.rows, ...changes].toSorted((a, b) => timeOf(b) - timeOf(a));
-  const entries: Entry[] = all.slice(0, entriesShown);
-  const isMore = all.length > entriesShown || activities.nextCursor !== undefined || changes.length === entriesShown;
-  if (!isMore) return { entries, next: undefined };
-  const told = entries.filter((entry): entry is Change => 'position' in entry);
-  const used = entries.length - told.length;
-  const after = used === 0 ? cursor : used === entriesShown ? activities.nextCursor : (await list(used)).nextCursor;
-  return { entries, next: `${encodeURIComponent(after ?? '')}~${told.at(-1)?.position ?? position}` };
-}
-
-interface Subject {
-  name: string;
-  path: string;
-  phone: Html;
-}
-
 const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
 
-export async function subjectsOf(
-  { db, caller }: FastifyRequest,
-  activities: readonly Activity[],
-  without = '',
-): Promise<ReadonlyMap<string, Subject>> {
-  const found = await Promise.all(
-    Object.entries(nouns).map(async ([member, noun]) => {
-      const ids = new Set(activities.map((one) => one[member as keyof typeof nouns]));
-      const wanted = [...ids].filter((id): id is string => id !== null && id !== without);
-      const records = wanted.length === 0 ? [] : await findRecords(db, caller.customerId, noun, wanted);
-      return records.map((one): [string, Subject] => {
-        const phone = noun === 'contact' ? contactPhone(one as Contact) : '';
-        return [one.id, { name: nameOf(noun, one), path: `${recordPaths[noun]}/${one.id}`, phone }];
-      });
+/** Returns the records to which activities refer, apart from one. */
+const subjectsOf = (activities: readonly Activity[], without = '') =>
+  activities.flatMap((one) =>
+    references.flatMap((member) => {
+      const id = one[member];
+      return id === null || id === without ? [] : [[nouns[member], id] as const];
     }),
   );
-  return new Map(found.flat());
-}
 
 interface Shown {
   users: readonly User[];
-  names: ReadonlyMap<string, Subject>;
+  names: ReadonlyMap<string, NamedRecord>;
   back: string;
 }
 
 export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
   html`<ul class="tasks">
     !${tasks.map((task) => {
-      const phone = shown.names.get(task.contact_id ?? '')?.phone ?? '';
+      const contact = shown.names.get(task.contact_id ?? '');
+      const phone = contact ? contactPhone(contact.record as Contact) : '';
       const parts = [dueText(task), ...partsOf(task, shown), ...(phone === '' ? [] : [phone])];
       return html`<li>
         !${doneBox(task, shown.back)}
@@ -396,7 +342,8 @@ export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
   </ul>`;
 
 /** Returns buttons that postpone a task that is not done, and a link to its form. */
-function moves({ id, title, body, due_at, done_at }: Activity, back: string): Html {
+function moves(task: Activity, back: string): Html {
+  const { id, title, body, due_at, done_at } = task;
   const what = title || body.slice(0, 80);
   const days = done_at === null ? quickDays().slice(1) : [];
   const buttons = days
@@ -405,8 +352,7 @@ function moves({ id, title, body, due_at, done_at }: Activity, back: string): Ht
       ([day, label]) =>
         html`<button class="link" name="day" value="${day}" aria-label="${label}: ${what}">${label}</button> · `,
     );
-  const edit = dialogLink('Edit', pathWith(`${path}/${id}/edit`, { back }), `Edit: ${what}`);
-  return form(`${path}/${id}/move`, html`!${hidden({ back })} !${buttons} !${edit}`, 'class="acts"');
+  return form(`${path}/${id}/move`, html`!${hidden({ back })} !${buttons} !${editLink(task, back)}`, 'class="acts"');
 }
 
 function dueText({ due_at, done_at }: Activity): Html {
@@ -417,8 +363,7 @@ function dueText({ due_at, done_at }: Activity): Html {
 
 function partsOf(one: Activity, { users, names }: Shown): Html[] {
   const user = users.find(({ id }) => id === one.assigned_to);
-  const subjects = Object.keys(nouns).flatMap((member) => names.get(one[member as keyof typeof nouns] ?? '') ?? []);
-  const links = subjects.map(({ name, path }) => html`<a href="${path}">${name}</a>`);
+  const links = references.flatMap((member) => names.get(one[member] ?? '') ?? []).map(recordLink);
   return user ? [...links, html`${user.name}`] : links;
 }
 
@@ -432,13 +377,13 @@ function doneBox({ id, title, body, done_at }: Activity, back: string): Html {
   );
 }
 
-const links = ({ id, title, body, type }: Activity, back: string): Html => {
-  const what = title || body.slice(0, 80) || activityWords[type].word;
-  return html`<span class="acts">
-    !${dialogLink('Edit', pathWith(`${path}/${id}/edit`, { back }), `Edit: ${what}`)} ·
-    !${dialogLink('Delete', pathWith(`${path}/${id}/delete`, { back }), `Delete: ${what}`)}
-  </span>`;
-};
+/** Returns a link to the form of an activity, from which it is changed or deleted. */
+const editLink = ({ id, title, body, type }: Activity, back: string): Html =>
+  dialogLink(
+    'Edit',
+    pathWith(`${path}/${id}/edit`, { back }),
+    `Edit: ${title || body.slice(0, 80) || activityWords[type].word}`,
+  );
 
 /**
  * Returns an instant as a day if it is the start of a UTC day, else as date and time. Forms store a chosen day as its
@@ -447,34 +392,37 @@ const links = ({ id, title, body, type }: Activity, back: string): Html => {
 const timeText = (instant: string): Html =>
   Date.parse(instant) === Date.parse(startOf(dayOf(instant))) ? day(instant) : moment(instant);
 
+const entry = (mark: Html, byline: Html, body: Html = '', id = ''): Html =>
+  html`<li !${id && html`id="${id}"`}>
+    !${mark}
+    <div>
+      <p class="byline">!${byline}</p>
+      !${body}
+    </div>
+  </li>`;
+
 function activityEntry(one: Activity, shown: Shown): Html {
   const { word, done } = activityWords[one.type];
   const isTask = one.type === 'task';
   const parts = partsOf(one, { ...shown, users: isTask ? shown.users : [] });
-  return html`<li id="activity-${one.id}">
-    !${isTask ? doneBox(one, shown.back) : html`<span class="kind" aria-hidden="true">${word.charAt(0)}</span>`}
-    <div>
-      <p class="byline">
-        <strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
-        !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}
-        <span class="quiet">!${timeText(one.done_at ?? one.occurred_at)}</span> !${links(one, shown.back)}
-      </p>
-      !${when(one.title, html`<p class="what">${one.title}</p>`)}
-      !${when(one.body, html`<p class="text">${one.body}</p>`)}
-    </div>
-  </li>`;
+  return entry(
+    isTask ? doneBox(one, shown.back) : html`<span class="kind" aria-hidden="true">${word.charAt(0)}</span>`,
+    html`<strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
+      !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}
+      <span class="quiet">!${timeText(one.done_at ?? one.occurred_at)}</span>
+      <span class="acts">!${editLink(one, shown.back)}</span>`,
+    html`!${when(one.title, html`<p class="what">${one.title}</p>`)}
+    !${when(one.body, html`<p class="text">${one.body}</p>`)}`,
+    `activity-${one.id}`,
+  );
 }
 
 function changeEntry(change: Change, telling: Telling): Html {
   const undo = html`<a href="/app/changes/${change.change_id}/undo?record=${change.record_id}" data-dialog>Undo</a>`;
-  return html`<li>
-    <span class="kind change" aria-hidden="true"></span>
-    <div>
-      <p class="byline">
-        <strong>!${whoOf(change.actor, telling.users)}</strong> !${changeText(change, telling)}
-        <span class="quiet">!${moment(change.occurred_at)}</span>
-        !${when(change.change_id !== null, html`<span class="acts">!${undo}</span>`)}
-      </p>
-    </div>
-  </li>`;
+  return entry(
+    '<span class="kind change" aria-hidden="true"></span>',
+    html`<strong>!${whoOf(change.actor, telling.users)}</strong> !${changeText(change, telling)}
+      <span class="quiet">!${moment(change.occurred_at)}</span>
+      !${when(change.change_id !== null, html`<span class="acts">!${undo}</span>`)}`,
+  );
 }

@@ -291,8 +291,6 @@ async function comparison(
     const shown = texts.map((one) => (one === '' ? nothing : html`${one}`));
     lines.push([key, valueChoices({ name: ownName(i), texts, shown }, rows, fields)]);
   }
-  const keys = ownKeys(rows).filter((key) => !open.includes(key));
-  lines.push(['Your own fields', rows.map((row) => ownFields(row, keys))]);
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],
     ...rows.map((_, i): Column<Line> => [i === 0 ? 'The oldest' : `Number ${i + 1}`, ([, cells]) => cells[i]!]),
@@ -327,23 +325,9 @@ const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
 const ownName = (index: number): string => `own_${index}`;
 
 const openKeys = (rows: readonly ShownRecord[]): string[] =>
-  ownKeys(rows).filter((key) => differ(rows.map((row) => ownText(row, key))));
+  [...new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)))].filter((key) =>
+    differ(rows.map((row) => ownText(row, key))),
+  );
 
 const radio = (name: string, value: string, chosen: string, label: Html): Html =>
   tick('radio', [name, value], label, value === chosen);
-
-const maxOwn = 15;
-
-function ownKeys(rows: readonly ShownRecord[]): string[] {
-  const keys = [...new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)))];
-  const isSame = (key: string): boolean => new Set(rows.map(({ custom_fields }) => custom_fields[key])).size === 1;
-  const same = new Set(keys.filter(isSame));
-  return [...keys.filter((key) => !same.has(key)), ...same];
-}
-
-function ownFields({ custom_fields: given }: ShownRecord, keys: readonly string[]): Html {
-  const own = keys.filter((key) => Object.hasOwn(given, key));
-  const left = own.length - maxOwn;
-  return html`!${own.slice(0, maxOwn).map((key) => html`<span class="line">${key}: ${String(given[key])}</span>`)}
-  !${when(left > 0, html`<span class="quiet">and ${count(left)} more</span>`)} !${when(own.length === 0, nothing)}`;
-}

@@ -333,32 +333,19 @@ export const listEntries = (
     ),
   );
 
-export interface DailyCharge {
-  day: string;
-  pool: Pool;
-  amount: number;
-}
-
-/** Returns the charges of each pool by day, the oldest day first. The last day is today (UTC). */
-export const listDailyCharges = (sql: Sql, customerId: string, days: number): Promise<DailyCharge[]> => sql`
-  with calendar as (
-    select (now() at time zone 'UTC')::date - ago as day
-    from generate_series(0, ${days - 1}::int) as ago
-  ),
-  charged as (
-    select (created_at at time zone 'UTC')::date as day, pool, sum(amount) as amount
-    from credit_entries
-    where customer_id = ${customerId}
-      and kind = 'charge'
-      and id >= (
-        -- The smallest id of the first day: ids begin with their time in milliseconds.
-        select rpad(lpad(to_hex((extract(epoch from min(day)) * 1000)::bigint), 12, '0'), 32, '0')::uuid
-        from calendar
-      )
-    group by 1, 2
-  )
-  select calendar.day, pools.pool, coalesce(charged.amount, 0) as amount
-  from calendar
-  cross join unnest(${pools}::text[]) as pools (pool)
-  left join charged on charged.day = calendar.day and charged.pool = pools.pool
-  order by calendar.day`;
+/** Returns the credits of each pool that jobs have spent in the last days. The last day is today (UTC). */
+export const sumCharges = (
+  sql: Sql,
+  customerId: string,
+  days: number,
+): Promise<{ pool: Pool; amount: number }[]> => sql`
+  select pool, sum(amount) as amount
+  from credit_entries
+  where customer_id = ${customerId}
+    and kind = 'charge'
+    and id >= (
+      -- The smallest id of the first day: ids begin with their time in milliseconds.
+      select rpad(lpad(to_hex((extract(epoch from day) * 1000)::bigint), 12, '0'), 32, '0')::uuid
+      from (select (now() at time zone 'UTC')::date - ${days - 1}::int as day) first
+    )
+  group by pool`;

@@ -286,10 +286,12 @@ export async function requireJobView(
   return job;
 }
 
+type JobFilters = NonNullable<JobQuery['filters']> & { actor_id?: string };
+
 export const listJobs = (
   sql: Sql,
   customerId: string,
-  { filters = {}, paginate }: { filters?: JobQuery['filters']; paginate?: PageById },
+  { filters = {}, paginate }: { filters?: JobFilters | undefined; paginate?: PageById },
   visible: VisibleJobs,
 ): Promise<Job[]> => sql`
   select ${projection(sql)}
@@ -298,9 +300,24 @@ export const listJobs = (
     and ${isVisible(sql, visible)}
     ${filters.type === undefined ? sql`` : sql`and j.type = ${filters.type}`}
     ${filters.status === undefined ? sql`` : sql`and j.status = ${filters.status}`}
+    ${filters.actor_id === undefined ? sql`` : sql`and j.actor ->> 'id' = ${filters.actor_id}`}
     and ${isAfter(sql, 'j.id', paginate)}
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
+
+/** Returns who started jobs, by the id of the job. */
+export async function findStarters(
+  sql: Sql,
+  customerId: string,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, EventActor | null>> {
+  const jobs = await sql<{ id: string; actor: EventActor | null }[]>`
+    select id, actor
+    from jobs
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])`;
+  return new Map(jobs.map(({ id, actor }) => [id, actor]));
+}
 
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
@@ -310,6 +327,7 @@ export const listItems = (
   id: string,
   paginate: PageOrCursor = {},
   visible: VisibleJobs,
+  status?: ItemStatus,
 ): Promise<RecordPage<JobItem>> =>
   readPage(
     {
@@ -329,6 +347,7 @@ export const listItems = (
           from job_results
           where customer_id = ${customerId}
             and job_id = ${id}
+            ${status === undefined ? sql`` : sql`and status = ${status}`}
             ${after === undefined ? sql`` : sql`and position > ${after.values[0] as number}`}
           order by position
           ${limitAndOffset(sql, paginate)}`;

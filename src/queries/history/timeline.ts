@@ -1,0 +1,122 @@
+import type { Database } from '../../database/db.ts';
+import { cursorFault } from '../../filters/cursor.ts';
+import type { Activity } from '../../schemas/activities.ts';
+import { eventNouns, type Change, type ChangeQuery, type EventNoun } from '../../schemas/events.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
+import { listActivities } from '../crm/activities.ts';
+import { findListNames } from '../crm/lists.ts';
+import { findRestored } from '../records/journal.ts';
+import { findLaterMerges, findRecords, listChanges } from './history.ts';
+
+type Entry = Activity | Change;
+
+const timeOf = (entry: Entry): number => Date.parse(entry.occurred_at);
+
+const pageSize = 25;
+
+/**
+ * Returns a page of a record's changes and activities together, newest first. Leaves out open tasks.
+ * @param filters filters for the activities of the record
+ * @param older end of the previous page: `<cursor of the activities>~<position in the changes>`. Each part can be empty
+ */
+export async function readTimeline(
+  db: Database,
+  customerId: string,
+  { id, filters }: { id: string; filters: GivenFilters },
+  older: string,
+): Promise<{ entries: Entry[]; next: string | undefined }> {
+  const [, cursor = '', position = ''] = /^([^~]*)~(\d{1,15})?$/.exec(older) ?? [];
+  if (older !== '' && cursor === '' && position === '') throw cursorFault('is not a cursor of this list');
+  const list = (limit: number) =>
+    listActivities(db, customerId, {
+      filters: { ...filters, _or: [{ type: { ne: 'task' } }, { is_done: true }] },
+      order_by: { occurred_at: 'DESC' },
+      paginate: { limit, ...(cursor === '' ? {} : { cursor }) },
+    });
+  const before = position === '' ? undefined : Number(position);
+  const [activities, { changes }] = await Promise.all([
+    list(pageSize),
+    listChanges(db, customerId, eventNouns, { filters: { record_id: id }, before, limit: pageSize }),
+  ]);
+  const all = [...activities.rows, ...changes].toSorted((a, b) => timeOf(b) - timeOf(a));
+  const entries: Entry[] = all.slice(0, pageSize);
+  const isMore = all.length > pageSize || activities.nextCursor !== undefined || changes.length === pageSize;
+  if (!isMore) return { entries, next: undefined };
+  const told = entries.filter((entry): entry is Change => 'position' in entry);
+  const used = entries.length - told.length;
+  const after = used === 0 ? cursor : used === pageSize ? activities.nextCursor : (await list(used)).nextCursor;
+  return { entries, next: `${encodeURIComponent(after ?? '')}~${told.at(-1)?.position ?? position}` };
+}
+
+/** Maximum number of pages of the journal that are searched for changes by others. */
+const maxPages = 10;
+
+/** Returns the latest changes that a user has not made. */
+export async function listChangesByOthers(
+  db: Database,
+  customerId: string,
+  userId: string,
+  limit: number,
+): Promise<Change[]> {
+  const found: Change[] = [];
+  let before: number | undefined;
+  for (let pages = 0; pages < maxPages && found.length < limit; pages += 1) {
+    const page = await listChanges(db, customerId, eventNouns, { notBy: userId, before, limit });
+    found.push(...page.changes);
+    before = page.next;
+    if (before === undefined) break;
+  }
+  return found.slice(0, limit);
+}
+
+export interface NamedRecord {
+  noun: EventNoun;
+  /** The record, or only the id and the name of a list. */
+  record: { id: string };
+}
+
+/** Returns those of the wanted records that exist, by their ids. */
+export async function findNamedRecords(
+  db: Database,
+  customerId: string,
+  wanted: readonly (readonly [noun: EventNoun, id: string])[],
+): Promise<ReadonlyMap<string, NamedRecord>> {
+  const found = await Promise.all(
+    eventNouns.map(async (noun) => {
+      const ids = [...new Set(wanted.flatMap(([of, id]) => (of === noun ? [id] : [])))];
+      if (ids.length === 0) return [];
+      const records =
+        noun === 'list' ? await findListNames(db, customerId, ids) : await findRecords(db, customerId, noun, ids);
+      return records.map((record): [string, NamedRecord] => [record.id, { noun, record }]);
+    }),
+  );
+  return new Map(found.flat());
+}
+
+/** A deletion, and what stands against its undo. */
+interface Deletion extends Change {
+  state: 'restored' | 'merged_since' | 'open';
+}
+
+/**
+ * Returns a page of deletions. It can have fewer than `limit`, or none, even if there is a next page.
+ * @param before only deletions with lower positions
+ */
+export async function listDeletions(
+  db: Database,
+  customerId: string,
+  { filters, before, limit }: { filters: ChangeQuery['filters']; before: number | undefined; limit: number },
+): Promise<{ deletions: Deletion[]; next: number | undefined }> {
+  const { changes, next } = await listChanges(db, customerId, eventNouns, { filters, verb: 'deleted', before, limit });
+  const positions = changes.map(({ position }) => position);
+  const stayed = changes.flatMap(({ merged_into }) => merged_into ?? []);
+  const [restored, later] = await db.lookup((sql) =>
+    Promise.all([findRestored(sql, customerId, positions), findLaterMerges(sql, customerId, stayed)]),
+  );
+  const merged = new Set<string | undefined>(later.map(({ id }) => id));
+  const deletions = changes.map((one): Deletion => {
+    if (restored.has(one.position)) return { ...one, state: 'restored' };
+    return { ...one, state: merged.has(one.merged_into) ? 'merged_since' : 'open' };
+  });
+  return { deletions, next };
+}
