@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { writeXlsx } from 'hucre/xlsx';
-import { describe, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { shownValue } from '../../src/pages/mapping.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
@@ -71,250 +71,245 @@ test('a phone number in a check is shown as people dial it', () => {
   expect(shownValue([{ country_code: '+49' }, { number: '30 1' }])).toBe('+49, 30 1');
 });
 
-describe('an import with the pages', () => {
-  test('goes from the file over its mapping and a check to the records and the errors file', async () => {
-    const { customer, visitor } = await start();
-    const uploaded = await upload(visitor, { name: 'People of March' }, people);
-    expect(uploaded.status).toBe(303);
-    const page = uploaded.location!;
-    const preview = await visitor.get(page);
-    const text = textOf(preview);
-    expect(text).toContain('People of March');
-    expect(text).toContain('Shoe size');
-    expect(text).toMatch(/Record 2: Work e-mail: "no address" is not an e-mail address/);
-    expect(preview.body).not.toContain('<b>,');
-    expect(textOf(await visitor.get('/app'))).toMatch(/People of March not started It waits for you/);
-    const shown = filledFields(preview.body, page);
-    expect([0, 1, 2, 3, 4].map((i) => shown[`column-${i}`])).toEqual([
-      'work_email',
-      'first_name',
-      'last_name',
-      'phone_numbers',
-      '',
-    ]);
-    expect(text).toMatch(/E-Mail ada@example.com no address .*guessed/);
-    expect(text).toMatch(/Shoe size 38 40 .*nothing says what it is/);
+test('an import with the pages goes from the file over its mapping and a check to the records and the errors file', async () => {
+  const { customer, visitor } = await start();
+  const uploaded = await upload(visitor, { name: 'People of March' }, people);
+  expect(uploaded.status).toBe(303);
+  const page = uploaded.location!;
+  const preview = await visitor.get(page);
+  const text = textOf(preview);
+  expect(text).toContain('People of March');
+  expect(text).toContain('Shoe size');
+  expect(text).toMatch(/Record 2: Work e-mail: "no address" is not an e-mail address/);
+  expect(preview.body).not.toContain('<b>,');
+  expect(textOf(await visitor.get('/app'))).toMatch(/People of March not started It waits for you/);
+  const shown = filledFields(preview.body, page);
+  expect([0, 1, 2, 3, 4].map((i) => shown[`column-${i}`])).toEqual([
+    'work_email',
+    'first_name',
+    'last_name',
+    'phone_numbers',
+    '',
+  ]);
+  expect(text).toMatch(/E-Mail ada@example.com no address .*guessed/);
+  expect(text).toMatch(/Shoe size 38 40 .*nothing says what it is/);
 
-    const saved = await visitor.submit(page, { 'column-4': 'custom_fields.Shoe size', do: 'save' });
-    expect(saved.location).toBe(page);
-    expect(textOf(await visitor.get(page))).toContain('Shoe size: 38');
+  const saved = await visitor.submit(page, { 'column-4': 'custom_fields.Shoe size', do: 'save' });
+  expect(saved.location).toBe(page);
+  expect(textOf(await visitor.get(page))).toContain('Shoe size: 38');
 
-    expect((await visitor.submit(page, { do: 'start' })).location).toBe(page);
-    expect((await visitor.get(page)).body).toContain('data-live');
-    await workAtAll(app, customer);
-    const ended = await visitor.get(page);
-    expect(textOf(ended)).toContain('The import is complete.');
-    expect(textOf(ended)).toMatch(/Created 1 Changed 0 Unchanged 0 Failed 1/);
-    const errors = await visitor.get(`${page}/errors.csv`);
-    expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
-    expect(errors.body).toContain('no address');
-    const { body } = await customer.post('/contacts/list', {});
-    expect(textOf(await visitor.get(`/app/contacts/${body[0].id}`))).toContain('Grace Hopper created it');
-  });
+  expect((await visitor.submit(page, { do: 'start' })).location).toBe(page);
+  expect((await visitor.get(page)).body).toContain('data-live');
+  await workAtAll(app, customer);
+  const ended = await visitor.get(page);
+  expect(textOf(ended)).toContain('The import is complete.');
+  expect(textOf(ended)).toMatch(/Created 1 Changed 0 Unchanged 0 Failed 1/);
+  const errors = await visitor.get(`${page}/errors.csv`);
+  expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
+  expect(errors.body).toContain('no address');
+  const { body } = await customer.post('/contacts/list', {});
+  expect(textOf(await visitor.get(`/app/contacts/${body[0].id}`))).toContain('Grace Hopper created it');
+});
 
-  test.each([
-    ['as the file shows changes whom it finds by the address', '', 'E-Mail', {}, 'Created 1 Changed 1 Unchanged 0'],
-    [
-      'as the file shows creates all, if no column has addresses',
-      '',
-      'Adresse elektronisch',
-      {},
-      'Created 2 Changed 0',
-    ],
-    [
-      'as the file shows goes by the columns as they are at the start',
-      '',
-      'Adresse elektronisch',
-      { 'column-0': 'work_email' },
-      'Created 1 Changed 1',
-    ],
-    ['creates all when that is chosen', '', 'E-Mail', { mode: 'create' }, 'Created 2 Changed 0'],
-    [
-      'only changes stored people when that is chosen',
-      '',
-      'E-Mail',
-      { mode: 'update work_email' },
-      'Created 0 Changed 1',
-    ],
-  ])('%s', async (_what, mode, header, fields, outcome) => {
-    const { customer, visitor } = await start();
-    await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
-    const file = `${header};Vorname;Telefon\nada@example.com;Ada;+44 20 79460002\ngrace@example.com;Grace;+44 20 79460001\n`;
-    const page = (await upload(visitor, { mode, match: '' }, file)).location!;
-    await visitor.submit(page, { ...fields, do: 'start' });
-    await workAtAll(app, customer);
-    expect(textOf(await visitor.get(page))).toContain(outcome);
-  });
+test.each([
+  ['as the file shows changes whom it finds by the address', '', 'E-Mail', {}, 'Created 1 Changed 1 Unchanged 0'],
+  ['as the file shows creates all, if no column has addresses', '', 'Adresse elektronisch', {}, 'Created 2 Changed 0'],
+  [
+    'as the file shows goes by the columns as they are at the start',
+    '',
+    'Adresse elektronisch',
+    { 'column-0': 'work_email' },
+    'Created 1 Changed 1',
+  ],
+  ['creates all when that is chosen', '', 'E-Mail', { mode: 'create' }, 'Created 2 Changed 0'],
+  [
+    'only changes stored people when that is chosen',
+    '',
+    'E-Mail',
+    { mode: 'update work_email' },
+    'Created 0 Changed 1',
+  ],
+])('an import with the pages %s', async (_what, mode, header, fields, outcome) => {
+  const { customer, visitor } = await start();
+  await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
+  const file = `${header};Vorname;Telefon\nada@example.com;Ada;+44 20 79460002\ngrace@example.com;Grace;+44 20 79460001\n`;
+  const page = (await upload(visitor, { mode, match: '' }, file)).location!;
+  await visitor.submit(page, { ...fields, do: 'start' });
+  await workAtAll(app, customer);
+  expect(textOf(await visitor.get(page))).toContain(outcome);
+});
 
-  test('is checked first, shows what would happen to each record, and is then imported without a second upload', async () => {
-    const { customer, visitor } = await start();
-    const file =
-      'Vorname;Nachname;E-Mail;Land;Schuhgröße\r\nAda;Lovelace;ada@example.com;Vereinigtes Königreich;38\r\n' +
-      'Grace;Hopper;grace@example.com;Germoney;40\r\n;;no address;;\r\n';
-    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
-    await visitor.submit(page, { 'column-4': 'custom_fields.Schuhgröße', do: 'check' });
-    await workAtAll(app, customer);
-    const checked = await visitor.get(page);
-    const text = textOf(checked);
-    expect(text).toContain('Checked. Nothing was written. 2 would be created, 0 changed, 0 left unchanged.');
-    expect(text).toContain('1 of 3 records would fail. 1 record would be written with a value left out.');
-    expect(text).toContain('Country: "Germoney" is not a country (a name, or a code such as DE)');
-    expect(text).toContain('Work e-mail: "no address" is not an e-mail address');
-    expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
-    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true }]);
+test('an import with the pages is checked first, shows what would happen to each record, and is then imported without a second upload', async () => {
+  const { customer, visitor } = await start();
+  const file =
+    'Vorname;Nachname;E-Mail;Land;Schuhgröße\r\nAda;Lovelace;ada@example.com;Vereinigtes Königreich;38\r\n' +
+    'Grace;Hopper;grace@example.com;Germoney;40\r\n;;no address;;\r\n';
+  const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
+  await visitor.submit(page, { 'column-4': 'custom_fields.Schuhgröße', do: 'check' });
+  await workAtAll(app, customer);
+  const checked = await visitor.get(page);
+  const text = textOf(checked);
+  expect(text).toContain('Checked. Nothing was written. 2 would be created, 0 changed, 0 left unchanged.');
+  expect(text).toContain('1 of 3 records would fail. 1 record would be written with a value left out.');
+  expect(text).toContain('Country: "Germoney" is not a country (a name, or a code such as DE)');
+  expect(text).toContain('Work e-mail: "no address" is not an e-mail address');
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
+  expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true }]);
 
-    expect(text).toContain('Import these 2 now');
-    expect((await visitor.submit(page, { do: 'import' })).location).toBe(page);
-    await workAtAll(app, customer);
-    expect(textOf(await visitor.get(page))).toContain(
-      'The import is complete. 1 of 3 records failed. 1 record was written',
+  expect(text).toContain('Import these 2 now');
+  expect((await visitor.submit(page, { do: 'import' })).location).toBe(page);
+  await workAtAll(app, customer);
+  expect(textOf(await visitor.get(page))).toContain(
+    'The import is complete. 1 of 3 records failed. 1 record was written',
+  );
+  expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: false }]);
+  const { body } = await customer.post('/contacts/list', { filters: { work_email: 'ada@example.com' } });
+  expect(body).toMatchObject([{ location_country: 'GB', custom_fields: { Schuhgröße: 38 } }]);
+  const again = await visitor.post(page, { ...(await visitor.fieldsOf('/app/password')), do: 'import' });
+  expect(again.status).toBe(409);
+});
+
+test('an import with the pages shows in its check who stands in the file several times, counts as the import does, and shows old and new values', async () => {
+  const { customer, visitor } = await start();
+  const ada = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com' };
+  const body = contactBody({ ...ada, job_title: 'Clerk <1>', location_country: 'GB' });
+  const id = await make(customer, '/contacts', body);
+  const twice = 'ADA@example.com;Chief;DE\r\nada@example.com;Chief;DE\r\n';
+  const others = Array.from({ length: 1_000 }, (_, i) => `p${i}@example.com;;\r\n`).join('');
+  const file = `E-Mail;Job Title;Land\r\n${twice}new@example.com;A;\r\nnew@example.com;B;\r\n${others}new@example.com;C;\r\n`;
+  const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
+  const waiting = await visitor.get(page);
+  await visitor.submit(page, { do: 'check' });
+  await workAtAll(app, customer);
+  for (const shown of [waiting, await visitor.get(page)]) {
+    expect(textOf(shown)).toContain(
+      'The same work e-mail stands in several records, of which the last counts: lines 2, 3;',
     );
-    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: false }]);
-    const { body } = await customer.post('/contacts/list', { filters: { work_email: 'ada@example.com' } });
-    expect(body).toMatchObject([{ location_country: 'GB', custom_fields: { Schuhgröße: 38 } }]);
-    const again = await visitor.post(page, { ...(await visitor.fieldsOf('/app/password')), do: 'import' });
-    expect(again.status).toBe(409);
-  });
+    expect(textOf(shown)).toMatch(/2 Ada Lovelace Job title Clerk <1> Chief/);
+    expect(textOf(shown)).toMatch(/Country United Kingdom Germany/);
+    expect(shown.body).toContain(`href="/app/contacts/${id}"`);
+  }
+  const counted = 'Created 1,001 Changed 3 Unchanged 1 Failed 0';
+  const checked = await visitor.get(page);
+  expect(textOf(checked)).toContain('lines 4, 5, 1006.');
+  expect(textOf(checked)).toContain(counted);
+  await visitor.submit(page, { do: 'import' });
+  await workAtAll(app, customer);
+  expect(textOf(await visitor.get(page))).toContain(counted);
+});
 
-  test('shows in its check who stands in the file several times, counts as the import does, and shows old and new values', async () => {
-    const { customer, visitor } = await start();
-    const ada = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com' };
-    const body = contactBody({ ...ada, job_title: 'Clerk <1>', location_country: 'GB' });
-    const id = await make(customer, '/contacts', body);
-    const twice = 'ADA@example.com;Chief;DE\r\nada@example.com;Chief;DE\r\n';
-    const others = Array.from({ length: 1_000 }, (_, i) => `p${i}@example.com;;\r\n`).join('');
-    const file = `E-Mail;Job Title;Land\r\n${twice}new@example.com;A;\r\nnew@example.com;B;\r\n${others}new@example.com;C;\r\n`;
-    const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
-    const waiting = await visitor.get(page);
-    await visitor.submit(page, { do: 'check' });
-    await workAtAll(app, customer);
-    for (const shown of [waiting, await visitor.get(page)]) {
-      expect(textOf(shown)).toContain(
-        'The same work e-mail stands in several records, of which the last counts: lines 2, 3;',
-      );
-      expect(textOf(shown)).toMatch(/2 Ada Lovelace Job title Clerk <1> Chief/);
-      expect(textOf(shown)).toMatch(/Country United Kingdom Germany/);
-      expect(shown.body).toContain(`href="/app/contacts/${id}"`);
-    }
-    const counted = 'Created 1,001 Changed 3 Unchanged 1 Failed 0';
-    const checked = await visitor.get(page);
-    expect(textOf(checked)).toContain('lines 4, 5, 1006.');
-    expect(textOf(checked)).toContain(counted);
-    await visitor.submit(page, { do: 'import' });
-    await workAtAll(app, customer);
-    expect(textOf(await visitor.get(page))).toContain(counted);
-  });
+test('an import with the pages says how to bring in people without an address, and names no field as the machine does', async () => {
+  const { customer, visitor } = await start();
+  const file = 'Nachname;E-Mail;Visited on\r\nLovelace;ada@example.com;2026-01-02\r\nHopper;;yesterday\r\n';
+  const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
+  await customer.call('PUT', '/fields/contacts/Visited on', { type: 'date' });
+  await visitor.submit(page, { 'column-2': 'custom_fields.Visited on', do: 'start' });
+  await workAtAll(app, customer);
+  const done = await visitor.get(page);
+  expect(textOf(done)).toContain('finds records by work e-mail, so each record needs one');
+  expect(done.body.replaceAll('&#61;', '=')).toContain('/app/imports/new?object=contacts&#38;mode=create');
+  expect(textOf(done)).toMatch(/not written .*Visited on: "yesterday" is not a date/);
+  expect(textOf(done)).not.toContain('custom_fields');
+});
 
-  test('says how to bring in people without an address, and names no field as the machine does', async () => {
-    const { customer, visitor } = await start();
-    const file = 'Nachname;E-Mail;Visited on\r\nLovelace;ada@example.com;2026-01-02\r\nHopper;;yesterday\r\n';
-    const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
-    await customer.call('PUT', '/fields/contacts/Visited on', { type: 'date' });
-    await visitor.submit(page, { 'column-2': 'custom_fields.Visited on', do: 'start' });
-    await workAtAll(app, customer);
-    const done = await visitor.get(page);
-    expect(textOf(done)).toContain('finds records by work e-mail, so each record needs one');
-    expect(done.body.replaceAll('&#61;', '=')).toContain('/app/imports/new?object=contacts&#38;mode=create');
-    expect(textOf(done)).toMatch(/not written .*Visited on: "yesterday" is not a date/);
-    expect(textOf(done)).not.toContain('custom_fields');
-  });
+test('an import with the pages warns of letters that were lost before the file was written', async () => {
+  const { visitor } = await start();
+  const file = (name: string) => `E-Mail;Firma;Web\nada@example.com;${name};https://a.example/?a??b\n`;
+  const shown = async (name: string) => textOf(await visitor.get((await upload(visitor, {}, file(name))).location!));
+  expect(await shown('M??ller GmbH')).toContain('"M??ller" has lost letters');
+  expect(await shown('Who? Really?? Ltd')).not.toContain('has lost letters');
+});
 
-  test('warns of letters that were lost before the file was written', async () => {
-    const { visitor } = await start();
-    const file = (name: string) => `E-Mail;Firma;Web\nada@example.com;${name};https://a.example/?a??b\n`;
-    const shown = async (name: string) => textOf(await visitor.get((await upload(visitor, {}, file(name))).location!));
-    expect(await shown('M??ller GmbH')).toContain('"M??ller" has lost letters');
-    expect(await shown('Who? Really?? Ltd')).not.toContain('has lost letters');
-  });
+test('an import with the pages is checked with a new list, which is there only once the records are imported', async () => {
+  const { customer, visitor } = await start();
+  const page = (await upload(visitor, { mode: 'create', match: '' }, people)).location!.split('?')[0]!;
+  const lists = async () => (await customer.post('/list-contact/list', {})).body;
+  const refused = await visitor.submit(page, { name: 'x'.repeat(300), do: 'check' });
+  expect([refused.status, await lists()]).toEqual([400, []]);
+  const { location } = await visitor.submit(page, { name: 'Messe & Co', do: 'check' });
+  expect(location).toBe(`${page}?list_id=new&name=Messe+%26+Co`);
+  await workAtAll(app, customer);
+  const checked = await visitor.get(location!);
+  expect(checked.body).toMatch(/name="name"[^>]* value="Messe &#38; Co"/);
+  expect([filledFields(checked.body, page)['list_id'], await lists()]).toEqual(['new', []]);
+  const token = filledFields(checked.body, page);
+  const sent = { ...token, name: 'Messe & Co', do: 'import' };
+  expect((await visitor.post(page, sent)).status).toBe(303);
+  expect((await visitor.post(page, sent)).status).toBe(409);
+  await workAtAll(app, customer);
+  expect(await lists()).toMatchObject([{ name: 'Messe & Co', contacts_count: 1 }]);
+});
 
-  test('is checked with a new list, which is there only once the records are imported', async () => {
-    const { customer, visitor } = await start();
-    const page = (await upload(visitor, { mode: 'create', match: '' }, people)).location!.split('?')[0]!;
-    const lists = async () => (await customer.post('/list-contact/list', {})).body;
-    const refused = await visitor.submit(page, { name: 'x'.repeat(300), do: 'check' });
-    expect([refused.status, await lists()]).toEqual([400, []]);
-    const { location } = await visitor.submit(page, { name: 'Messe & Co', do: 'check' });
-    expect(location).toBe(`${page}?list_id=new&name=Messe+%26+Co`);
-    await workAtAll(app, customer);
-    const checked = await visitor.get(location!);
-    expect(checked.body).toMatch(/name="name"[^>]* value="Messe &#38; Co"/);
-    expect([filledFields(checked.body, page)['list_id'], await lists()]).toEqual(['new', []]);
-    const token = filledFields(checked.body, page);
-    const sent = { ...token, name: 'Messe & Co', do: 'import' };
-    expect((await visitor.post(page, sent)).status).toBe(303);
-    expect((await visitor.post(page, sent)).status).toBe(409);
-    await workAtAll(app, customer);
-    expect(await lists()).toMatchObject([{ name: 'Messe & Co', contacts_count: 1 }]);
+test('an import with the pages of an Excel file shows its sheets, and the columns of the one that is chosen', async () => {
+  const { visitor } = await start();
+  const rows = (...names: string[]) => [names, ['Ada', 'ada@example.com']];
+  const sheets = [
+    { name: 'One', rows: rows('Vorname', 'E-Mail') },
+    { name: 'Two', rows: rows('Nachname', 'E-Mail') },
+  ];
+  const file = Buffer.from(await writeXlsx({ sheets })).toString('latin1');
+  const given = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, format: 'xlsx' };
+  const payload = Buffer.from(multipart(given, file), 'latin1');
+  const page = (await visitor.send('POST', '/app/imports/new', { headers, payload })).location!;
+  expect(filledFields((await visitor.get(page)).body, page)).toMatchObject({
+    sheet: 'One',
+    'column-0': 'first_name',
   });
+  await visitor.submit(page, { sheet: 'Two', do: 'start' });
+  expect(filledFields((await visitor.get(page)).body, page)).toMatchObject({ sheet: 'Two', 'column-0': 'last_name' });
+});
 
-  test('of an Excel file shows its sheets, and the columns of the one that is chosen', async () => {
-    const { visitor } = await start();
-    const rows = (...names: string[]) => [names, ['Ada', 'ada@example.com']];
-    const sheets = [
-      { name: 'One', rows: rows('Vorname', 'E-Mail') },
-      { name: 'Two', rows: rows('Nachname', 'E-Mail') },
-    ];
-    const file = Buffer.from(await writeXlsx({ sheets })).toString('latin1');
-    const given = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, format: 'xlsx' };
-    const payload = Buffer.from(multipart(given, file), 'latin1');
-    const page = (await visitor.send('POST', '/app/imports/new', { headers, payload })).location!;
-    expect(filledFields((await visitor.get(page)).body, page)).toMatchObject({
-      sheet: 'One',
-      'column-0': 'first_name',
-    });
-    await visitor.submit(page, { sheet: 'Two', do: 'start' });
-    expect(filledFields((await visitor.get(page)).body, page)).toMatchObject({ sheet: 'Two', 'column-0': 'last_name' });
-  });
+test('an import with the pages without a header line is read once the form says so, and shows what is left out', async () => {
+  const { customer, visitor } = await start();
+  const names = ['Dr. Ada Lovelace', 'Grace Hopper', 'Alan Turing', 'Emmy Noether'];
+  const file = names.map((name, i) => `${name},a${i}@example.com,+44 20 7946000${i}\n`).join('') + 'Total,,\n';
+  const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
+  const first = await visitor.get(page);
+  expect(textOf(first)).toContain('has no header line: its first line has the value "a0@example.com"');
+  expect(filledFields(first.body, page)).toMatchObject({ header: 'names' });
+  await visitor.submit(page, { header: 'record', do: 'start' });
+  const second = await visitor.get(page);
+  expect(filledFields(second.body, page)).toMatchObject({ header: 'record', 'column-1': 'work_email' });
+  await visitor.submit(page, { 'column-0': 'full_name', do: 'save' });
+  const text = textOf(await visitor.get(page));
+  expect(text).toContain('What is left out of the file:');
+  expect(text).toContain('titles and degrees are left out of full names: Dr.');
+  expect(text).toContain('line 5 is left out: it looks like the footer of a report');
+  await visitor.submit(page, { do: 'start' });
+  await workAtAll(app, customer);
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(4);
+});
 
-  test('without a header line is read once the form says so, and shows what is left out', async () => {
-    const { customer, visitor } = await start();
-    const names = ['Dr. Ada Lovelace', 'Grace Hopper', 'Alan Turing', 'Emmy Noether'];
-    const file = names.map((name, i) => `${name},a${i}@example.com,+44 20 7946000${i}\n`).join('') + 'Total,,\n';
-    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
-    const first = await visitor.get(page);
-    expect(textOf(first)).toContain('has no header line: its first line has the value "a0@example.com"');
-    expect(filledFields(first.body, page)).toMatchObject({ header: 'names' });
-    await visitor.submit(page, { header: 'record', do: 'start' });
-    const second = await visitor.get(page);
-    expect(filledFields(second.body, page)).toMatchObject({ header: 'record', 'column-1': 'work_email' });
-    await visitor.submit(page, { 'column-0': 'full_name', do: 'save' });
-    const text = textOf(await visitor.get(page));
-    expect(text).toContain('What is left out of the file:');
-    expect(text).toContain('titles and degrees are left out of full names: Dr.');
-    expect(text).toContain('line 5 is left out: it looks like the footer of a report');
-    await visitor.submit(page, { do: 'start' });
-    await workAtAll(app, customer);
-    expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(4);
-  });
+test('an import with the pages is not started while all its records must fail, and keeps what was chosen', async () => {
+  const { customer, visitor } = await start();
+  const file = 'E-Mail,First Name,Family\nada@example.com,Ada,Lovelace\n';
+  const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
+  for (const action of ['start', 'check']) {
+    const refused = await visitor.submit(page, { 'column-0': '', 'column-2': '', do: action });
+    expectPage(refused, 400, 'The import is not started');
+    expect(textOf(refused)).toContain('no column is read as Work e-mail or Your own id or Profile');
+    expect(textOf(refused)).not.toContain('no column is read as first_name');
+  }
+  const twice = await visitor.submit(page, { 'column-2': 'first_name', do: 'start' });
+  expect([twice.status, filledFields(twice.body, page)['column-2']]).toEqual([400, 'first_name']);
+  expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
+  expect((await visitor.submit(page, { 'column-0': 'work_email', 'column-2': 'last_name', do: 'start' })).status).toBe(
+    303,
+  );
+  expect(await importsOf(customer)).toMatchObject([{ status: 'PENDING', dry_run: false }]);
+});
 
-  test('is not started while all its records must fail, and keeps what was chosen', async () => {
-    const { customer, visitor } = await start();
-    const file = 'E-Mail,First Name,Family\nada@example.com,Ada,Lovelace\n';
-    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
-    for (const action of ['start', 'check']) {
-      const refused = await visitor.submit(page, { 'column-0': '', 'column-2': '', do: action });
-      expectPage(refused, 400, 'The import is not started');
-      expect(textOf(refused)).toContain('no column is read as Work e-mail or Your own id or Profile');
-      expect(textOf(refused)).not.toContain('no column is read as first_name');
-    }
-    const twice = await visitor.submit(page, { 'column-2': 'first_name', do: 'start' });
-    expect([twice.status, filledFields(twice.body, page)['column-2']]).toEqual([400, 'first_name']);
-    expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
-    expect(
-      (await visitor.submit(page, { 'column-0': 'work_email', 'column-2': 'last_name', do: 'start' })).status,
-    ).toBe(303);
-    expect(await importsOf(customer)).toMatchObject([{ status: 'PENDING', dry_run: false }]);
-  });
-
-  test.each([
-    [
-      'some',
-      'work_email,first_name,last_name\nada@example.com,Ada,L\nno address,B,B\n',
-      'warning',
-      '1 of 2 records failed.',
-    ],
-    ['all', 'work_email,first_name,last_name\nno address,B,B\n', 'bad', '1 of 1 record failed.'],
-  ])('whose records failed, %s of them, does not look like a success', async (_what, file, tone, text) => {
+test.each([
+  [
+    'some',
+    'work_email,first_name,last_name\nada@example.com,Ada,L\nno address,B,B\n',
+    'warning',
+    '1 of 2 records failed.',
+  ],
+  ['all', 'work_email,first_name,last_name\nno address,B,B\n', 'bad', '1 of 1 record failed.'],
+])(
+  'an import with the pages whose records failed, %s of them, does not look like a success',
+  async (_what, file, tone, text) => {
     const { customer, visitor } = await start();
     const page = (await upload(visitor, {}, file)).location!;
     await visitor.submit(page, { do: 'start' });
@@ -322,228 +317,222 @@ describe('an import with the pages', () => {
     expect((await visitor.get(page)).body).toMatch(
       new RegExp(`class="notice ${tone}"[^>]*>The import is complete. ${text}<`),
     );
-  });
+  },
+);
 
-  test('can be cancelled, and then neither changed nor started', async () => {
-    const { customer, visitor } = await start();
-    const page = (await upload(visitor, {}, people)).location!;
-    const fields = await visitor.fieldsOf(page);
-    expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
-    expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]);
-    expect((await visitor.post(page, { ...fields, do: 'start' })).status).toBe(409);
-    expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
-  });
+test('an import with the pages can be cancelled, and then neither changed nor started', async () => {
+  const { customer, visitor } = await start();
+  const page = (await upload(visitor, {}, people)).location!;
+  const fields = await visitor.fieldsOf(page);
+  expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
+  expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]);
+  expect((await visitor.post(page, { ...fields, do: 'start' })).status).toBe(409);
+  expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
+});
 
-  test('keeps the chosen list among more than 100, and a field whose name has a line break', async () => {
-    const { customer, visitor } = await start();
-    const { body: list } = await customer.post('/list-contact', { name: 'The oldest' });
-    await app.owner`
+test('an import with the pages keeps the chosen list among more than 100, and a field whose name has a line break', async () => {
+  const { customer, visitor } = await start();
+  const { body: list } = await customer.post('/list-contact', { name: 'The oldest' });
+  await app.owner`
       insert into lists (customer_id, name, owner_id)
       select customer_id, 'List ' || n, owner_id from lists, generate_series(1, 100) n where customer_id = ${customer.id}`;
-    const page = (await upload(visitor, {}, `work_email,"Shoe\nsize"\na@example.com,38\n`)).location!;
-    // Browsers send line breaks as CR LF.
-    const own = { 'column-1': 'custom_fields.Shoe\r\nsize' };
-    expect((await visitor.submit(page, { ...own, list_id: list.id, do: 'save' })).status).toBe(303);
-    const shown = await visitor.get(page);
-    expect(shown.body).toMatch(new RegExp(`<option value="${list.id}"\\s+selected\\s*>The oldest<`));
-    expect(shown.body).toContain('value="custom_fields.Shoe\nsize" selected');
-    expect((await visitor.submit(page, { ...own, do: 'save' })).status).toBe(303);
-    expect(await app.owner`select mapping, list_ids from imports where customer_id = ${customer.id}`).toEqual([
-      { mapping: { 'Shoe\nsize': 'custom_fields.Shoe\nsize' }, list_ids: [list.id] },
-    ]);
-    expect(textOf(await visitor.get(`/app/contacts?list=${list.id}`))).toContain('The oldest');
-  });
-
-  test.each([
-    ['products', 'external_id,name,price,unit\nx,Engine,1,piece\n'],
-    [
-      'opportunities',
-      'name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date,products\nX,Sales,Won,,,,[]\n',
-    ],
-  ])('asks for no column that new %s do not need', async (object, file) => {
-    const { visitor } = await start();
-    const { status, location } = await upload(visitor, { object, mode: 'create', match: '' }, file);
-    expect(status).toBe(303);
-    expect(textOf(await visitor.get(location!))).not.toContain('no column is read as');
-  });
-
-  test("of opportunities offers no field of one's own, names fields in words, and keeps what a refused form chose", async () => {
-    const { visitor } = await start();
-    const file = 'Titel,Menge\nX,1\n';
-    const page = (await upload(visitor, { object: 'opportunities', mode: 'create', match: '' }, file)).location!;
-    const shown = await visitor.get(page);
-    expect(shown.body).not.toContain('custom_fields.');
-    expect(textOf(shown)).toContain('no column is read as Stage');
-    const refused = await visitor.submit(page, { 'column-0': 'name', 'column-1': 'custom_fields.Menge', do: 'check' });
-    expect(refused.status).toBe(400);
-    expect(filledFields(refused.body, page)['column-0']).toBe('name');
-  });
-
-  test.each([
-    ['no file', {}, undefined, 'Choose a file.'],
-    ['an unknown format', { format: 'pdf' }, people, 'Choose one of the choices.'],
-  ])('refuses %s beside its field, and keeps nothing', async (_what, fields, file, message) => {
-    const { customer, visitor } = await start();
-    expectPage(await upload(visitor, fields, file), 400, message);
-    expect(await importsOf(customer)).toEqual([]);
-  });
-
-  test('says when 20 others wait, and offers to discard them', async () => {
-    const { customer, visitor } = await start();
-    const body = { object: 'contacts', mode: 'create', start: false, name: 'Left' };
-    for (let i = 0; i < 20; i++) expect((await customer.post('/imports', body)).status).toBe(201);
-    expectPage(await upload(visitor, {}, people), 409, /20 imports wait for.*Left · Discard/);
-    const [first] = await importsOf(customer);
-    await visitor.submit(`/app/imports/${first!.id}/cancel`);
-    expect((await upload(visitor, {}, people)).status).toBe(303);
-  });
-
-  test('shows what is wrong with a file that cannot be read', async () => {
-    const { visitor } = await start();
-    const page = (await upload(visitor, {}, 'first_name,"open\n')).location!;
-    expect(textOf(await visitor.get(page))).toContain('With these settings, something is wrong');
-  });
+  const page = (await upload(visitor, {}, `work_email,"Shoe\nsize"\na@example.com,38\n`)).location!;
+  // Browsers send line breaks as CR LF.
+  const own = { 'column-1': 'custom_fields.Shoe\r\nsize' };
+  expect((await visitor.submit(page, { ...own, list_id: list.id, do: 'save' })).status).toBe(303);
+  const shown = await visitor.get(page);
+  expect(shown.body).toMatch(new RegExp(`<option value="${list.id}"\\s+selected\\s*>The oldest<`));
+  expect(shown.body).toContain('value="custom_fields.Shoe\nsize" selected');
+  expect((await visitor.submit(page, { ...own, do: 'save' })).status).toBe(303);
+  expect(await app.owner`select mapping, list_ids from imports where customer_id = ${customer.id}`).toEqual([
+    { mapping: { 'Shoe\nsize': 'custom_fields.Shoe\nsize' }, list_ids: [list.id] },
+  ]);
+  expect(textOf(await visitor.get(`/app/contacts?list=${list.id}`))).toContain('The oldest');
 });
 
-describe('the upload', () => {
-  test.each([
-    ['no token', (fields: Record<string, string>) => ({ ...fields, form_token: '' })],
-    ['a wrong token', (fields: Record<string, string>) => ({ ...fields, form_token: `${fields['form_token']}x` })],
-    [
-      'no token before the file',
-      (fields: Record<string, string>) => ({ mode: fields['mode']!, format: fields['format']! }),
-    ],
-  ])('with %s is 403 before its file is there', async (_what, change) => {
-    const { customer, visitor } = await start();
-    const fields = change({ ...(await visitor.fieldsOf('/app/imports/new')), ...upsert });
-    const whole = multipart(fields, 'x'.repeat(1000));
-    const beginning = whole.slice(0, whole.indexOf('xxx') + 10);
-    const { socket, answer } = openUpload(visitor, 100_000_000);
-    socket.write(beginning); // 100 MB are announced, and hardly any of it is sent
-    await vi.waitFor(() => expect(answer()).toMatch(/^HTTP\/1\.1 403 /), { timeout: 20_000 });
-    socket.destroy();
-    expect(await importsOf(customer)).toEqual([]);
-  });
+test.each([
+  ['products', 'external_id,name,price,unit\nx,Engine,1,piece\n'],
+  [
+    'opportunities',
+    'name,pipeline,stage,user_id_assigned,estimated_closing_date,close_date,products\nX,Sales,Won,,,,[]\n',
+  ],
+])('an import with the pages asks for no column that new %s do not need', async (object, file) => {
+  const { visitor } = await start();
+  const { status, location } = await upload(visitor, { object, mode: 'create', match: '' }, file);
+  expect(status).toBe(303);
+  expect(textOf(await visitor.get(location!))).not.toContain('no column is read as');
+});
 
-  test('that is refused is read to its end, and its connection can be used again', async () => {
-    const { visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, form_token: 'wrong' };
-    const whole = multipart(fields, 'x'.repeat(32 * 1024 * 1024)); // more than the buffers of a connection hold
-    const { socket, answer } = openUpload(visitor, whole.length);
-    socket.write(`${whole}GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n`);
-    await vi.waitFor(() => expect(answer()).toMatch(/^HTTP\/1\.1 403 [\s\S]*HTTP\/1\.1 200 OK/), { timeout: 20_000 });
-    socket.destroy();
-  });
+test("an import with the pages of opportunities offers no field of one's own, names fields in words, and keeps what a refused form chose", async () => {
+  const { visitor } = await start();
+  const file = 'Titel,Menge\nX,1\n';
+  const page = (await upload(visitor, { object: 'opportunities', mode: 'create', match: '' }, file)).location!;
+  const shown = await visitor.get(page);
+  expect(shown.body).not.toContain('custom_fields.');
+  expect(textOf(shown)).toContain('no column is read as Stage');
+  const refused = await visitor.submit(page, { 'column-0': 'name', 'column-1': 'custom_fields.Menge', do: 'check' });
+  expect(refused.status).toBe(400);
+  expect(filledFields(refused.body, page)['column-0']).toBe('name');
+});
 
-  test('that breaks off leaves no import that waits, and no piece of the file', async () => {
-    const { customer, visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
-    const whole = multipart(fields, `work_email\r\n${'ada@example.com\r\n'.repeat(200_000)}`);
-    const { socket } = openUpload(visitor, whole.length);
-    socket.write(whole.slice(0, -100_000));
-    await vi.waitFor(async () => expect((await importsOf(customer))[0]?.chunks).toBeGreaterThan(1), {
-      timeout: 20_000,
-    });
-    socket.destroy();
-    await untilCancelled(customer);
-  });
+test.each([
+  ['no file', {}, undefined, 'Choose a file.'],
+  ['an unknown format', { format: 'pdf' }, people, 'Choose one of the choices.'],
+])('an import with the pages refuses %s beside its field, and keeps nothing', async (_what, fields, file, message) => {
+  const { customer, visitor } = await start();
+  expectPage(await upload(visitor, fields, file), 400, message);
+  expect(await importsOf(customer)).toEqual([]);
+});
 
-  test('whose caller hangs up after the last byte leaves no import that waits', async () => {
-    const { customer, visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
-    const whole = multipart(fields, people);
-    const { socket } = openUpload(visitor, whole.length);
-    const waiters = () => app.owner`
+test('an import with the pages says when 20 others wait, and offers to discard them', async () => {
+  const { customer, visitor } = await start();
+  const body = { object: 'contacts', mode: 'create', start: false, name: 'Left' };
+  for (let i = 0; i < 20; i++) expect((await customer.post('/imports', body)).status).toBe(201);
+  expectPage(await upload(visitor, {}, people), 409, /20 imports wait for.*Left · Discard/);
+  const [first] = await importsOf(customer);
+  await visitor.submit(`/app/imports/${first!.id}/cancel`);
+  expect((await upload(visitor, {}, people)).status).toBe(303);
+});
+
+test('an import with the pages shows what is wrong with a file that cannot be read', async () => {
+  const { visitor } = await start();
+  const page = (await upload(visitor, {}, 'first_name,"open\n')).location!;
+  expect(textOf(await visitor.get(page))).toContain('With these settings, something is wrong');
+});
+
+test.each([
+  ['no token', (fields: Record<string, string>) => ({ ...fields, form_token: '' })],
+  ['a wrong token', (fields: Record<string, string>) => ({ ...fields, form_token: `${fields['form_token']}x` })],
+  [
+    'no token before the file',
+    (fields: Record<string, string>) => ({ mode: fields['mode']!, format: fields['format']! }),
+  ],
+])('the upload with %s is 403 before its file is there', async (_what, change) => {
+  const { customer, visitor } = await start();
+  const fields = change({ ...(await visitor.fieldsOf('/app/imports/new')), ...upsert });
+  const whole = multipart(fields, 'x'.repeat(1000));
+  const beginning = whole.slice(0, whole.indexOf('xxx') + 10);
+  const { socket, answer } = openUpload(visitor, 100_000_000);
+  socket.write(beginning); // 100 MB are announced, and hardly any of it is sent
+  await vi.waitFor(() => expect(answer()).toMatch(/^HTTP\/1\.1 403 /), { timeout: 20_000 });
+  socket.destroy();
+  expect(await importsOf(customer)).toEqual([]);
+});
+
+test('the upload that is refused is read to its end, and its connection can be used again', async () => {
+  const { visitor } = await start();
+  const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, form_token: 'wrong' };
+  const whole = multipart(fields, 'x'.repeat(32 * 1024 * 1024)); // more than the buffers of a connection hold
+  const { socket, answer } = openUpload(visitor, whole.length);
+  socket.write(`${whole}GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n`);
+  await vi.waitFor(() => expect(answer()).toMatch(/^HTTP\/1\.1 403 [\s\S]*HTTP\/1\.1 200 OK/), { timeout: 20_000 });
+  socket.destroy();
+});
+
+test('the upload that breaks off leaves no import that waits, and no piece of the file', async () => {
+  const { customer, visitor } = await start();
+  const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+  const whole = multipart(fields, `work_email\r\n${'ada@example.com\r\n'.repeat(200_000)}`);
+  const { socket } = openUpload(visitor, whole.length);
+  socket.write(whole.slice(0, -100_000));
+  await vi.waitFor(async () => expect((await importsOf(customer))[0]?.chunks).toBeGreaterThan(1), {
+    timeout: 20_000,
+  });
+  socket.destroy();
+  await untilCancelled(customer);
+});
+
+test('the upload whose caller hangs up after the last byte leaves no import that waits', async () => {
+  const { customer, visitor } = await start();
+  const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+  const whole = multipart(fields, people);
+  const { socket } = openUpload(visitor, whole.length);
+  const waiters = () => app.owner`
       select from pg_locks where locktype = 'advisory' and not granted
         and database = (select oid from pg_database where datname = current_database())`;
-    await app.owner.begin(async (sql) => {
-      await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customer.id}`}, 0))`;
-      socket.write(whole);
-      await vi.waitFor(async () => expect((await waiters()).count).toBe(1), { timeout: 20_000 });
-      socket.destroy();
-      await vi.waitFor(() => expect(app.fastify.inFlight.heldBy(customer.id)).toBe(0), { timeout: 20_000 });
-    });
-    await untilCancelled(customer);
+  await app.owner.begin(async (sql) => {
+    await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customer.id}`}, 0))`;
+    socket.write(whole);
+    await vi.waitFor(async () => expect((await waiters()).count).toBe(1), { timeout: 20_000 });
+    socket.destroy();
+    await vi.waitFor(() => expect(app.fastify.inFlight.heldBy(customer.id)).toBe(0), { timeout: 20_000 });
   });
+  await untilCancelled(customer);
 });
 
-describe('who sees imports', () => {
-  test('members import as admins do', async () => {
-    const { customer, visitor: member } = await start('member');
-    const page = (await upload(member, {}, people)).location!;
-    expect(textOf(await member.get('/app/imports'))).toContain('people.csv');
-    expect((await member.submit(page, { do: 'start' })).status).toBe(303);
-    expect((await member.submit(`${page}/cancel`)).location).toBe(page);
-    expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED' }]);
-  });
+test('members import as admins do', async () => {
+  const { customer, visitor: member } = await start('member');
+  const page = (await upload(member, {}, people)).location!;
+  expect(textOf(await member.get('/app/imports'))).toContain('people.csv');
+  expect((await member.submit(page, { do: 'start' })).status).toBe(303);
+  expect((await member.submit(`${page}/cancel`)).location).toBe(page);
+  expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED' }]);
 });
 
-describe('what a form for imports may not do', () => {
-  test('a very wide file has a small page, and can be started from it', async () => {
-    const { customer, visitor } = await start();
-    const wide = Array.from({ length: 5_000 }, (_, i) => `custom_fields.c${i}`);
-    const file = `first_name,last_name,work_email,${wide.join(',')}\r\nAda,Lovelace,ada@example.com,${wide.map((_, i) => (i < 20 ? i : '')).join(',')}\r\n`;
-    const { location } = await upload(visitor, {}, file);
-    const page = await visitor.get(location!);
-    expect(page.body.length).toBeLessThan(150_000);
-    expect(page.body.match(/<select name="column-/g)).toHaveLength(40);
-    expect(textOf(page)).toContain('Columns 1 to 40 of 5,003');
-    const first = { ...(await visitor.fieldsOf(location!)), 'column-3': '' };
-    expect((await visitor.post(location!, { ...first, do: 'save' })).location).toBe(location);
-    const second = `${location}?page=2`;
-    expect(page.body.replaceAll('&#61;', '=')).toContain(`href="${second}"`);
-    const fields = await visitor.fieldsOf(second, location);
-    expect(fields).toMatchObject({ 'column-40': 'custom_fields.c37' });
-    expect((await visitor.post(location!, { ...fields, do: 'save' })).location).toBe(second);
-    expect((await visitor.post(location!, { ...fields, do: 'start' })).status).toBe(303);
-    await workAtAll(app, customer);
-    const [row] = await app.owner<{ custom_fields: object }[]>`
+test('a very wide file has a small page, and can be started from it', async () => {
+  const { customer, visitor } = await start();
+  const wide = Array.from({ length: 5_000 }, (_, i) => `custom_fields.c${i}`);
+  const file = `first_name,last_name,work_email,${wide.join(',')}\r\nAda,Lovelace,ada@example.com,${wide.map((_, i) => (i < 20 ? i : '')).join(',')}\r\n`;
+  const { location } = await upload(visitor, {}, file);
+  const page = await visitor.get(location!);
+  expect(page.body.length).toBeLessThan(150_000);
+  expect(page.body.match(/<select name="column-/g)).toHaveLength(40);
+  expect(textOf(page)).toContain('Columns 1 to 40 of 5,003');
+  const first = { ...(await visitor.fieldsOf(location!)), 'column-3': '' };
+  expect((await visitor.post(location!, { ...first, do: 'save' })).location).toBe(location);
+  const second = `${location}?page=2`;
+  expect(page.body.replaceAll('&#61;', '=')).toContain(`href="${second}"`);
+  const fields = await visitor.fieldsOf(second, location);
+  expect(fields).toMatchObject({ 'column-40': 'custom_fields.c37' });
+  expect((await visitor.post(location!, { ...fields, do: 'save' })).location).toBe(second);
+  expect((await visitor.post(location!, { ...fields, do: 'start' })).status).toBe(303);
+  await workAtAll(app, customer);
+  const [row] = await app.owner<{ custom_fields: object }[]>`
       select custom_fields from contacts where customer_id = ${customer.id}`;
-    expect(Object.keys(row!.custom_fields)).toHaveLength(19);
-  });
+  expect(Object.keys(row!.custom_fields)).toHaveLength(19);
+});
 
-  test('a form that says nothing known to do starts nothing', async () => {
-    const { customer, visitor } = await start();
-    const { location } = await upload(visitor, {}, people);
-    for (const action of [{}, { do: 'bogus' }]) {
-      const { do: _, ...fields } = await visitor.fieldsOf(location!);
-      expect((await visitor.post(location!, { ...fields, ...action })).status).toBe(400);
-    }
-    expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
-  });
+test('a form that says nothing known to do starts nothing', async () => {
+  const { customer, visitor } = await start();
+  const { location } = await upload(visitor, {}, people);
+  for (const action of [{}, { do: 'bogus' }]) {
+    const { do: _, ...fields } = await visitor.fieldsOf(location!);
+    expect((await visitor.post(location!, { ...fields, ...action })).status).toBe(400);
+  }
+  expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
+});
 
-  test.each([
-    ['named toString', 'name="toString"', 'x'],
-    ['named __proto__', 'name="__proto__"', 'x'],
-    ['named constructor', 'name="constructor"', 'x'],
-    ['that is no JSON although it says so', 'name="x"\r\ncontent-type: application/json', '{'],
-    ['of JSON without a text', 'name="mode"\r\ncontent-type: application/json', '{"toString":1,"valueOf":1}'],
-  ])('a form with a field %s is 400', async (_what, head, value) => {
-    const { customer, visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
-    const odd = `--${boundary}\r\ncontent-disposition: form-data; ${head}\r\n\r\n${value}\r\n`;
-    const asFile = odd.replace('"\r\n', '"; filename="a"\r\n');
-    // A real file before the token is refused for the missing token.
-    for (const part of head.includes('json') ? [odd] : [odd, asFile])
-      for (const payload of [
-        part + multipart(fields),
-        multipart(fields).replace(/--\r\n$/, `\r\n${part}--${boundary}--\r\n`),
-      ])
-        expect((await visitor.send('POST', '/app/imports/new', { headers, payload })).status).toBe(400);
-    expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
-  });
+test.each([
+  ['named toString', 'name="toString"', 'x'],
+  ['named __proto__', 'name="__proto__"', 'x'],
+  ['named constructor', 'name="constructor"', 'x'],
+  ['that is no JSON although it says so', 'name="x"\r\ncontent-type: application/json', '{'],
+  ['of JSON without a text', 'name="mode"\r\ncontent-type: application/json', '{"toString":1,"valueOf":1}'],
+])('a form with a field %s is 400', async (_what, head, value) => {
+  const { customer, visitor } = await start();
+  const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+  const odd = `--${boundary}\r\ncontent-disposition: form-data; ${head}\r\n\r\n${value}\r\n`;
+  const asFile = odd.replace('"\r\n', '"; filename="a"\r\n');
+  // A real file before the token is refused for the missing token.
+  for (const part of head.includes('json') ? [odd] : [odd, asFile])
+    for (const payload of [
+      part + multipart(fields),
+      multipart(fields).replace(/--\r\n$/, `\r\n${part}--${boundary}--\r\n`),
+    ])
+      expect((await visitor.send('POST', '/app/imports/new', { headers, payload })).status).toBe(400);
+  expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
+});
 
-  test('a malformed upload is 400, and leaves no import that waits', async () => {
-    const { customer, visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
-    const whole = multipart(fields, people);
-    const many = multipart({ ...fields, ...Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, 'x'])) });
-    const malformed = [
-      { headers: { 'content-type': 'multipart/form-data' }, payload: whole },
-      { headers, payload: whole.slice(0, -10) },
-      { headers, payload: many },
-    ];
-    for (const sent of malformed) expect((await visitor.send('POST', '/app/imports/new', sent)).status).toBe(400);
-    expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
-  });
+test('a malformed upload is 400, and leaves no import that waits', async () => {
+  const { customer, visitor } = await start();
+  const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+  const whole = multipart(fields, people);
+  const many = multipart({ ...fields, ...Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, 'x'])) });
+  const malformed = [
+    { headers: { 'content-type': 'multipart/form-data' }, payload: whole },
+    { headers, payload: whole.slice(0, -10) },
+    { headers, payload: many },
+  ];
+  for (const sent of malformed) expect((await visitor.send('POST', '/app/imports/new', sent)).status).toBe(400);
+  expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
 });

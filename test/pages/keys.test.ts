@@ -1,8 +1,8 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { startApp } from '../setup/app.ts';
 import { clientOf, inject } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { expectPage, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
 
@@ -26,151 +26,145 @@ const keysOf = (customerId: string) =>
     select id, name, permissions, duration_days, key_hash, revoked_at is not null as revoked
     from api_keys where customer_id = ${customerId} order by id`;
 
-describe('the list of keys', () => {
-  test('shows status, permissions, last use and expiry, and marks keys that end within 14 days', async () => {
-    const { customer, visitor } = await start();
-    const age = async (days: number, name: string) => {
-      const { keyId } = await clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read']);
-      await app.owner`
+test('the list of keys shows status, permissions, last use and expiry, and marks keys that end within 14 days', async () => {
+  const { customer, visitor } = await start();
+  const age = async (days: number, name: string) => {
+    const { keyId } = await clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read']);
+    await app.owner`
         update api_keys set name = ${name}, expires_at = now() + make_interval(hours => 24 * ${days}::int)
         where id = ${keyId}`;
-    };
-    await app.owner`delete from api_keys where id = ${customer.keyId}`;
-    for (const [days, name] of [
-      [13, 'soon'],
-      [15, 'later'],
-      [-1, 'past'],
-    ] as const)
-      await age(days, name);
-    const text = textOf(await visitor.get('/app/keys'));
-    expect(text).toMatch(/soon sda_\w{4}… ends in 13 days 1 permission read: Contacts Never/);
-    expect(text).toMatch(/later sda_\w{4}… active/);
-    expect(text).toContain('Keys that no longer work: 1');
-    expect(textOf(await visitor.get('/app/keys?ended=1'))).toMatch(/past sda_\w{4}… expired/);
-  });
-
-  test('says what to do when there is none', async () => {
-    const { customer, visitor } = await start();
-    await app.owner`delete from api_keys where id = ${customer.keyId}`;
-    expect(textOf(await visitor.get('/app/keys'))).toContain('No keys A program needs a key');
-  });
-
-  test('offers members nothing that only admins may do', async () => {
-    const { visitor } = await start('member');
-    const list = await visitor.get('/app/keys');
-    expect([list.status, /\/(new|rotate|revoke)"/.test(list.body)]).toEqual([200, false]);
-  });
-
-  test('never shows a key or a name as HTML', async () => {
-    const { customer, visitor } = await start();
-    await app.owner`update api_keys set name = '<script>alert(1)</script>' where id = ${customer.keyId}`;
-    const { body } = await visitor.get('/app/keys');
-    expect([body.includes('<script>alert'), keyIn(body)]).toEqual([false, undefined]);
-  });
+  };
+  await app.owner`delete from api_keys where id = ${customer.keyId}`;
+  for (const [days, name] of [
+    [13, 'soon'],
+    [15, 'later'],
+    [-1, 'past'],
+  ] as const)
+    await age(days, name);
+  const text = textOf(await visitor.get('/app/keys'));
+  expect(text).toMatch(/soon sda_\w{4}… ends in 13 days 1 permission read: Contacts Never/);
+  expect(text).toMatch(/later sda_\w{4}… active/);
+  expect(text).toContain('Keys that no longer work: 1');
+  expect(textOf(await visitor.get('/app/keys?ended=1'))).toMatch(/past sda_\w{4}… expired/);
 });
 
-describe('the form for a new key', () => {
-  test('issues a key that works, and shows it on this page only', async () => {
-    const { customer, visitor } = await start();
-    const answer = await visitor.submit('/app/keys/new', wanted);
-    expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
-    const key = keyIn(answer.body)!;
-    expect((await callWith(key)).status).toBe(200);
-    expect((await callWith(key, '/customer/summary')).status).toBe(403);
-    expect((await keysOf(customer.id)).at(-1)).toMatchObject({
-      name: 'Nightly import',
-      permissions: wanted.permissions,
-      duration_days: 30,
-    });
-    for (const page of ['/app/keys', '/app/keys/new']) expect((await visitor.get(page)).body).not.toContain(key);
-  });
+test('the list of keys says what to do when there is none', async () => {
+  const { customer, visitor } = await start();
+  await app.owner`delete from api_keys where id = ${customer.keyId}`;
+  expect(textOf(await visitor.get('/app/keys'))).toContain('No keys A program needs a key');
+});
 
-  test('can be sent once: again it says so and issues none', async () => {
-    const { customer, visitor } = await start();
-    const fields = { ...(await visitor.fieldsOf('/app/keys/new')), ...wanted };
-    const answers = await Promise.all([1, 2, 3].map(() => visitor.post('/app/keys/new', fields)));
-    answers.push(await visitor.post('/app/keys/new', fields));
-    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409, 409]);
-    expect(answers.filter(({ body }) => keyIn(body))).toHaveLength(1);
-    expect(textOf(answers.at(-1)!)).toContain('It issued a key then, and none now');
-    expect(await keysOf(customer.id)).toHaveLength(2);
-  });
+test('the list of keys offers members nothing that only admins may do', async () => {
+  const { visitor } = await start('member');
+  const list = await visitor.get('/app/keys');
+  expect([list.status, /\/(new|rotate|revoke)"/.test(list.body)]).toEqual([200, false]);
+});
 
-  test('leaves no trace of the key in the database', async () => {
-    const { customer, visitor } = await start();
-    const key = keyIn((await visitor.submit('/app/keys/new', wanted)).body)!;
-    const records = await app.owner`
+test('the list of keys never shows a key or a name as HTML', async () => {
+  const { customer, visitor } = await start();
+  await app.owner`update api_keys set name = '<script>alert(1)</script>' where id = ${customer.keyId}`;
+  const { body } = await visitor.get('/app/keys');
+  expect([body.includes('<script>alert'), keyIn(body)]).toEqual([false, undefined]);
+});
+
+test('the form for a new key issues a key that works, and shows it on this page only', async () => {
+  const { customer, visitor } = await start();
+  const answer = await visitor.submit('/app/keys/new', wanted);
+  expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
+  const key = keyIn(answer.body)!;
+  expect((await callWith(key)).status).toBe(200);
+  expect((await callWith(key, '/customer/summary')).status).toBe(403);
+  expect((await keysOf(customer.id)).at(-1)).toMatchObject({
+    name: 'Nightly import',
+    permissions: wanted.permissions,
+    duration_days: 30,
+  });
+  for (const page of ['/app/keys', '/app/keys/new']) expect((await visitor.get(page)).body).not.toContain(key);
+});
+
+test('the form for a new key can be sent once: again it says so and issues none', async () => {
+  const { customer, visitor } = await start();
+  const fields = { ...(await visitor.fieldsOf('/app/keys/new')), ...wanted };
+  const answers = await Promise.all([1, 2, 3].map(() => visitor.post('/app/keys/new', fields)));
+  answers.push(await visitor.post('/app/keys/new', fields));
+  expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409, 409]);
+  expect(answers.filter(({ body }) => keyIn(body))).toHaveLength(1);
+  expect(textOf(answers.at(-1)!)).toContain('It issued a key then, and none now');
+  expect(await keysOf(customer.id)).toHaveLength(2);
+});
+
+test('the form for a new key leaves no trace of the key in the database', async () => {
+  const { customer, visitor } = await start();
+  const key = keyIn((await visitor.submit('/app/keys/new', wanted)).body)!;
+  const records = await app.owner`
       select to_jsonb(r)::text as text from idempotency_records r where customer_id = ${customer.id}
       union all select to_jsonb(e)::text from audit_events e where customer_id = ${customer.id}
       union all select to_jsonb(k)::text from api_keys k where customer_id = ${customer.id}`;
-    expect(records.length).toBeGreaterThan(3);
-    expect(records.filter(({ text }) => text.includes(key.slice(9)))).toEqual([]);
-  });
-
-  test('shows what is wrong beside the fields, keeps the rest and issues nothing', async () => {
-    const { customer, visitor } = await start();
-    const answer = await visitor.submit('/app/keys/new', { ...wanted, name: '  ', expiration: '31', permissions: [] });
-    expect(answer.status).toBe(400);
-    const text = textOf(answer);
-    expect(text).toContain('Must have 1 to 120 characters');
-    expect(text).toContain('Choose one of the choices.');
-    expect(text).toContain('Choose at least one.');
-    expect(await keysOf(customer.id)).toHaveLength(1);
-    const kept = await visitor.submit('/app/keys/new', { ...wanted, name: '' });
-    expect(kept.body.match(/value="contacts:(read|create)"\s+checked/g)).toHaveLength(2);
-    expect(await visitor.submit('/app/keys/new', { ...wanted, name: 'a\0b' })).toMatchObject({ status: 400 });
-    expect(await visitor.submit('/app/keys/new', { ...wanted, permissions: 'root' })).toMatchObject({ status: 400 });
-  });
-
-  test.each([
-    ['read', (scope: string) => scope.endsWith(':read')],
-    ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks|fields):/.test(scope)],
-    ['all', (scope: string) => !scope.endsWith(':manage')],
-  ])('issues a key with the permissions of the choice %s', async (preset, belongs) => {
-    const { customer, visitor } = await start();
-    await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
-    const [, issued] = await keysOf(customer.id);
-    expect(issued!.permissions.toSorted()).toEqual(scopes.filter(belongs).toSorted());
-  });
+  expect(records.length).toBeGreaterThan(3);
+  expect(records.filter(({ text }) => text.includes(key.slice(9)))).toEqual([]);
 });
 
-describe('spend caps', () => {
-  const capsOf = async (id: string) =>
-    (await app.owner`select spend_caps from api_keys where customer_id = ${id} order by id desc limit 1`)[0]![
-      'spend_caps'
-    ];
-  const nothing = { amount: 0, per: 'total' };
+test('the form for a new key shows what is wrong beside the fields, keeps the rest and issues nothing', async () => {
+  const { customer, visitor } = await start();
+  const answer = await visitor.submit('/app/keys/new', { ...wanted, name: '  ', expiration: '31', permissions: [] });
+  expect(answer.status).toBe(400);
+  const text = textOf(answer);
+  expect(text).toContain('Must have 1 to 120 characters');
+  expect(text).toContain('Choose one of the choices.');
+  expect(text).toContain('Choose at least one.');
+  expect(await keysOf(customer.id)).toHaveLength(1);
+  const kept = await visitor.submit('/app/keys/new', { ...wanted, name: '' });
+  expect(kept.body.match(/value="contacts:(read|create)"\s+checked/g)).toHaveLength(2);
+  expect(await visitor.submit('/app/keys/new', { ...wanted, name: 'a\0b' })).toMatchObject({ status: 400 });
+  expect(await visitor.submit('/app/keys/new', { ...wanted, permissions: 'root' })).toMatchObject({ status: 400 });
+});
 
-  test('of the preset for reading are 0, and others have none', async () => {
-    const { customer, visitor } = await start();
-    const sent = async (preset: string) => {
-      await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
-      return capsOf(customer.id);
-    };
-    expect(await sent('read')).toEqual({ subscription: nothing, verification: nothing });
-    expect(await sent('all')).toEqual({ subscription: null, verification: null });
-  });
+test.each([
+  ['read', (scope: string) => scope.endsWith(':read')],
+  ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks|fields):/.test(scope)],
+  ['all', (scope: string) => !scope.endsWith(':manage')],
+])('the form for a new key issues a key with the permissions of the choice %s', async (preset, belongs) => {
+  const { customer, visitor } = await start();
+  await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
+  const [, issued] = await keysOf(customer.id);
+  expect(issued!.permissions.toSorted()).toEqual(scopes.filter(belongs).toSorted());
+});
 
-  test('are given with a key, changed without a new value, and shown with what was spent', async () => {
-    const { customer, visitor } = await start();
-    const caps = { cap_verification: '1500', cap_verification_per: 'month' };
-    const needless = await visitor.submit('/app/keys/new', { ...wanted, ...caps });
-    expect([needless.status, textOf(needless)]).toEqual([400, expect.stringContaining('so it needs no cap')]);
-    await visitor.submit('/app/keys/new', { ...wanted, ...caps, permissions: ['list_contacts:read'] });
-    const [key] = await app.owner`select id from api_keys where customer_id = ${customer.id} order by id desc`;
-    await app.owner`
+const capsOf = async (id: string) =>
+  (await app.owner`select spend_caps from api_keys where customer_id = ${id} order by id desc limit 1`)[0]![
+    'spend_caps'
+  ];
+const nothing = { amount: 0, per: 'total' };
+
+test('spend caps of the preset for reading are 0, and others have none', async () => {
+  const { customer, visitor } = await start();
+  const sent = async (preset: string) => {
+    await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
+    return capsOf(customer.id);
+  };
+  expect(await sent('read')).toEqual({ subscription: nothing, verification: nothing });
+  expect(await sent('all')).toEqual({ subscription: null, verification: null });
+});
+
+test('spend caps are given with a key, changed without a new value, and shown with what was spent', async () => {
+  const { customer, visitor } = await start();
+  const caps = { cap_verification: '1500', cap_verification_per: 'month' };
+  const needless = await visitor.submit('/app/keys/new', { ...wanted, ...caps });
+  expectPage(needless, 400, 'so it needs no cap');
+  await visitor.submit('/app/keys/new', { ...wanted, ...caps, permissions: ['list_contacts:read'] });
+  const [key] = await app.owner`select id from api_keys where customer_id = ${customer.id} order by id desc`;
+  await app.owner`
       insert into key_spending (customer_id, api_key_id, pool, day, spent)
       values (${customer.id}, ${key!['id']}, 'verification', (now() at time zone 'UTC')::date, 12)`;
-    expect(textOf(await visitor.get('/app/keys'))).toContain('Verification: 12 of 1,500 per month (UTC)');
-    const page = `/app/keys/${key!['id']}/caps`;
-    const answer = await visitor.submit(page, { cap_verification: '', cap_subscription: '0' });
-    expect([answer.status, answer.location]).toEqual([303, '/app/keys?done=capped']);
-    expect(await capsOf(customer.id)).toEqual({ subscription: { amount: 0, per: 'day' }, verification: null });
-    const refused = await visitor.submit(page, { cap_verification: 'many' });
-    expect([refused.status, textOf(refused).includes('Must be a whole number')]).toEqual([400, true]);
-    await visitor.submit(`/app/keys/${key!['id']}/revoke`, {});
-    expect((await visitor.get(page)).status).toBe(409);
-  });
+  expect(textOf(await visitor.get('/app/keys'))).toContain('Verification: 12 of 1,500 per month (UTC)');
+  const page = `/app/keys/${key!['id']}/caps`;
+  const answer = await visitor.submit(page, { cap_verification: '', cap_subscription: '0' });
+  expect([answer.status, answer.location]).toEqual([303, '/app/keys?done=capped']);
+  expect(await capsOf(customer.id)).toEqual({ subscription: { amount: 0, per: 'day' }, verification: null });
+  const refused = await visitor.submit(page, { cap_verification: 'many' });
+  expectPage(refused, 400, 'Must be a whole number');
+  await visitor.submit(`/app/keys/${key!['id']}/revoke`, {});
+  expect((await visitor.get(page)).status).toBe(409);
 });
 
 test('a form that shows caps of before changes none of them, and says so', async () => {
@@ -180,60 +174,56 @@ test('a form that shows caps of before changes none of them, and says so', async
   const caps = { subscription: { amount: 5, per: 'day' }, verification: null };
   await visitor.submit(page, { cap_subscription: '5', cap_subscription_per: 'day' });
   const late = await visitor.post(page, { ...opened, cap_verification: '1500' });
-  expect([late.status, textOf(late).includes('Somebody changed this')]).toEqual([412, true]);
+  expectPage(late, 412, 'Somebody changed this');
   const stored = () => app.owner`select spend_caps from api_keys where customer_id = ${customer.id}`;
   expect(await stored()).toEqual([{ spend_caps: caps }]);
 });
 
-describe('the form to rotate a key', () => {
-  test('says when it was used last, and replaces the key', async () => {
-    const { customer, visitor } = await start();
-    await app.owner`update api_keys set last_used_at = '2026-03-04 05:06+00' where id = ${customer.keyId}`;
-    const page = `/app/keys/${customer.keyId}/rotate`;
-    expect(textOf(await visitor.get(page))).toContain('It was last used on 4 Mar 2026, 05:06 UTC');
-    const answer = await visitor.submit(page);
-    const key = keyIn(answer.body)!;
-    expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
-    expect([(await callWith(key)).status, (await callWith(customer.key)).status]).toEqual([200, 401]);
-    expect(await keysOf(customer.id)).toMatchObject([{ duration_days: 7 }]);
-  });
-
-  test('can be sent once, also by two at the same time', async () => {
-    const { customer, visitor } = await start();
-    const page = `/app/keys/${customer.keyId}/rotate`;
-    const fields = await visitor.fieldsOf(page);
-    const answers = await Promise.all([1, 2, 3].map(() => visitor.post(page, fields)));
-    const shown = answers.flatMap(({ body }) => keyIn(body) ?? []);
-    expect(shown).toHaveLength(1);
-    expect((await visitor.post(page, fields)).status).toBe(409);
-    expect((await callWith(shown[0]!)).status).toBe(200);
-  });
-
-  test('refuses a key that no longer works', async () => {
-    const { customer, visitor } = await start();
-    const page = `/app/keys/${customer.keyId}/rotate`;
-    const fields = await visitor.fieldsOf(page);
-    await app.owner`update api_keys set expires_at = now() where id = ${customer.keyId}`;
-    const answers = [await visitor.get(page), await visitor.post(page, fields)];
-    for (const answer of answers) {
-      expect([
-        answer.status,
-        textOf(answer).includes('only an active key') || textOf(answer).includes('Only an active key'),
-      ]).toEqual([409, true]);
-    }
-  });
+test('the form to rotate a key says when it was used last, and replaces the key', async () => {
+  const { customer, visitor } = await start();
+  await app.owner`update api_keys set last_used_at = '2026-03-04 05:06+00' where id = ${customer.keyId}`;
+  const page = `/app/keys/${customer.keyId}/rotate`;
+  expect(textOf(await visitor.get(page))).toContain('It was last used on 4 Mar 2026, 05:06 UTC');
+  const answer = await visitor.submit(page);
+  const key = keyIn(answer.body)!;
+  expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
+  expect([(await callWith(key)).status, (await callWith(customer.key)).status]).toEqual([200, 401]);
+  expect(await keysOf(customer.id)).toMatchObject([{ duration_days: 7 }]);
 });
 
-describe('the form to revoke a key', () => {
-  test('says what stops, and stops it; again changes nothing', async () => {
-    const { customer, visitor } = await start();
-    const page = `/app/keys/${customer.keyId}/revoke`;
-    const text = textOf(await visitor.get(page));
-    expect(text).toContain('each program that uses it is refused');
-    expect(text).toContain('It has never been used.');
-    expect((await callWith(customer.key)).status).toBe(200);
-    for (let i = 0; i < 2; i++) expect((await visitor.submit(page)).location).toBe('/app/keys?done=revoked');
-    expect((await callWith(customer.key)).status).toBe(401);
-    expect(textOf(await visitor.get('/app/keys?done=revoked'))).toContain('The key is revoked');
-  });
+test('the form to rotate a key can be sent once, also by two at the same time', async () => {
+  const { customer, visitor } = await start();
+  const page = `/app/keys/${customer.keyId}/rotate`;
+  const fields = await visitor.fieldsOf(page);
+  const answers = await Promise.all([1, 2, 3].map(() => visitor.post(page, fields)));
+  const shown = answers.flatMap(({ body }) => keyIn(body) ?? []);
+  expect(shown).toHaveLength(1);
+  expect((await visitor.post(page, fields)).status).toBe(409);
+  expect((await callWith(shown[0]!)).status).toBe(200);
+});
+
+test('the form to rotate a key refuses a key that no longer works', async () => {
+  const { customer, visitor } = await start();
+  const page = `/app/keys/${customer.keyId}/rotate`;
+  const fields = await visitor.fieldsOf(page);
+  await app.owner`update api_keys set expires_at = now() where id = ${customer.keyId}`;
+  const answers = [await visitor.get(page), await visitor.post(page, fields)];
+  for (const answer of answers) {
+    expect([
+      answer.status,
+      textOf(answer).includes('only an active key') || textOf(answer).includes('Only an active key'),
+    ]).toEqual([409, true]);
+  }
+});
+
+test('the form to revoke a key says what stops, and stops it; again changes nothing', async () => {
+  const { customer, visitor } = await start();
+  const page = `/app/keys/${customer.keyId}/revoke`;
+  const text = textOf(await visitor.get(page));
+  expect(text).toContain('each program that uses it is refused');
+  expect(text).toContain('It has never been used.');
+  expect((await callWith(customer.key)).status).toBe(200);
+  for (let i = 0; i < 2; i++) expect((await visitor.submit(page)).location).toBe('/app/keys?done=revoked');
+  expect((await callWith(customer.key)).status).toBe(401);
+  expect(textOf(await visitor.get('/app/keys?done=revoked'))).toContain('The key is revoked');
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { makeUser } from '../setup/factories.ts';
 
@@ -6,53 +6,49 @@ const { fastify: app, owner, customer } = await startApp();
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-describe('GET /customer/summary', () => {
-  test('shows the initial state of a new customer', async () => {
-    const { id, get } = await customer();
-    const answer = await get('/customer/summary');
-    expect(answer.status).toBe(200);
-    expect(answer.body).toEqual({
-      customer: { id, business_name: expect.stringMatching(/^Customer-/), status: 'OK', country: null, city: null },
-      users_count: 1,
-      subscription: {
-        id: expect.stringMatching(uuid),
-        status: 'active',
-        balance: 0,
-        price: '0.00',
-        periodicity: 'monthly',
-        currency: 'usd',
-        tier: { id: expect.stringMatching(uuid), title: 'Free', tier: 0, is_free: true, price: '0.00' },
-        active_seats: 1,
-      },
-    });
-  });
-
-  test('shows location, price with two decimals, currency in lower case, all users, and active ones as seats', async () => {
-    const { id, get } = await customer();
-    const userId = await makeUser(app, id);
-    await makeUser(app, id);
-    await owner`update users set active = false where id = ${userId}`;
-    await owner`update subscriptions set price = 1249.5, currency = 'EUR' where customer_id = ${id}`;
-    await owner`update customers set country = 'GB', city = 'Bristol' where id = ${id}`;
-    expect((await get('/customer/summary')).body).toMatchObject({
-      customer: { country: 'GB', city: 'Bristol' },
-      users_count: 3,
-      subscription: { active_seats: 2, price: '1249.50', currency: 'eur' },
-    });
+test('GET /customer/summary shows the initial state of a new customer', async () => {
+  const { id, get } = await customer();
+  const answer = await get('/customer/summary');
+  expect(answer.status).toBe(200);
+  expect(answer.body).toEqual({
+    customer: { id, business_name: expect.stringMatching(/^Customer-/), status: 'OK', country: null, city: null },
+    users_count: 1,
+    subscription: {
+      id: expect.stringMatching(uuid),
+      status: 'active',
+      balance: 0,
+      price: '0.00',
+      periodicity: 'monthly',
+      currency: 'usd',
+      tier: { id: expect.stringMatching(uuid), title: 'Free', tier: 0, is_free: true, price: '0.00' },
+      active_seats: 1,
+    },
   });
 });
 
-describe('GET /customer/users', () => {
-  test("lists only the customer's users, newest first, without secrets", async () => {
-    const [mine, theirs] = [await customer(), await customer()];
-    const member = await makeUser(app, mine.id, 'member');
-    await owner`update users set active = false where id = ${member}`;
-    const answer = await mine.get('/customer/users');
-    expect(answer.status).toBe(200);
-    expect(answer.body).toEqual([
-      { id: member, name: 'User', email: expect.stringContaining('@'), role: 'member', active: false },
-      { id: mine.adminId, name: 'Admin', email: expect.stringContaining('@'), role: 'admin', active: true },
-    ]);
-    expect(JSON.stringify(answer.body)).not.toContain(theirs.adminId);
+test('GET /customer/summary shows location, price with two decimals, currency in lower case, all users, and active ones as seats', async () => {
+  const { id, get } = await customer();
+  const userId = await makeUser(app, id);
+  await makeUser(app, id);
+  await owner`update users set active = false where id = ${userId}`;
+  await owner`update subscriptions set price = 1249.5, currency = 'EUR' where customer_id = ${id}`;
+  await owner`update customers set country = 'GB', city = 'Bristol' where id = ${id}`;
+  expect((await get('/customer/summary')).body).toMatchObject({
+    customer: { country: 'GB', city: 'Bristol' },
+    users_count: 3,
+    subscription: { active_seats: 2, price: '1249.50', currency: 'eur' },
   });
+});
+
+test("GET /customer/users lists only the customer's users, newest first, without secrets", async () => {
+  const [mine, theirs] = [await customer(), await customer()];
+  const member = await makeUser(app, mine.id, 'member');
+  await owner`update users set active = false where id = ${member}`;
+  const answer = await mine.get('/customer/users');
+  expect(answer.status).toBe(200);
+  expect(answer.body).toEqual([
+    { id: member, name: 'User', email: expect.stringContaining('@'), role: 'member', active: false },
+    { id: mine.adminId, name: 'Admin', email: expect.stringContaining('@'), role: 'admin', active: true },
+  ]);
+  expect(JSON.stringify(answer.body)).not.toContain(theirs.adminId);
 });
