@@ -437,6 +437,7 @@ create table idempotency_records (
   status      smallint       not null,
   body        json           not null,
   created_at  timestamptz(3) not null default clock_timestamp(),
+  change_id   uuid,
   constraint idempotency_records_pkey primary key (customer_id, key),
   constraint idempotency_records_fingerprint_is_sha256 check (octet_length(fingerprint) = 32),
   constraint idempotency_records_status_is_success check (status >= 200 and status <= 299)
@@ -445,6 +446,7 @@ create index idempotency_records_age on idempotency_records using btree (created
 grant delete, insert, select, update on idempotency_records to sales_data_api;
 comment on table idempotency_records is 'The first successful answer to a request with an Idempotency-Key, written in the transaction of its effect.';
 comment on column idempotency_records.body is 'json, not jsonb: the members of a repeated answer keep their order.';
+comment on column idempotency_records.change_id is 'Change that the request made. Null: it changed no record.';
 
 create table import_chunks (
   customer_id uuid    not null,

@@ -21,6 +21,8 @@ export interface Origin {
   actor: EventActor;
   changeId: string;
   requestId?: string | undefined;
+  /** Called after the commit of a transaction that changes records, with the id of the change. */
+  onChange?: (changeId: string) => void;
 }
 
 const origins = new WeakMap<object, Origin>();
@@ -311,11 +313,12 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   };
 }
 
-const originFor = ({ actor, changeId, requestId }: Requester, source: EventSource | null): Origin => ({
+const originFor = (requester: Requester, source: EventSource | null): Origin => ({
   source,
-  requestId,
-  actor: actor ?? { type: source === 'command' ? 'operator' : 'service' },
-  changeId: changeId ?? randomUUID(),
+  requestId: requester.requestId,
+  actor: requester.actor ?? { type: source === 'command' ? 'operator' : 'service' },
+  changeId: requester.changeId ?? randomUUID(),
+  onChange: (changeId) => void (requester.committedChange = changeId),
 });
 
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);

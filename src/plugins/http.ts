@@ -218,6 +218,7 @@ export const crossOrigin = plugin({ name: 'cors', dependencies: ['services'] }, 
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     exposedHeaders: [
       'etag',
+      'x-change-id',
       'idempotency-replayed',
       'ratelimit',
       'ratelimit-policy',

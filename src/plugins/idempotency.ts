@@ -6,6 +6,7 @@ import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { decide, storeApprovedAnswer } from '../queries/accounts/approvals.ts';
 import { requestApprovalIfNeeded, type SizeNow } from './approvals.ts';
 import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey } from '../queries/records/idempotency.ts';
+import { changeOf } from '../queries/records/journal.ts';
 import type { StoredAnswer } from '../queries/records/idempotency.ts';
 
 declare module 'fastify' {
@@ -58,8 +59,10 @@ export default plugin({ name: 'idempotency', dependencies: ['requester', 'json-b
   });
 });
 
-const replay = (reply: FastifyReply, { status, body }: StoredAnswer): FastifyReply =>
-  reply.code(status).header('idempotency-replayed', 'true').send(body);
+function replay(reply: FastifyReply, { status, body, change_id }: StoredAnswer): FastifyReply {
+  if (change_id !== null) void reply.header('x-change-id', change_id);
+  return reply.code(status).header('idempotency-replayed', 'true').send(body);
+}
 
 function idempotencyKey(request: FastifyRequest): string | undefined {
   const header = request.headers['idempotency-key'];
@@ -90,7 +93,9 @@ async function runOnce(
   const stored = await findStored(sql, customerId, use);
   if (stored) return { stored };
   const body = await run(sql);
-  await storeAnswer(sql, customerId, use.key, { status: reply.statusCode, body, fingerprint: use.fingerprint });
+  const { key, fingerprint } = use;
+  const change_id = changeOf(sql) ?? null;
+  await storeAnswer(sql, customerId, key, { status: reply.statusCode, body, fingerprint, change_id });
   return { body };
 }
 

@@ -110,6 +110,8 @@ declare module 'fastify' {
     /** True if a successful response has the header `ETag`, which contains the version of the record. */
     etag?: true;
     isCounted?: true;
+    /** True if a successful response has the header `x-change-id`, unless nothing changed. */
+    isChange?: true;
     /** True if every response of the route has the headers `x-more` and `x-next-cursor`. */
     hasMoreHeader?: true;
   }
@@ -230,6 +232,7 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
       : {}),
     ...(isSuccess && config?.hasMoreHeader ? { 'x-more': headers['x-more'] } : {}),
     ...(isSuccess && config?.concurrent === 'exports' ? { 'x-events-cursor': headers['x-events-cursor'] } : {}),
+    ...(isSuccess && status !== '202' && config?.isChange ? { 'x-change-id': headers['x-change-id'] } : {}),
     ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
     ...(status === '403' ? { 'x-required-scope': headers['x-required-scope'] } : {}),
@@ -273,6 +276,13 @@ const headers = {
   'x-as-of': {
     type: 'string',
     description: 'When the count began that the response shows; absent if the response is as of now.',
+  },
+  'x-change-id': {
+    type: 'string',
+    format: 'uuid',
+    description:
+      'Id of the change that the call made: its events have it as `change_id`, and `POST /api/ext/changes/{id}/undo` takes ' +
+      'it back. Absent if no record changed.',
   },
   'idempotency-replayed': {
     type: 'string',

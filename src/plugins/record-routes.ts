@@ -52,7 +52,8 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
   ) => {
     const [action, summary] = actions[verb];
     const access = { scope: `${scope}:${action}` } as const;
-    return routesOf(tag, { access })(`${verb}${operation}`, `${summary} ${named}`, description, schemas, config);
+    const common: FastifyContextConfig = verb === 'get' ? { access } : { access, isChange: true };
+    return routesOf(tag, common)(`${verb}${operation}`, `${summary} ${named}`, description, schemas, config);
   };
   const message = (verb: string) => `${noun.charAt(0).toUpperCase()}${noun.slice(1)} ${verb}`;
 

@@ -136,7 +136,7 @@ export const requester = plugin({ name: 'requester', dependencies: ['services'] 
     if (isLong) exemptFromTimeout(reply.raw);
     const controller = new AbortController();
     const time = new AbortController();
-    const requester = {
+    const requester: Requester = {
       customerId: serviceItself,
       signal: controller.signal,
       timeUp: time.signal,
@@ -173,8 +173,10 @@ export const requester = plugin({ name: 'requester', dependencies: ['services'] 
     reply.raw.once('close', closed);
     done();
   });
-  app.addHook('onSend', (request, _reply, _payload, done) => {
+  app.addHook('onSend', (request, reply, _payload, done) => {
     request.isAnswered = true;
+    const { committedChange } = request.requester ?? {};
+    if (committedChange !== undefined) void reply.header('x-change-id', committedChange);
     done();
   });
 });

@@ -143,7 +143,7 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
               body: batchBody(kind, operation),
               response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
             },
-            { access, limit: 'bulk', idempotent: true, mayNeedApproval: true, isBatch: true },
+            { access, limit: 'bulk', idempotent: true, mayNeedApproval: true, isBatch: true, isChange: true },
           ),
         },
         async (request, reply) => {

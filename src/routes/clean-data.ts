@@ -73,6 +73,7 @@ const cleanData: FastifyPluginAsyncTypebox = async (app) => {
           limit: 'bulk',
           idempotent: true,
           mayNeedApproval: true,
+          isChange: true,
         },
       ),
       async (request, reply) =>

@@ -57,7 +57,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'Creates a list. Contacts that match its rules become members at once, and later ones as soon as they ' +
         'match. Without rules, members are added by hand. Too many lists with rules are 409.',
       { body: ListCreate, response: { 201: ListCreated } },
-      { access: { scope: 'list_contacts:create' }, idempotent: true },
+      { access: { scope: 'list_contacts:create' }, idempotent: true, isChange: true },
     ),
     async (request, reply) =>
       app.once(request, reply.code(201), (sql) =>
@@ -104,7 +104,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'Creates a list with the rules and the hand-made members of another one. The response has the id of the ' +
         'copy.',
       { body: ListDuplicate, response: { 200: DoneWithId, 404: ErrorBody } },
-      { idempotent: true },
+      { idempotent: true, isChange: true },
     ),
     async (request, reply) =>
       app.once(request, reply, async (sql) => {

@@ -94,7 +94,7 @@ describe.each(keyRoutes)('$name', (route) => {
   }));
 
   test.each(enough)(
-    'accepts a key with only $name, and answers again alike with the same Idempotency-Key',
+    'accepts a key with only $name, names a change only where that is declared, and answers again alike with the same Idempotency-Key',
     async ({ some }) => {
       const records = await recordsFor(route, some[0]);
       // A webhook needs the scopes to read what it sends.
@@ -105,11 +105,13 @@ describe.each(keyRoutes)('$name', (route) => {
       const approval = await makeApproval(app.fastify, records.customer, keyId);
       const seen = { ...records, job, approval };
       const headers = { ...withKey(key), 'idempotency-key': 'once' };
-      const { status, body } = await callFor(route, seen, headers);
+      const { status, body, headers: told } = await callFor(route, seen, headers);
       expect(success(route)).toContain(status);
+      expect(route.isChange ? undefined : told['x-change-id']).toBeUndefined();
       if (!('422' in route.responses)) return;
-      const replayed = { status, body, headers: { 'idempotency-replayed': 'true' } };
-      expect(await callFor(route, seen, headers)).toMatchObject(replayed);
+      const again = await callFor(route, seen, headers);
+      expect(again).toMatchObject({ status, body, headers: { 'idempotency-replayed': 'true' } });
+      expect(again.headers['x-change-id']).toBe(told['x-change-id']);
     },
   );
 });

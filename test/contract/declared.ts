@@ -20,6 +20,8 @@ export interface DeclaredRoute {
   access: Access;
   /** Whether the route only answers 405. */
   isRefusal: boolean;
+  /** Whether a successful response names the change that the call made. */
+  isChange: boolean;
   /** The rate limit policies that count the route's requests. */
   policies: Policy[];
   /** Maximum size of a body (bytes). */
@@ -95,6 +97,7 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
     bodyLimit,
     access: config.access!,
     isRefusal: config.isRefusal === true,
+    isChange: config.isChange === true,
     policies: policiesOf(config),
     params: schema?.params as Json | undefined,
     body: schema?.body as Json | undefined,

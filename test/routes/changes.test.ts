@@ -9,6 +9,32 @@ const list = (filters: object = {}, paginate: object = {}, by = customer): Promi
   by.post('/changes/list', { filters, paginate });
 const historyOf = async (id: string) => (await list({ record_id: id })).body;
 
+describe('the header x-change-id of a write', () => {
+  test('names the change that its events have, and that can be undone', async () => {
+    const items = [contactBody(), contactBody()];
+    const created = await customer.post('/contacts/batch/create', { items });
+    const id = String(created.headers['x-change-id']);
+    const events = (await list({ change_id: id })).body;
+    expect(events.map(({ type }: { type: string }) => type)).toEqual(['created', 'created']);
+    const { body } = await customer.post(`/changes/${id}/undo`, { dry_run: true });
+    expect(body).toMatchObject({ records: 2, restored: 2 });
+  });
+
+  test('is absent if no record changed', async () => {
+    const id = await make(customer, '/contacts', contactBody());
+    const list_id = (await customer.post('/list-contact', { name: 'Chosen' })).body.id;
+    const unchanged = await Promise.all([
+      customer.patch(`/contacts/${id}`, {}),
+      customer.post('/list-contact-details/add-contacts', { list_id, contact_ids: [id] }),
+      customer.post('/contacts/batch/update', { items: [{ id }, { id: list_id, job_title: 'Clerk' }] }),
+      customer.post('/contacts/batch/update', { atomic: true, items: [{ id, job_title: 'Clerk' }, { id: list_id }] }),
+      customer.get(`/contacts/${id}`),
+    ]);
+    expect(unchanged.map(({ status }) => status)).toEqual([200, 200, 200, 404, 200]);
+    for (const { headers } of unchanged) expect(headers).not.toHaveProperty('x-change-id');
+  });
+});
+
 describe('the history of a record', () => {
   test('shows each change with the values before and after, newest first', async () => {
     const company = await make(customer, '/company', { type: 'customer', company_name: 'Acme' });

@@ -35,6 +35,8 @@ class Answer:
     #: The version of the record that was read, for `if_match`.
     etag: str | None
     request_id: str | None
+    #: The id of the change that the call made, for `undo_change`; None if no record changed. Its events have it.
+    change_id: str | None
     #: The cursor of the next page; None on the last one. The feed always has one.
     next_cursor: str | None
     #: Whether the feed has more that can be read at once.
@@ -131,6 +133,7 @@ class Transport:
             data=self._content(operation, response),
             etag=response.headers.get("etag"),
             request_id=response.headers.get("x-request-id"),
+            change_id=response.headers.get("x-change-id"),
             next_cursor=response.headers.get("x-next-cursor"),
             has_more=response.headers.get("x-more") == "true",
             is_replayed=response.headers.get("idempotency-replayed") == "true",

@@ -35,6 +35,8 @@ export interface Answer<T> {
   /** The version of the record that was read, for `ifMatch`. */
   etag: string | undefined;
   requestId: string | undefined;
+  /** The id of the change that the call made, for `undoChange`; undefined if no record changed. Its events have it. */
+  changeId: string | undefined;
   /** The cursor of the next page; undefined on the last one. The feed always has one. */
   nextCursor: string | undefined;
   /** Whether the feed has more that can be read at once. */
@@ -141,6 +143,7 @@ export class SalesData {
       data: (await contentOf(operation, response)) as Result<K>,
       etag: headers.get('etag') ?? undefined,
       requestId: headers.get('x-request-id') ?? undefined,
+      changeId: headers.get('x-change-id') ?? undefined,
       nextCursor: headers.get('x-next-cursor') ?? undefined,
       hasMore: headers.get('x-more') === 'true',
       isReplayed: headers.get('idempotency-replayed') === 'true',

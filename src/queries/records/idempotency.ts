@@ -6,6 +6,8 @@ import type { Queryable, Transaction } from '../../database/db.ts';
 export interface StoredAnswer {
   status: number;
   body: object;
+  /** Id of the change that the request made, or null if it changed no record. */
+  change_id: string | null;
 }
 
 interface IdempotencyRecord extends StoredAnswer {
@@ -30,7 +32,7 @@ export async function findIdempotencyRecord(
   key: string,
 ): Promise<IdempotencyRecord | undefined> {
   const [record] = await sql<(Omit<IdempotencyRecord, 'body'> & { body: object | string })[]>`
-    select fingerprint, status, body
+    select fingerprint, status, body, change_id
     from idempotency_records
     where customer_id = ${customerId}
       and key = ${key}
@@ -62,12 +64,17 @@ export async function storeAnswer(
   key: string,
   record: IdempotencyRecord,
 ): Promise<void> {
-  const { fingerprint, status, body } = record;
+  const { fingerprint, status, body, change_id } = record;
   await sql`
-    insert into idempotency_records (customer_id, key, fingerprint, status, body)
-    values (${customerId}, ${key}, ${fingerprint}, ${status}, ${await pack(body)}::text::json)
+    insert into idempotency_records (customer_id, key, fingerprint, status, body, change_id)
+    values (${customerId}, ${key}, ${fingerprint}, ${status}, ${await pack(body)}::text::json, ${change_id})
     on conflict (customer_id, key) do update
-    set fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body, created_at = excluded.created_at`;
+    set
+      fingerprint = excluded.fingerprint,
+      status = excluded.status,
+      body = excluded.body,
+      change_id = excluded.change_id,
+      created_at = excluded.created_at`;
 }
 
 export async function removeExpiredRecords(sql: Transaction): Promise<number> {
@@ -108,7 +115,8 @@ export async function markSent(sql: Transaction, customerId: string, form: SentF
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName(customerId, key)}, 0))`;
   if (await findIdempotencyRecord(sql, customerId, key)) return false;
   // Nothing but hashes is stored: the answer to the form can contain an API key, its fields a password. The token salts them.
-  await storeAnswer(sql, customerId, key, { fingerprint: hashOf(JSON.stringify(form)), status: 200, body: {} });
+  const fingerprint = hashOf(JSON.stringify(form));
+  await storeAnswer(sql, customerId, key, { fingerprint, status: 200, body: {}, change_id: null });
   return true;
 }
 

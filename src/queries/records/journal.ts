@@ -2,8 +2,8 @@ import { isLockTimeout } from '../../database/pools.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { randomUUID } from 'node:crypto';
 import type { PendingQuery, Row } from 'postgres';
-import type { EventNoun, EventType } from '../../schemas/events.ts';
-import { sendWithCommit, originOf } from '../../database/db.ts';
+import { recordTypes, type EventNoun, type EventType } from '../../schemas/events.ts';
+import { afterCommit, sendWithCommit, originOf } from '../../database/db.ts';
 import type { Queryable, Transaction, Origin, Database } from '../../database/db.ts';
 
 type Columns = Readonly<Record<string, unknown>>;
@@ -120,7 +120,17 @@ export function addToJournal(
   own.events.push(...events);
   own.contacts += changes.contacts;
   own.companies += changes.companies;
+  const changeId = changeOf(sql);
+  if (changeId !== undefined) afterCommit(sql, () => origin.onChange?.(changeId));
 }
+
+const changedRecords: ReadonlySet<EventType> = new Set(recordTypes);
+
+/** Returns the id of the change if the transaction has changed records, otherwise undefined. */
+export const changeOf = (sql: Transaction): string | undefined =>
+  [...(pending.get(sql)?.values() ?? [])].some(({ events }) => events.some(({ type }) => changedRecords.has(type)))
+    ? originOf(sql).changeId
+    : undefined;
 
 /**
  * Returns the statements that write the journals, in the order of the customers' ids. So two transactions with several
