@@ -1,6 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { spenderOf } from '../access/credentials.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { findCredits, listEntries } from '../queries/jobs/credits.ts';
+import { findApiKey } from '../queries/accounts/api-keys.ts';
 import { findCustomerSummary } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import { Credits, LedgerEntry, LedgerQuery } from '../schemas/jobs.ts';
@@ -15,11 +17,16 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
     about(
       'getCustomerSummary',
       'Read the account summary',
-      'Returns the customer that the API key belongs to, with its subscription. A good first call: it needs no ' +
-        'input.',
+      'Returns the customer that the API key belongs to, its subscription, and what the key itself is. A good first ' +
+        'call: it needs no input.',
       { response: { 200: CustomerSummary } },
     ),
-    (request) => request.db.lookup((sql) => findCustomerSummary(sql, request.caller.customerId)),
+    ({ db, caller }) =>
+      db.lookup(async (sql) => {
+        const { customerId, apiKeyId } = spenderOf(caller);
+        const summary = await findCustomerSummary(sql, customerId);
+        return { ...summary, api_key: (await findApiKey(sql, customerId, apiKeyId!))! };
+      }),
   );
 
   app.get(

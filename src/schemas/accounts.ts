@@ -74,37 +74,6 @@ const Price = (description: string) =>
     examples: ['0.00'],
   });
 
-export const CustomerSummary = Named('CustomerSummary', {
-  customer: Described('The customer that the API key belongs to.', {
-    id: Uuid('Id of the customer.'),
-    business_name: Type.String({ description: 'Name of the company.', examples: ['Analytical Engines Ltd'] }),
-    status: Type.String({ description: 'State of the account.', examples: ['OK'] }),
-    country: Nullable(Type.String({ description: 'Country of the company.' })),
-    city: Nullable(Type.String({ description: 'City of the company.' })),
-  }),
-  users_count: Type.Integer({ description: 'Number of all users, deactivated ones too.' }),
-  subscription: Described('The subscription of the customer.', {
-    id: Uuid('Id of the subscription.'),
-    status: Type.String({ description: 'State of the subscription.', examples: ['active'] }),
-    balance: Type.Integer({
-      description: 'Credits for unlocking prospects that can be spent. Reserved ones are not counted.',
-    }),
-    price: Price('Price of a period'),
-    periodicity: Type.String({ description: 'How long a period is.', examples: ['monthly'] }),
-    // Lower case, as the contract has it. All other currencies are upper case.
-    currency: Type.String({ description: 'ISO 4217 currency code, here in lower case.', examples: ['usd'] }),
-    tier: Described('What was subscribed to.', {
-      id: Uuid('Id of the tier.'),
-      title: Type.String({ description: 'Name of the tier.', examples: ['Free'] }),
-      tier: Type.Integer({ description: 'Number of the tier. Higher tiers offer more.' }),
-      is_free: Type.Boolean({ description: 'Whether the tier costs nothing.' }),
-      price: Price('Price of the tier'),
-    }),
-    active_seats: Type.Integer({ description: 'Number of users that are not deactivated.' }),
-  }),
-});
-export type CustomerSummary = Static<typeof CustomerSummary>;
-
 export const auditEvents = [
   'api_key.generated',
   'api_key.rotated',
@@ -405,6 +374,38 @@ export const ApiKey = Type.Object(
   { title: 'ApiKey', description: 'An API key, without its value.' },
 );
 export type ApiKey = Static<typeof ApiKey>;
+
+export const CustomerSummary = Named('CustomerSummary', {
+  customer: Described('The customer that the API key belongs to.', {
+    id: Uuid('Id of the customer.'),
+    business_name: Type.String({ description: 'Name of the company.', examples: ['Analytical Engines Ltd'] }),
+    status: Type.String({ description: 'State of the account.', examples: ['OK'] }),
+    country: Nullable(Type.String({ description: 'Country of the company.' })),
+    city: Nullable(Type.String({ description: 'City of the company.' })),
+  }),
+  users_count: Type.Integer({ description: 'Number of all users, deactivated ones too.' }),
+  subscription: Described('The subscription of the customer.', {
+    id: Uuid('Id of the subscription.'),
+    status: Type.String({ description: 'State of the subscription.', examples: ['active'] }),
+    balance: Type.Integer({
+      description: 'Credits for unlocking prospects that can be spent. Reserved ones are not counted.',
+    }),
+    price: Price('Price of a period'),
+    periodicity: Type.String({ description: 'How long a period is.', examples: ['monthly'] }),
+    // Lower case, as the contract has it. All other currencies are upper case.
+    currency: Type.String({ description: 'ISO 4217 currency code, here in lower case.', examples: ['usd'] }),
+    tier: Described('What was subscribed to.', {
+      id: Uuid('Id of the tier.'),
+      title: Type.String({ description: 'Name of the tier.', examples: ['Free'] }),
+      tier: Type.Integer({ description: 'Number of the tier. Higher tiers offer more.' }),
+      is_free: Type.Boolean({ description: 'Whether the tier costs nothing.' }),
+      price: Price('Price of the tier'),
+    }),
+    active_seats: Type.Integer({ description: 'Number of users that are not deactivated.' }),
+  }),
+  api_key: ApiKey,
+});
+export type CustomerSummary = Static<typeof CustomerSummary>;
 
 /** Response to a request that issues a key. Only this response contains the secret `key`. */
 export const IssuedKey = Named('IssuedKey', {

@@ -116,8 +116,7 @@ export async function expectTwoWaySync({ app, url }: TourService, { command, wor
   const customer = await app.customer();
   const other = await customer.withCaps({});
   const file = join(cwd, 'crm.db');
-  const env = { PATH: process.env['PATH'], SALES_DATA_URL: url, SALES_DATA_KEY: customer.key };
-  const options = { cwd, env: { ...env, SALES_DATA_KEY_ID: customer.keyId } };
+  const options = { cwd, env: { PATH: process.env['PATH'], SALES_DATA_URL: url, SALES_DATA_KEY: customer.key } };
   const { products: _, contacts_ids: _none, ...deal } = await opportunityBody(customer);
   const sync = () => run(command, [...words, file], options);
   await make(other, '/contacts', contactBody());

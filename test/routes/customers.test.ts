@@ -23,7 +23,17 @@ test('GET /customer/summary shows the initial state of a new customer', async ()
       tier: { id: expect.stringMatching(uuid), title: 'Free', tier: 0, is_free: true, price: '0.00' },
       active_seats: 1,
     },
+    api_key: expect.objectContaining({ status: 'active' }),
   });
+});
+
+test('GET /customer/summary tells a key its id, its scopes and what it may spend, but not its value', async () => {
+  const { withScopes } = await customer();
+  const { key, keyId, get } = await withScopes(['customer:read', 'contacts:read']);
+  const { body } = await get('/customer/summary');
+  expect(body.api_key).toMatchObject({ id: keyId, permissions: ['customer:read', 'contacts:read'] });
+  expect(body.api_key.spend_caps).toEqual({ subscription: null, verification: null });
+  expect(JSON.stringify(body)).not.toContain(key);
 });
 
 test('GET /customer/summary shows location, price with two decimals, currency in lower case, all users, and active ones as seats', async () => {

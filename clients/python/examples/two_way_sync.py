@@ -1,8 +1,8 @@
 """
 Keeps companies, contacts and deals the same here (the table `records` of an SQLite file) and in the service, both ways:
-    SALES_DATA_URL=https://… SALES_DATA_KEY=sda_… SALES_DATA_KEY_ID=… python two_way_sync.py crm.db
+    SALES_DATA_URL=https://… SALES_DATA_KEY=sda_… python two_way_sync.py crm.db
 A change here sets `body` (null: deleted) and `dirty` = 1, and wins over one there. References are ids of the service, or
-`{"external_id": own}`. It can be killed at any moment and run again. The key needs all scopes of the three.
+`{"external_id": own}`. It can be killed at any moment and run again. The key needs all scopes of the three, and customer:read.
 """
 
 import json
@@ -65,13 +65,14 @@ if not run("select * from feed"):
             receive(kind, record)
     run("insert into feed values (?)", cursor)
     run("commit")
+own_key = api.get_customer_summary()["api_key"]["id"]
 for page in api.events.follow(run("select cursor from feed")[0][0], expand=True, wait=0):
     run("begin immediate")
     for event in page.events:
         kind = event["type"].split(".")[0]
         # What this key has sent comes back as an echo.
         actor = event["data"].get("actor")
-        if kind not in KINDS or (actor and actor.get("id") == os.environ["SALES_DATA_KEY_ID"]):
+        if kind not in KINDS or (actor and actor.get("id") == own_key):
             continue
         if record := event.get("record"):
             receive(kind, record)

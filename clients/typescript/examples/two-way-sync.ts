@@ -1,11 +1,11 @@
 // Keeps companies, contacts and deals the same here (the table `records` of an SQLite file) and in the service, both ways:
-//   SALES_DATA_URL=https://… SALES_DATA_KEY=sda_… SALES_DATA_KEY_ID=… node two-way-sync.ts crm.db
+//   SALES_DATA_URL=https://… SALES_DATA_KEY=sda_… node two-way-sync.ts crm.db
 // A change here sets `body` (null: deleted) and `dirty` = 1, and wins over one there. References are ids of the service, or
-// `{external_id: own}`. It can be killed at any moment and run again. The key needs all scopes of the three.
+// `{external_id: own}`. It can be killed at any moment and run again. The key needs all scopes of the three, and customer:read.
 import { DatabaseSync } from 'node:sqlite';
 import { SalesData } from 'sales-data-client';
 
-const { SALES_DATA_URL: baseUrl = '', SALES_DATA_KEY: key = '', SALES_DATA_KEY_ID: ownKey } = process.env;
+const { SALES_DATA_URL: baseUrl = '', SALES_DATA_KEY: key = '' } = process.env;
 const api = new SalesData({ baseUrl, key });
 const db = new DatabaseSync(process.argv[2] ?? 'crm.db', { timeout: 30_000 });
 db.exec(`create table if not exists records (kind, own, id, body, dirty default 1, primary key (kind, own));
@@ -58,11 +58,12 @@ if (run('select * from feed').length === 0) {
   run('insert into feed values (?)', nextCursor);
   db.exec('commit');
 }
+const { api_key: own } = await api.getCustomerSummary();
 const start = run('select cursor from feed')[0]!['cursor'];
 for await (const { events, cursor, hasMore } of api.events.follow({ cursor: start, expand: true, wait: 0 })) {
   // What this key has sent comes back as an echo.
   const theirs = events.filter(
-    ({ type, data }) => Object.hasOwn(kinds, type.split('.')[0]!) && data.actor?.id !== ownKey,
+    ({ type, data }) => Object.hasOwn(kinds, type.split('.')[0]!) && data.actor?.id !== own.id,
   );
   db.exec('begin immediate');
   for (const { type, data, record } of theirs)

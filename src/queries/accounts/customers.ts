@@ -160,8 +160,8 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
 }
 
 /** Returns a customer's summary. `subscription.balance` excludes the credits that jobs have reserved. */
-export async function findCustomerSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
-  const [row] = await sql<[CustomerSummary]>`
+export async function findCustomerSummary(sql: Sql, customerId: string): Promise<Omit<CustomerSummary, 'api_key'>> {
+  const [row] = await sql<[Omit<CustomerSummary, 'api_key'>]>`
     select
       jsonb_build_object(
         'id', c.id, 'business_name', c.business_name, 'status', c.status, 'country', c.country, 'city', c.city
