@@ -33,7 +33,7 @@ import { hasCustomerWithoutUser, createCustomer } from '../queries/accounts/cust
 import { findAccountByEmail, createUser, resetPassword } from '../queries/accounts/users.ts';
 import { noCaps, commandLine, type User } from '../schemas/accounts.ts';
 import { pools, type UnlockContacts } from '../schemas/jobs.ts';
-import { usualScopes } from '../schemas/scopes.ts';
+import { scopes } from '../schemas/scopes.ts';
 import { mintToken } from '../access/credentials.ts';
 
 const count = 5_000;
@@ -322,7 +322,7 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
     const key = {
       name: 'demo',
       expiration: 7 as const,
-      permissions: [...usualScopes],
+      permissions: [...scopes],
       spendCaps: noCaps,
       createdBy: userId,
     };
