@@ -17,7 +17,7 @@ import {
   listUnfinishedImports,
 } from '../queries/jobs/catalog-imports.ts';
 import { countUnindexed } from '../queries/jobs/unlocks.ts';
-import { commandAction, asInteger, asUuid, ignoreQuit, UsageError, keepHeapSmall, verb } from './command.ts';
+import { commandAction, printed, asInteger, asUuid, ignoreQuit, UsageError, keepHeapSmall, verb } from './command.ts';
 import { withCatalog } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
@@ -52,13 +52,7 @@ export function define(command: Command): void {
 }
 
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
-  let bad = 0;
-  const run = async (): Promise<ImportReport> => {
-    const report = await importFile(file, options);
-    bad = report.bad;
-    return report;
-  };
-  await commandAction(run, printReport)(options);
+  const { bad } = printed(options, await importFile(file, options), printReport);
   if (options.strict && bad > 0) throw new Error(bad === 1 ? 'There was a bad line' : `There were ${bad} bad lines`);
 }
 

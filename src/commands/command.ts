@@ -11,15 +11,21 @@ export interface CommandModule {
 /** Thrown if the command line is wrong. The program ends with exit code 2. */
 export class UsageError extends Error {}
 
-/**
- * Returns a function that calls `run` and writes the result to stdout: as JSON with `--json`, else as the text of
- * `print`. Does not catch errors.
- */
+/** Writes a result to stdout, as JSON with `--json`, else as the text of `print`. Returns the result. */
+export function printed<Result>(
+  { json }: { json?: boolean },
+  result: Result,
+  print: (result: Result) => string,
+): Result {
+  process.stdout.write(`${json ? JSON.stringify(result) : print(result)}\n`);
+  return result;
+}
+
+/** Returns a function that calls `run` and writes the result (see `printed`). Does not catch errors. */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
   async (options: Options & { json?: boolean }): Promise<void> => {
-    const result = await run(options);
-    process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
+    printed(options, await run(options), print);
   };
 
 /** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other error. */

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { publicUrl, readConfig } from '../process/config.ts';
 import type { Demo } from './load-demo.ts';
 import { commandAction } from './command.ts';
-import { openServices } from './database.ts';
+import { withServices } from './database.ts';
 
 export function define(command: Command): void {
   command
@@ -12,12 +12,7 @@ export function define(command: Command): void {
 
 async function load({ force }: { force?: true }): Promise<Demo> {
   const { loadDemo } = await import('./load-demo.ts');
-  const services = await openServices();
-  try {
-    return await loadDemo(services, force);
-  } finally {
-    await services.close();
-  }
+  return withServices((services) => loadDemo(services, force));
 }
 
 export const describeDemo = (demo: Demo, url: string): string =>

@@ -9,7 +9,7 @@ import { readFields } from '../files/columns.ts';
 import { openExport, type ExportedRecords } from '../files/write-records.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../schemas/files.ts';
-import { commandAction, ignoreQuit, UsageError, verb } from './command.ts';
+import { ignoreQuit, printed, UsageError, verb } from './command.ts';
 import { withDatabase } from './database.ts';
 import { progressOn } from './progress.ts';
 
@@ -53,10 +53,7 @@ export function defineExport(command: Command, exportable: Exportable): void {
         throw new UsageError('--fields readable is for csv and xlsx only');
       if (output !== undefined) {
         const print = ({ records }: Exported) => `Wrote ${records} ${noun} to ${output}`;
-        await commandAction(
-          () => exportToFile(exportable, { ...options, format, output }),
-          print,
-        )({ json: json === true });
+        printed({ json: json === true }, await exportToFile(exportable, { ...options, format, output }), print);
       } else if (json) throw new UsageError('--json needs --output, because standard output is for the records');
       else await exportTo(process.stdout, exportable, { ...options, format });
     });

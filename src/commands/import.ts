@@ -34,7 +34,7 @@ import { openErrorsFile } from '../jobs/errors-file.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { hasWorker } from '../queries/jobs/runs.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import { asName, asUuid, commandAction, UsageError, keepHeapSmall, verb } from './command.ts';
+import { asName, asUuid, printed, table, UsageError, keepHeapSmall, verb } from './command.ts';
 import { withDatabase } from './database.ts';
 
 const canAsk = (isStandardInput: boolean): boolean => !isStandardInput && process.stdin.isTTY && process.stderr.isTTY;
@@ -54,7 +54,7 @@ async function showAndStart(
   const { status } = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
   if (status !== 'UPLOADED') return;
   const preview = await previewImport(db, { customerId }, ref);
-  for (const line of linesOf(preview)) await progress.line(line);
+  await progress.line(tableOf(preview));
   for (const warning of preview.warnings.filter(isShown)) await progress.line(`Warning: ${warningText(warning)}`);
   const fault = preview.errors.find(({ path }) => !path.startsWith('/records/'));
   if (!fault && (!asks || (await isAgreed()))) return db.transaction((sql) => startUploaded(sql, customerId, ref));
@@ -69,21 +69,16 @@ function warningText({ path, message }: Fault): string {
   return record === undefined ? message : `record ${Number(record) + 1}, ${field}: ${message}`;
 }
 
-function linesOf({ columns, mapping, mapping_from: from }: DetailedPreview): string[] {
-  const rows = columns.map(({ header, samples, type }) => {
-    const field = fieldOfMapped(mapping?.[header] ?? null);
-    const read = field === null ? '(left out)' : type ? `${field} (${type})` : field;
-    return [header, read, from?.[header] ?? '', samples[0] ?? ''].map((text) => text.replaceAll(/\s+/g, ' '));
+const tableOf = ({ columns, mapping, mapping_from: from }: DetailedPreview): string =>
+  table(columns, {
+    COLUMN: ({ header }) => header,
+    FIELD: ({ header, type }) => {
+      const field = fieldOfMapped(mapping?.[header] ?? null);
+      return field === null ? '(left out)' : type ? `${field} (${type})` : field;
+    },
+    FROM: ({ header }) => from?.[header] ?? '',
+    'FIRST VALUE': ({ samples }) => samples[0] ?? '',
   });
-  const all = [['COLUMN', 'FIELD', 'FROM', 'FIRST VALUE'], ...rows];
-  const widths = [0, 1, 2].map((i) => Math.min(40, Math.max(...all.map((row) => row[i]!.length))));
-  return all.map((row) =>
-    row
-      .map((text, i) => text.padEnd(widths[i] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  );
-}
 
 async function isAgreed(): Promise<boolean> {
   const lines = createInterface({ input: process.stdin, output: process.stderr });
@@ -166,13 +161,11 @@ const isField = (mapped: unknown): boolean =>
     (customTypes as readonly unknown[]).includes((mapped as { type?: unknown }).type));
 
 async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
-  let done: Import | undefined;
-  const run = async (): Promise<Import> => (done = await importFile(object, file, options));
   const print = ({ status, created, updated, unchanged, failed, warnings }: Import) =>
     `${status}: ${created} created, ${updated} updated, ${unchanged} unchanged, ${failed} failed` +
     (warnings > 0 ? `, ${warnings} written with a value left out` : '');
-  await commandAction(run, print)(options);
-  if (done!.status !== 'COMPLETED') throw new Error(done!.error ?? `The import is ${done!.status}`);
+  const { status, error } = printed(options, await importFile(object, file, options), print);
+  if (status !== 'COMPLETED') throw new Error(error ?? `The import is ${status}`);
 }
 
 async function importFile(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {

@@ -20,9 +20,7 @@ import { commandAction, asText, UsageError, table, verb } from './command.ts';
 import { withCatalog } from './database.ts';
 
 export function define(command: Command): void {
-  about(command, 'find', 'show what the installation holds about a person').action(
-    commandAction(find('find'), printReport),
-  );
+  about(command, 'find', 'show what the installation holds about a person').action(commandAction(find, printReport));
 
   about(command, 'export', 'print what the catalog holds about a person, and who received it, as JSON').action(
     commandAction(exportPerson, (result) => JSON.stringify(result, undefined, 2)),
@@ -106,19 +104,17 @@ type Shown = Omit<Report, 'people'> & {
   people: (Pick<Prospect, '_id' | 'source' | 'collected_at'> & { place: string })[];
 };
 
-const find =
-  (action: 'find') =>
-  async (options: Options): Promise<Shown> => {
-    const identifier = requireIdentifier(options);
-    const { people, ...rest } = await run((services, noted) => report(services, identifier, noted, action), options);
-    const shown = people.map(({ place, person: { _id, source, collected_at } }) => ({
-      _id,
-      place,
-      ...(source === undefined ? {} : { source }),
-      ...(collected_at === undefined ? {} : { collected_at }),
-    }));
-    return { people: shown, ...rest };
-  };
+async function find(options: Options): Promise<Shown> {
+  const identifier = requireIdentifier(options);
+  const { people, ...rest } = await run((services, noted) => report(services, identifier, noted, 'find'), options);
+  const shown = people.map(({ place, person: { _id, source, collected_at } }) => ({
+    _id,
+    place,
+    ...(source === undefined ? {} : { source }),
+    ...(collected_at === undefined ? {} : { collected_at }),
+  }));
+  return { people: shown, ...rest };
+}
 
 /** Returns the data that a person may receive. It has nothing about other people, and no ids of customers. */
 async function exportPerson(options: Options): Promise<object> {
