@@ -3,7 +3,7 @@ import { Webhook } from 'standardwebhooks';
 import { Agent, buildConnector, request, type Dispatcher } from 'undici';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../process/config.ts';
-import { withLinkedAbort } from '../process/event-loop.ts';
+import { within } from '../process/event-loop.ts';
 import type { DeliveryError } from '../schemas/webhooks.ts';
 import { openDns } from '../verification/mail-hosts.ts';
 import { hostOf, mayConnectTo, targetRules, type TargetRules } from './webhook-targets.ts';
@@ -115,7 +115,7 @@ async function post(
   const begun = performance.now();
   const elapsed = () => Math.round(performance.now() - begun);
   try {
-    const { statusCode, headers, body } = await withinTime(timeoutMs, signal, (ending) =>
+    const sendOnce = (ending: AbortSignal) =>
       request(message.url, {
         dispatcher,
         method: 'POST',
@@ -124,8 +124,8 @@ async function post(
         signal: ending,
         headersTimeout: 0,
         bodyTimeout: dropMs,
-      }),
-    );
+      });
+    const { statusCode, headers, body } = await within(timeoutMs, signal, sendOnce, timeIsUp);
     drop(body);
     return { ...resultOf(statusCode), ms: elapsed(), retryAfter: retryAfterOf(headers) };
   } catch (error) {
@@ -133,23 +133,9 @@ async function post(
   }
 }
 
-function withinTime<T>(
-  ms: number,
-  outer: AbortSignal | undefined,
-  work: (signal: AbortSignal) => Promise<T>,
-): Promise<T> {
-  return withLinkedAbort(outer, async (ending) => {
-    const { promise: over, reject } = Promise.withResolvers<never>();
-    ending.signal.addEventListener('abort', () => reject(new TimeIsUp()));
-    const timer = setTimeout(() => ending.abort(), ms);
-    try {
-      // The client notices the signal only when it has connected. It then sends nothing.
-      return await Promise.race([work(ending.signal), over]);
-    } finally {
-      clearTimeout(timer);
-    }
-  });
-}
+const timeIsUp = (): never => {
+  throw new TimeIsUp();
+};
 
 const headersOf = ({ id, sentAt, secrets, body }: Message) => ({
   'content-type': 'application/json',

@@ -48,3 +48,27 @@ export async function withLinkedAbort<T>(
     outer?.removeEventListener('abort', abort);
   }
 }
+
+/**
+ * Returns the result of `work`, or that of `late` if it is not finished after `ms` or if `outer` aborts. The signal of
+ * `work` then aborts.
+ */
+export function within<T>(
+  ms: number,
+  outer: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+  late: () => T,
+): Promise<T> {
+  return withLinkedAbort(outer, async (ending) => {
+    if (ending.signal.aborted) return late();
+    const { promise: over, resolve } = Promise.withResolvers<void>();
+    ending.signal.addEventListener('abort', () => resolve());
+    const timer = setTimeout(() => ending.abort(), Math.max(0, ms));
+    try {
+      // Some work notices the signal late: a client of HTTP only when it has connected.
+      return await Promise.race([over.then(late), work(ending.signal)]);
+    } finally {
+      clearTimeout(timer);
+    }
+  });
+}

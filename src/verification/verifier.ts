@@ -3,7 +3,7 @@ import roleAccounts from 'role-based-email-addresses';
 import PQueue from 'p-queue';
 import { type Address, parseAddress, SyntaxFault, nameServerDoubted, openDns, type MailHosts } from './mail-hosts.ts';
 import type { Config } from '../process/config.ts';
-import { withLinkedAbort } from '../process/event-loop.ts';
+import { within } from '../process/event-loop.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
@@ -194,32 +194,14 @@ export function openVerifier(config: Config): Verifier {
 
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
-    const late = { status: 'unknown', reason: 'deadline' } as const;
+    const late = (): MailHosts => ({ status: 'unknown', reason: 'deadline' });
     return within(config.VERIFY_DEADLINE_MS, closing.signal, () => dns.mailHosts(domain), late);
   }
 
   function ask(address: Address, hosts: readonly string[], ms: number): Promise<SmtpCheck> {
-    const late = { status: 'unknown', host: hosts[0]!, reason: 'deadline' } as const;
+    const late = (): SmtpCheck => ({ status: 'unknown', host: hosts[0]!, reason: 'deadline' });
     return within(ms, closing.signal, (signal) => probe(address, hosts, signal), late);
   }
-}
-
-/**
- * Returns the result of `work`, or `late` if it is not finished after `ms` or if `closing` aborts. The signal of `work`
- * then aborts.
- */
-function within<T>(ms: number, closing: AbortSignal, work: (signal: AbortSignal) => Promise<T>, late: T): Promise<T> {
-  return withLinkedAbort(closing, async (ending) => {
-    if (ending.signal.aborted) return late;
-    const { promise: over, resolve } = Promise.withResolvers<T>();
-    ending.signal.addEventListener('abort', () => resolve(late));
-    const timer = setTimeout(() => ending.abort(), Math.max(0, ms));
-    try {
-      return await Promise.race([over, work(ending.signal)]);
-    } finally {
-      clearTimeout(timer);
-    }
-  });
 }
 
 function read(text: string): Address | SyntaxFault {
