@@ -93,6 +93,22 @@ describe('the undo of a job that writes contacts', () => {
     expect(await prospectOf(id)).toEqual(prospect);
     expect((await undo(made.id)).results).toMatchObject([{ item: id, status: 'succeeded' }]);
   });
+
+  test.each([
+    ['unlock', unlock],
+    ['enrichment', enrich],
+  ])('gives a contact back to its deleted company, which another one has replaced: %s', async (_kind, act) => {
+    await grant(app.fastify, customer.id, 'subscription', 10);
+    const company = await make(customer, '/company', companyBody());
+    const work_email = `${unique('ada')}@mail.test`;
+    const id = await make(customer, '/contacts', contactBody({ work_email, company: { id: company } }));
+    const deletion = await changeOf(customer.delete(`/company/${company}`));
+    const job = await act(id, work_email);
+    expect((await read(`/contacts/${id}`)).company.id).not.toBeNull();
+    await undo(job);
+    await undo(deletion);
+    expect((await read(`/contacts/${id}`)).company.id).toBe(company);
+  });
 });
 
 describe('a custom key that one change writes twice', () => {

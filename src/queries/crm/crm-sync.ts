@@ -3,7 +3,7 @@ import { contactFields } from '../../schemas/contacts.ts';
 import { isEmailAddress } from '../../schemas/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold, isPlaceholder } from '../../text/fold.ts';
-import { blank, contactRow, serviceColumns, wholeContacts, type WholeContact } from './contacts.ts';
+import { blank, contactRow, serviceColumns, statesOf, wholeContacts, type WholeContact } from './contacts.ts';
 import { insertRows, updateRows } from '../records/batch-rows.ts';
 import { type CountryCodes, countryCodes } from '../../files/phones.ts';
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
@@ -285,13 +285,21 @@ export async function updateSynced(
   deferred: DeferredWrites,
 ): Promise<void> {
   if (stored.length === 0) return;
+  const changes = stored.map(({ id, stored: before, contact }) => ({
+    stored: { ...before!, id: id! },
+    columns: contact,
+  }));
+  const states = await statesOf(sql, customerId, changes);
   const crm_synced_at = await readClock(sql);
   await updateRows(sql, customerId, wholeContacts, stored, ({ id, contact }) => ({
     ...contactRow(customerId, { ...contact, crm_synced_at }),
     id: id!,
   }));
-  for (const row of stored)
-    deferred.updated('contact', eventSubjectOf(row), row.stored!, { ...row.contact, crm_synced_at });
+  for (const [i, row] of stored.entries()) {
+    const { stored: before, columns } = states[i]!;
+    const after = { ...columns, ...row.contact, crm_synced_at };
+    deferred.updated('contact', eventSubjectOf(row), { ...before, ...row.stored! }, after);
+  }
 }
 
 async function readClock(sql: Transaction): Promise<string> {
