@@ -252,31 +252,36 @@ const maxAlike = 10;
 
 const maxPicked = maxNames * maxAlike;
 
+/** Maximum number of contacts with the words of a name among which the contacts with exactly this name are looked for. */
+const maxSearched = 100;
+
 /**
  * Finds the contacts that a form names or ticks. A name is that of a contact, or its e-mail address, of which the newest
- * contact is taken. If a name is not clear, the user ticks one of `alike`.
+ * contact is taken. If not exactly one contact has a name, the user ticks one of `alike`.
  */
 async function contactsIn({ db, caller }: FastifyRequest, fields: Fields) {
-  const ids = new Set(idsIn(fields, 'contact', maxPicked));
+  const ticked = idsIn(fields, 'contact', maxPicked);
+  const ids = new Set(ticked);
   const names = [...new Set(text(fields, 'contacts').split(/[,;\n]/))].map((one) => one.trim()).filter(Boolean);
-  const [alike, faults]: [Contact[], Fault[]] = [[], []];
+  const alike = new Map<string, Contact>();
+  const faults: Fault[] = [];
   const refuse = (message: string) => faults.push({ path: '/contacts', message });
   if (names.length > maxNames) refuse(`at most ${maxNames} at once`);
   for (const name of names.slice(0, maxNames)) {
     const isAddress = name.includes('@');
     const filters = isAddress ? { work_email: name } : { search: name };
-    const paginate = { limit: isAddress ? 1 : maxAlike };
+    const paginate = { limit: isAddress ? 1 : maxSearched };
     const { rows } = await listContacts(db, caller.customerId, { filters, paginate });
-    const same = rows.filter((one) => fold(nameOfContact(one)) === fold(name));
+    const same = rows.filter((one) => isAddress || fold(nameOfContact(one)) === fold(name));
     const meant = same.length > 0 ? same : rows;
-    if (meant.length === 1) ids.add(meant[0]!.id);
+    if (same.length === 1) ids.add(same[0]!.id);
     else if (meant.length === 0) refuse(`there is no contact “${name}”`);
-    else if (!meant.some(({ id }) => ids.has(id))) {
-      alike.push(...meant);
+    else if (!meant.some(({ id }) => ticked.includes(id))) {
+      for (const one of meant.slice(0, maxAlike)) alike.set(one.id, one);
       refuse(`tick who is meant by “${name}”`);
     }
   }
-  return { ids: [...ids], alike, faults };
+  return { ids: [...ids], alike: [...alike.values()], faults };
 }
 
 async function opportunityControls(form: EditForm<Opportunity>, request: FastifyRequest): Promise<Html> {
