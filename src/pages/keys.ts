@@ -105,6 +105,7 @@ export const presets: readonly Preset[] = [
 ];
 
 const own = 'own';
+const ownLabel = 'Only what is ticked here';
 
 /** Returns what a key may do, in words for a person. */
 function permissionsText(permissions: readonly Scope[]): string {
@@ -134,9 +135,9 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
             id === preset,
           ),
         )}
-        !${tick('radio', ['preset', own], html`<strong>Only what is ticked here</strong>`, preset === own)}
+        !${tick('radio', ['preset', own], html`<strong>${ownLabel}</strong>`, preset === own)}
         !${faultText('permissions', faults)}
-        <details !${when(preset === own, 'open')}>
+        <details !${when(preset === own || permissions.length > 0, 'open')}>
           <summary>Choose one by one</summary>
           <div class="columns" data-ticks>
             !${Object.entries(resources).map((entry) => scopesOfResource(entry, permissions))}
@@ -243,9 +244,10 @@ export async function keys(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
     act: async (request) => {
-      const { preset: _, ...draft } = draftOf(request);
-      requireValid(check, draft, needlessCaps(draft.spend_caps, draft.permissions));
-      const issued = await once(request, (sql) => issueKey(sql, request.caller, draft, KEY_PREFIX, actorOf(request)));
+      const draft = draftOf(request);
+      const key = keyOf(draft);
+      requireValid(check, key, [...contraryTicks(draft, key), ...needlessCaps(key.spend_caps, key.permissions)]);
+      const issued = await once(request, (sql) => issueKey(sql, request.caller, key, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
   });
@@ -309,20 +311,30 @@ async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
   return key;
 }
 
-/** Returns the key that a form describes. What the form leaves open is as its preset says. */
 function draftOf(request: FastifyRequest): KeyDraft {
   const fields = fieldsOf(request);
-  const preset = presets.find(({ id }) => id === text(fields, 'preset'));
-  const { spend_caps: caps, approve_over } = limitsIn(fields);
   return {
-    preset: preset?.id ?? own,
+    preset: presets.find(({ id }) => id === text(fields, 'preset'))?.id ?? own,
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
-    permissions: [...(preset?.scopes ?? (values(fields, 'permissions', scopes.length) as Scope[]))],
-    spend_caps: Object.fromEntries(pools.map((pool) => [pool, caps[pool] ?? preset?.caps[pool] ?? null])) as SpendCaps,
-    approve_over,
+    permissions: values(fields, 'permissions', scopes.length) as Scope[],
+    ...limitsIn(fields),
   };
 }
+
+/** Returns the key that a form describes. What the form leaves open is as its preset says. */
+function keyOf({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
+  const preset = presets.find(({ id }) => id === chosen);
+  if (!preset) return draft;
+  const caps = pools.map((pool) => [pool, draft.spend_caps[pool] ?? preset.caps[pool]]);
+  return { ...draft, permissions: [...preset.scopes], spend_caps: Object.fromEntries(caps) as SpendCaps };
+}
+
+/** Returns a fault if a preset is chosen and other scopes than its own are ticked. */
+const contraryTicks = ({ permissions: ticked }: KeyDraft, { permissions }: KeyRequest): Fault[] =>
+  ticked.length > 0 && new Set(ticked).symmetricDifference(new Set<string>(permissions)).size > 0
+    ? [{ path: '/permissions', message: `choose “${ownLabel}”, or untick everything below` }]
+    : [];
 
 const blank = { preset: 'read', expiration: 90 } as const;
 
