@@ -81,7 +81,8 @@ function otherEmails(emails: string[], workEmail: string): string[] | null {
 function fillIn<T extends WholeContact>(own: T, inCatalog: WholeContact): T {
   const filled = { ...own };
   for (const [column, value] of Object.entries(inCatalog))
-    if (column !== 'last_verified' && isEmpty(own[column as keyof T])) Object.assign(filled, { [column]: value });
+    if (column !== 'last_verified' && !isEmpty(value) && isEmpty(own[column as keyof T]))
+      Object.assign(filled, { [column]: value });
   const isVerified = own.verification_status !== 'unverified' && own.work_email !== '';
   if (isVerified || fold(filled.work_email) !== fold(inCatalog.work_email)) return filled;
   const { verification_status, last_verified } = inCatalog;

@@ -78,6 +78,7 @@ test('a contact with the same work email gets the missing values, and its own va
     '/contacts',
     contactBody({
       first_name: 'Augusta',
+      middle_name: '',
       work_email: 'ADA@Engines.example',
       job_title: 'Countess',
       other_emails: ['own@mail.example'],
@@ -90,6 +91,7 @@ test('a contact with the same work email gets the missing values, and its own va
   expect(contact).toMatchObject({
     id,
     first_name: 'Augusta',
+    middle_name: '',
     last_name: 'Lovelace',
     work_email: 'ADA@Engines.example',
     job_title: 'Countess',
