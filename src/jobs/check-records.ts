@@ -224,25 +224,19 @@ export class Trial {
   }
 
   async #keep(sql: Queryable, customerId: string, events: readonly NewEvent[]): Promise<void> {
-    const idOf = ({ data }: NewEvent) => (data as { id: string }).id;
-    const made = new Set(events.flatMap((one) => (one.type.endsWith('.created') ? [idOf(one)] : [])));
-    const updates = events.flatMap((one) =>
-      one.before && one.after && !made.has(idOf(one))
-        ? [{ id: idOf(one), old: shown({ ...one.before }), now: shown({ ...one.after }) }]
-        : [],
+    const updates = events.flatMap(({ data, before, after }) =>
+      before && after ? [{ ...(data as { id: string }), old: shown({ ...before }), now: shown({ ...after }) }] : [],
     );
-    const chosen = new Set([...new Set(updates.map(({ id }) => id))].slice(0, this.#limit));
-    const first = updates.filter(({ id }) => chosen.has(id));
+    const first = updates.filter(({ id }) => !this.#fields.has(id)).slice(0, this.#limit - this.#fields.size);
     if (first.length === 0) return;
     const companies = first.flatMap(({ old, now }) => [old['company'], now['company']]).filter((id) => id !== null);
     const names = await namesOf(sql, customerId, companies.filter((id) => id !== undefined) as string[]);
     const told = (name: string, value: unknown = null) => (name === 'company' ? (names.get(value) ?? null) : value);
-    for (const { id, old, now } of first) {
-      const fields = this.#fields.get(id) ?? {};
-      for (const name of Object.keys(now))
-        fields[name] = [fields[name] ? fields[name][0] : told(name, old[name]), told(name, now[name])];
-      this.#fields.set(id, fields);
-    }
+    for (const { id, old, now } of first)
+      this.#fields.set(
+        id,
+        Object.fromEntries(Object.keys(now).map((name) => [name, [told(name, old[name]), told(name, now[name])]])),
+      );
   }
 
   /**

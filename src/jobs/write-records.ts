@@ -54,9 +54,7 @@ export async function tryRecords(
   planned: readonly PlannedRecord[],
 ): Promise<ImportChange[]> {
   const trial = new Trial();
-  const outcomes = await trial.run(sql, settings.customer_id, (attempt, deferred) =>
-    writeInOrder(attempt, { ...settings, dry_run: true }, planned, deferred),
-  );
+  const outcomes = await writeInOrder(sql, { ...settings, dry_run: true }, planned, trial);
   return trial.changesOf(linesOf(planned), outcomes);
 }
 
@@ -93,13 +91,16 @@ const matchOf = ({ match }: ImportSettings, item: object): string | undefined =>
  */
 function statements({
   match,
+  dry_run: isDryRun,
 }: ImportSettings): (item: Readonly<Record<string, unknown>>, value: string | undefined) => number {
   const latest = new Map<string, number>();
   return (item, value) => {
     const own = value === undefined ? [] : [`match ${value}`];
     const shared: string[] = [];
     const { external_id: externalId, company } = item as { external_id?: string; company?: CompanyReference | null };
-    if (externalId !== undefined && match !== 'external_id') shared.push('external ids');
+    // In a dry run, no record gets the external id that an earlier one gives up, but a statement can store each only once.
+    if (typeof externalId === 'string' && match !== 'external_id' && isDryRun) own.push(`external_id ${externalId}`);
+    else if (externalId !== undefined && match !== 'external_id') shared.push('external ids');
     const named = namedCompanyOf(company ?? {});
     // One that is created by its domain is found by its name, too.
     if (named) for (const key of [companyKey(named), fold(named.company_name)]) shared.push(`company ${key}`);
@@ -142,9 +143,7 @@ async function writeAll(
 ): Promise<boolean> {
   const { customer_id: customerId, id } = row;
   const trial = row.dry_run ? new Trial(maxChanges - row.change_count) : undefined;
-  const outcomes = trial
-    ? await trial.run(sql, customerId, (attempt, own) => writeInOrder(attempt, row, planned, own))
-    : await writeInOrder(sql, row, planned, deferred);
+  const outcomes = await writeInOrder(sql, row, planned, trial ?? deferred);
   if (!trial) {
     await addContactsToLists(sql, row, outcomes);
     await addNotes(sql, row, { planned, outcomes }, deferred);
@@ -154,12 +153,7 @@ async function writeAll(
   const { done_line: after } = row;
   const upTo = planned.at(-1)?.record.line ?? after;
   const kept = keptMessages(row, messages);
-  const notes = planned.map(({ record: { line }, match }, i) => ({
-    line,
-    ...kept[i],
-    match: trial && match,
-    isNew: outcomes[i]!.status === 'created',
-  }));
+  const notes = planned.map(({ record: { line }, match }, i) => ({ line, ...kept[i], match: trial && match }));
   await saveNotes(
     sql,
     customerId,
@@ -177,12 +171,15 @@ async function writeAll(
 
 type Settings = ImportSettings & { customer_id: string };
 
-/** Writes records, statement by statement. */
+/**
+ * Writes records, statement by statement.
+ * @param deferred collects writes for the end of the transaction; a `Trial` rolls all writes back
+ */
 async function writeInOrder(
   sql: Transaction,
   row: Settings,
   planned: readonly PlannedRecord[],
-  deferred: DeferredWrites,
+  deferred: DeferredWrites | Trial,
 ): Promise<Outcome[]> {
   const { customer_id: customerId } = row;
   await lockBulk(sql, customerId);
@@ -191,7 +188,10 @@ async function writeInOrder(
   if (groups.length > 1) await writesOf[row.object].lock(sql, customerId, batchOf(row, itemsOf(planned)));
   for (let repeated: PlannedRecord[] = []; groups.length > 0 || repeated.length > 0;) {
     const records = [...repeated, ...(groups.shift() ?? [])].toSorted((a, b) => a.record.line - b.record.line);
-    const written = await writeAccepted(sql, row, itemsOf(records), deferred);
+    const written =
+      deferred instanceof Trial
+        ? await deferred.run(sql, customerId, (attempt, own) => writeAccepted(attempt, row, itemsOf(records), own))
+        : await writeAccepted(sql, row, itemsOf(records), deferred);
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
     // Records with different match values are the same if one was merged.
     repeated = records.filter((_, i) => isRepeated(written[i]!));
@@ -258,6 +258,7 @@ const batchOf = (row: Settings, items: Batch['items']): Batch => ({
   operation: row.mode,
   match: row.match ?? 'id',
   isAtomic: false,
+  isTrial: row.dry_run,
   fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValuesOf(row)), stored),
   items,
 });

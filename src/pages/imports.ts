@@ -90,7 +90,11 @@ function repeatedNotice({ object, match }: Import, repeated: number, groups: rea
   const places = shown.map((lines) => `lines ${lines.join(', ')}`).join('; ');
   const more = repeated > shown.length ? `; and ${count(repeated - shown.length)} more` : '';
   const word = fieldWord(object, match).toLowerCase();
-  return notice(`The same ${word} stands in several records, of which the last counts: ${places}${more}.`, 'warning');
+  const advice = 'A check judges each record by what is stored; the import writes them one after the other';
+  return notice(
+    `The same ${word} stands in several records, of which the last counts: ${places}${more}. ${advice}.`,
+    'warning',
+  );
 }
 
 const maxRepeated = 10;

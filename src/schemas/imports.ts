@@ -154,7 +154,7 @@ const changeable = {
   list_ids: Type.Optional(
     Ids('Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.'),
   ),
-  dry_run: Flag('Writes nothing. Only counts what would happen to each record.'),
+  dry_run: Flag('Writes nothing. Only counts what would happen to each record, judged by what is stored.'),
 };
 
 export const ImportCreate = Body('ImportCreate', [{ object: 'contacts', mode: 'upsert', match: 'work_email' }], {

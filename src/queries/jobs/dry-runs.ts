@@ -69,14 +69,11 @@ const maxKept = 3;
  * of the oldest dry runs above `maxKept`.
  */
 export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
-  const { repeated, again } = await countRepeated(sql, customerId, id);
   await sql`
     update imports
     set
       rows_kept_until = (select clock_timestamp()) + ${keptFor}::interval,
-      repeated = ${repeated},
-      created = created - ${again},
-      updated = updated + ${again}
+      repeated = ${await countRepeated(sql, customerId, id)}
     where customer_id = ${customerId}
       and id = ${id}`;
   await lockNewImports(sql, customerId);

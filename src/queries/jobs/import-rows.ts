@@ -195,16 +195,12 @@ export const readRows = (
   where before < ${bytes}
   order by line`;
 
-/**
- * Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record, and
- * `isNew` says whether the record would be created.
- */
+/** Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record. */
 interface RowNotes {
   line: number;
   error?: string | undefined;
   warning?: string | undefined;
   match?: string | undefined;
-  isNew: boolean;
 }
 
 export async function saveNotes(
@@ -216,17 +212,13 @@ export async function saveNotes(
   if (notes.length === 0) return;
   await sql`
     update import_rows r
-    set
-      error = given.error,
-      warning = given.warning,
-      match_hash = (hashtextextended(given.match, 0) & -2) | given.is_new
+    set error = given.error, warning = given.warning, match_hash = hashtextextended(given.match, 0)
     from unnest(
       ${notes.map(({ line }) => line)}::integer[],
       ${notes.map(({ error }) => error ?? null)}::text[],
       ${notes.map(({ warning }) => warning ?? null)}::text[],
-      ${notes.map(({ match }) => match ?? null)}::text[],
-      ${notes.map(({ isNew }) => Number(isNew))}::integer[]
-    ) as given (line, error, warning, match, is_new)
+      ${notes.map(({ match }) => match ?? null)}::text[]
+    ) as given (line, error, warning, match)
     where r.customer_id = ${customerId}
       and r.import_id = ${importId}
       and r.line = given.line`;
@@ -281,24 +273,21 @@ export async function dropRows(sql: Transaction, customerId: string, id: LockedI
   return isMore;
 }
 
-/** Groups the records of a dry run by the value that names the stored record. The lowest bit of its hash says more. */
+/** Groups the records of a dry run that find the same stored record. */
 const repeatedRows = (sql: Queryable, customerId: string, importId: string) => sql`
   from import_rows
   where customer_id = ${customerId}
     and import_id = ${importId}
     and match_hash is not null
-  group by match_hash & -2
+  group by match_hash
   having count(*) > 1`;
 
-/**
- * Counts the values by which several records of a dry run find the same stored record. Also counts the records that a
- * batch of the dry run would create, although an earlier batch creates them.
- */
-export async function countRepeated(sql: Transaction, customerId: string, importId: string) {
-  const [row] = await sql<[{ repeated: number; again: number }]>`
-    select count(*) as repeated, coalesce(sum(greatest(created - 1, 0)), 0)::integer as again
-    from (select count(*) filter (where match_hash & 1 = 1) as created ${repeatedRows(sql, customerId, importId)}) values`;
-  return row;
+/** Counts the values by which several records of a dry run find the same stored record. */
+export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
+  const [row] = await sql<[{ repeated: number }]>`
+    select count(*) as repeated
+    from (select match_hash ${repeatedRows(sql, customerId, importId)}) values`;
+  return row.repeated;
 }
 
 /** Returns the first lines of the records that find the same stored record, for the first such groups of a dry run. */

@@ -26,6 +26,11 @@ export interface Batch {
   match: MatchField;
   isAtomic: boolean;
   isPurged?: boolean;
+  /**
+   * True if the batch is rolled back at the end. Its items are then checked against stored records, not against each
+   * other.
+   */
+  isTrial?: boolean;
   /** True if an item can also take an external id that a later item gives up. */
   mayExchange?: boolean;
   /** Returns the body to apply to a stored record. Default: the item itself. */

@@ -235,13 +235,14 @@ interface Row {
 
 /**
  * Fails each item whose external id another record has. An item can take an external id that an earlier item gives up
- * (or any item, see `mayExchange`). Clears such an id in the other record first, because external ids are unique.
+ * (or any item, see `mayExchange`), unless the batch is a trial. Clears such an id in the other record first, because
+ * external ids are unique.
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,
   customerId: string,
   records: RecordTable,
-  { mayExchange = false }: Pick<Batch, 'mayExchange'>,
+  { isTrial = false, mayExchange = false }: Pick<Batch, 'isTrial' | 'mayExchange'>,
   items: readonly Item<T>[],
 ): Promise<void> {
   const taken = await findTaken(sql, customerId, records, pendingItems(items).flatMap(newExternalId));
@@ -263,6 +264,7 @@ export async function assignExternalIds<T extends Row>(
       continue;
     }
     const { stored, columns } = item;
+    if (isTrial) continue;
     if (stored && stored.external_id !== null && stored.external_id !== columns!.external_id) {
       taken.delete(stored.external_id);
       givenUp.set(stored.external_id, stored.id);
