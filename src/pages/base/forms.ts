@@ -23,15 +23,19 @@ export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: 
 
 /** Returns the address of another page of a list. It keeps the list's filters. */
 function addressAt(request: FastifyRequest, place: Record<string, string>, path = request.url.split('?')[0]!): string {
-  const kept = Object.keys(queryOf(request)).filter((name) => !['page', 'cursor', 'done', 'change'].includes(name));
-  const filters = Object.fromEntries(kept.map((name) => [name, queryText(request, name)]));
+  const { page: _page, cursor: _cursor, done: _done, change: _change, ...filters } = queryOf(request);
   return pathWith(path, { ...filters, ...place });
 }
 
-export function numberedPager(request: FastifyRequest, isMore: boolean, path?: string): Html {
+/** @param next true if there is another page; or its cursor, so that it costs the same however far down it is */
+export function numberedPager(request: FastifyRequest, next: boolean | string | undefined, path?: string): Html {
   const page = pageNumberOf(request);
-  const at = (number: number): string => addressAt(request, { page: String(number) }, path);
-  return pager({ previous: page > 1 ? at(page - 1) : undefined, next: isMore ? at(page + 1) : undefined });
+  const at = (number: number, cursor?: string): string =>
+    addressAt(request, { page: String(number), ...(cursor === undefined ? {} : { cursor }) }, path);
+  return pager({
+    previous: page > 1 ? at(page - 1) : undefined,
+    next: next ? at(page + 1, typeof next === 'string' ? next : undefined) : undefined,
+  });
 }
 
 /** @param next cursor of the next page */

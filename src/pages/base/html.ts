@@ -129,8 +129,10 @@ export function pager(paths: Partial<Record<keyof typeof pageLinks, string | und
 }
 
 /** Returns a path with a query string of the parameters that are not empty. */
-export function pathWith(path: string, parameters: Readonly<Record<string, string | undefined>>): string {
-  const given = Object.entries(parameters).filter((one): one is [string, string] => Boolean(one[1]));
+export function pathWith(path: string, parameters: Readonly<Record<string, string | string[] | undefined>>): string {
+  const given = Object.entries(parameters).flatMap(([name, values]) =>
+    [values ?? []].flat().flatMap((value): [string, string][] => (value === '' ? [] : [[name, value]])),
+  );
   if (given.length === 0) return path;
   return `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams(given).toString()}`;
 }

@@ -192,11 +192,11 @@ export const sentText = (request: FastifyRequest, name: string): string => text(
 
 /**
  * Returns the page number in the parameters of an address, by default 1.
- * @throws DomainError `validation_failed` if it is not from 1 to 10,000
+ * @throws DomainError `validation_failed` if it is not from 1 to a million
  */
 export function pageNumberIn(fields: Fields): number {
   const page = Number(text(fields, 'page') || '1');
-  if (!Number.isInteger(page) || page < 1 || page > 10_000)
+  if (!Number.isInteger(page) || page < 1 || page > 1_000_000)
     throw validationFailed([{ path: '', message: 'there is no such page' }]);
   return page;
 }

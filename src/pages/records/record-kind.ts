@@ -55,7 +55,7 @@ export const verificationFacts = (
 interface RecordRequest {
   filters?: GivenFilters;
   order_by?: GivenOrder;
-  paginate?: { limit?: number; page?: number };
+  paginate?: { limit?: number; page?: number; cursor?: string };
 }
 
 export interface FilterControl {
@@ -168,6 +168,8 @@ export interface View {
   /** Names of the chosen columns. Empty: the default columns. */
   columns: readonly string[];
   page: number;
+  /** Cursor of the page, if its address has one. Without it, the page is found by its number. */
+  cursor: string;
 }
 
 type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
@@ -190,7 +192,13 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
   const named = [fields['columns'] ?? []].flat().flatMap((names) => names.split('.'));
   // Only the list knows which fields are declared. Other pages pass their columns on.
   const isKnown = (name: string): boolean => /^custom~.{1,300}$/.test(name) || columns.some((one) => one.name === name);
-  return { values, sort, columns: [...new Set(named.filter(isKnown))], page: pageNumberIn(fields) };
+  return {
+    values,
+    sort,
+    columns: [...new Set(named.filter(isKnown))],
+    page: pageNumberIn(fields),
+    cursor: text(fields, 'cursor'),
+  };
 }
 
 export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
@@ -205,12 +213,12 @@ export function filtersOf(controls: readonly FilterControl[], { values }: Pick<V
 }
 
 export function requestOf({ controls }: Controls, view: View, limit: number): RecordRequest {
-  const { sort, page } = view;
+  const { sort, page, cursor } = view;
   const order = sort.startsWith('-') ? { [sort.slice(1)]: 'DESC' } : { [sort]: 'ASC' };
   return {
     filters: filtersOf(controls, view),
     ...(sort === '' ? {} : { order_by: order }),
-    paginate: { limit, page },
+    paginate: { limit, ...(cursor === '' ? { page } : { cursor }) },
   };
 }
 

@@ -45,7 +45,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
       body: html`!${doneText(request, kind)} !${views} !${filterForm(kind, view, known)}
       !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view)}
       !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
-      !${numberedPager(request, page.nextCursor !== undefined)}`,
+      !${numberedPager(request, page.nextCursor)}`,
     };
   });
 }
@@ -86,6 +86,15 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
       <summary role="button" class="secondary outline">${label}</summary>
       <div class="panel">!${body}</div>
     </details>`;
+  // A phone shows no heads of columns, which sort elsewhere.
+  const orders = kind.columns.flatMap(({ sort: field, head }): Choice[] =>
+    field === undefined
+      ? []
+      : [
+          [field, `${head}, upwards`],
+          [`-${field}`, `${head}, downwards`],
+        ],
+  );
   const columns = kind.columns
     .slice(1)
     .map((column) => tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view)));
@@ -95,7 +104,8 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
         !${hasOwner && values['owner'] !== known.me ? linkButton('Mine', addressOf(path, mine), 'secondary outline') : ''}
         !${drop(
           'Filter',
-          html`!${others.map((control) => controlOf(control, values[control.name] ?? '', known))} !${hidden({ sort })}
+          html`!${others.map((control) => controlOf(control, values[control.name] ?? '', known))}
+            <label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>
             <button>Apply</button>`,
         )}
         !${drop('Columns', html`!${columns} <button name="columns" value="name">Apply</button>`)}

@@ -232,7 +232,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
 
   async function findChosen(request: FastifyRequest, fields: Fields): Promise<ShownRecord[]> {
     if (text(fields, 'all') === '') return readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems));
-    const query = requestOf(kind, { ...viewOf(kind, fields), page: 1 }, maxBatchItems + 1);
+    const query = requestOf(kind, { ...viewOf(kind, fields), page: 1, cursor: '' }, maxBatchItems + 1);
     const { rows } = await kind.list(request.db, request.caller.customerId, query);
     if (rows.length <= maxBatchItems) return rows;
     throw conflict(`At most ${count(maxBatchItems)} ${kind.title.toLowerCase()} can be changed at once`, []);
