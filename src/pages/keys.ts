@@ -133,6 +133,7 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
             ['preset', id],
             html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`,
             id === preset,
+            'data-preset',
           ),
         )}
         !${tick('radio', ['preset', own], html`<strong>${ownLabel}</strong>`, preset === own)}

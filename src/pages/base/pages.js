@@ -142,6 +142,11 @@ on('change', 'data-ticks', () => {
   document.querySelector('[name="preset"][value="own"]').checked = true;
 });
 
+/** Unticks everything as soon as somebody chooses a preset. A form that says two things is refused. */
+on('change', 'data-preset', () => {
+  for (const box of document.querySelectorAll('[data-ticks] input')) box.checked = false;
+});
+
 /** Disables the button of a form that is being sent. Otherwise a double click would send the form twice. */
 on('submit', 'data-once', (_form, { submitter }) => {
   setTimeout(() => submitter?.setAttribute('disabled', ''));
