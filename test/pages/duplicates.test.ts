@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
+import { holdLock, waiting } from '../setup/bulk-lock.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { contextOf } from '../jobs/working.ts';
@@ -118,6 +119,35 @@ test('records that differ since their page was shown are not merged by one click
   const { location } = await admin.post('/app/duplicates/equal', form);
   expect(textOf(await admin.get(location!))).toContain('Nothing was merged: something has just changed');
   expect((await read(ids[1])).job_title).toBe('Countess');
+});
+
+test('a record that changes while one click merges it keeps its value, and nothing is merged', async () => {
+  const ids = [await contact({ job_title: 'Clerk' }), await contact()] as const;
+  const form = await admin.fieldsOf('/app/duplicates', '/app/duplicates/equal');
+  const lock = await holdLock(app, customer, 'bulk');
+  onTestFinished(lock.release);
+  const sent = admin.post('/app/duplicates/equal', form);
+  await expect.poll(() => waiting(app), { timeout: 10_000 }).toBe(1);
+  await customer.patch(`/contacts/${ids[1]}`, { job_title: 'Countess' });
+  await lock.release();
+  expect((await sent).location).toBe('/app/duplicates?by=work_email&done=0');
+  expect((await read(ids[1])).job_title).toBe('Countess');
+});
+
+test('contacts of two companies of one name are not equal, and their companies are told apart side by side', async () => {
+  const company = (more: object) => make(customer, '/company', companyBody(more));
+  const companies = [await company({ domain: 'ada.example' }), await company({ location_locality: 'Turin' })] as const;
+  const ids = [
+    await contact({ company: { id: companies[0] } }),
+    await contact({ company: { id: companies[1] } }),
+  ] as const;
+  const page = await admin.get('/app/duplicates');
+  expect(page.body).not.toContain('/app/duplicates/equal');
+  const compared = await admin.get(compareLink(page.body));
+  expect(textOf(compared)).toMatch(/Company Analytical Engines ada\.example Analytical Engines Turin/);
+  const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [...ids], keep: ids[0] };
+  await admin.post('/app/duplicates/merge', { ...form, field_company: ids[1] });
+  expect((await read(ids[0])).company.id).toBe(companies[1]);
 });
 
 test('duplicates that workers count are shown by the names of their records, until they are merged', async () => {

@@ -2,19 +2,22 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
 import { findDuplicates } from '../../queries/crm/duplicates.ts';
+import { findCompanies } from '../../queries/crm/companies.ts';
+import type { ComparedMerge } from '../../queries/crm/merges.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
 import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data.ts';
-import type { DuplicateGroup, DuplicateKey, Merge } from '../../schemas/clean-data.ts';
+import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
+import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, type Answer } from '../base/layout.ts';
 import { form, numberedPager, formFaults, select, tick, hidden, undoLink } from '../base/forms.ts';
-import { write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
+import { search, write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, requireCurrent, refusalOf } from '../base/refusals.ts';
 import { when, notice, empty, table, buttons, html, type Html, type Column } from '../base/html.ts';
 import { moment, count, counted, someNames } from '../base/values.ts';
 import { companyKind, contactKind } from './kinds.ts';
-import { readInOrder, type RecordKind, type ShownRecord } from './record-kind.ts';
+import { readInOrder, type FormField, type RecordKind, type ShownRecord } from './record-kind.ts';
 import { usersOf, formText } from './record-form.ts';
 import { valueOf } from './records.ts';
 
@@ -23,7 +26,7 @@ const section = '/app/duplicates';
 interface Search {
   words: string;
   kind: RecordKind;
-  merge: (sql: Transaction, customerId: string, merge: Merge) => Promise<void>;
+  merge: (sql: Transaction, customerId: string, merge: ComparedMerge) => Promise<void>;
   /** Fields of which a merge keeps the value of one record. */
   fields: readonly string[];
 }
@@ -87,7 +90,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
     try {
       requireCurrent(request, rows);
-      await write(request, merge, given);
+      await write(request, merge, { ...given, compared: rows });
     } catch (error) {
       return compare(request, fields, refusalOf(error));
     }
@@ -240,10 +243,11 @@ async function compare(request: FastifyRequest, fields: Fields, { faults, status
 
 /** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */
 async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, ids: readonly string[]): Promise<number> {
-  const [kept, ...others] = await readInOrder(request, kind, ids);
-  if (!kept || !(await areEqual(kind, [kept, ...others]))) return 0;
+  const compared = await readInOrder(request, kind, ids);
+  const [kept, ...others] = compared;
+  if (!kept || !(await areEqual(kind, compared))) return 0;
   try {
-    await write(request, merge, { id: kept.id, merge_ids: others.map(({ id }) => id) });
+    await write(request, merge, { id: kept.id, merge_ids: others.map(({ id }) => id), compared });
     return 1;
   } catch (error) {
     if (error instanceof DomainError && (error.code === 'conflict' || error.code === 'not_found')) return 0;
@@ -252,13 +256,25 @@ async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, id
 }
 
 /** Returns true if records have the same values in all fields, apart from empty ones and those that a merge unites. */
-async function areEqual({ fields }: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
+async function areEqual(kind: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
   if (rows.length < 2 || openKeys(rows).length > 0) return false;
-  for (const one of fields) {
+  for (const one of kind.fields) {
     if (united.has(one.name)) continue;
-    if (differ(await Promise.all(rows.map((row) => formText(one, row))))) return false;
+    if (differ(await comparedTexts(kind, one, rows))) return false;
   }
   return true;
+}
+
+/** Returns a text for each record's value of a field. Companies of one name have different texts. */
+const comparedTexts = ({ links }: RecordKind, one: FormField, rows: readonly ShownRecord[]): Promise<string[]> =>
+  Promise.all(rows.map((row) => links(row)[one.name] ?? formText(one, row)));
+
+const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).company?.id ?? '';
+
+/** Returns the domain and the place of each company for which one of the contacts works, by its id. */
+async function describeCompanies(request: FastifyRequest, rows: readonly ShownRecord[]): Promise<Map<string, string>> {
+  const found = await search(request, findCompanies, rows.map(companyOf).filter(Boolean));
+  return new Map(found.map((one) => [one.id, [one.domain, one.location_locality].filter(Boolean).join(', ')]));
 }
 
 /** Fields of which a merge keeps the values of all records. */
@@ -279,11 +295,17 @@ async function comparison(
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of kind.fields) {
-    const texts = await Promise.all(rows.map((row) => formText(one, row)));
+    const texts = await comparedTexts(kind, one, rows);
     if (texts.every((given) => given === '')) continue;
-    const shown = rows.map((row, i) => valueOf(kind, one, texts[i]!, row, users));
+    const isOpen = !united.has(one.name) && differ(texts);
+    const companies = isOpen && one.control === 'company' ? await describeCompanies(request, rows) : undefined;
+    const cells = rows.map(async (row) => {
+      const value = valueOf(kind, one, await formText(one, row), row, users);
+      return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
+    });
+    const shown = await Promise.all(cells);
     const options = { name: `field_${one.name}`, texts, shown };
-    lines.push([one.label, !united.has(one.name) && differ(texts) ? valueChoices(options, rows, fields) : shown]);
+    lines.push([one.label, isOpen ? valueChoices(options, rows, fields) : shown]);
   }
   const open = openKeys(rows);
   for (const [i, key] of open.entries()) {

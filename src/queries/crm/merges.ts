@@ -146,6 +146,14 @@ export interface Moved {
   merged?: string[];
 }
 
+/** A merge that fails if one of the compared records has changed since then. */
+export type ComparedMerge = Merge & { compared?: readonly Version[] };
+
+interface Version {
+  id: string;
+  updated_at: string;
+}
+
 export const idsOf = ({ id, merge_ids }: Merge): string[] => [id, ...merge_ids];
 
 export function requireDistinct({ id, merge_ids, fields = {} }: Merge): void {
@@ -163,10 +171,16 @@ export function requireDistinct({ id, merge_ids, fields = {} }: Merge): void {
   if (faults.length > 0) throw validationFailed(faults);
 }
 
-export function inOrder<R extends { id: string }>(noun: string, merge: Merge, found: readonly R[]): [R, ...R[]] {
+/**
+ * Returns the records in the order of the request.
+ * @throws DomainError `not_found` if one does not exist; `conflict` if one has changed since it was compared
+ */
+export function inOrder<R extends Version>(noun: string, merge: ComparedMerge, found: readonly R[]): [R, ...R[]] {
   const byId = new Map(found.map((record) => [record.id, record]));
   const missing = idsOf(merge).flatMap((id, i) => (byId.has(id) ? [] : [i === 0 ? '/id' : `/merge_ids/${i - 1}`]));
   if (missing.length > 0) throw missingReferences(missing.map((path) => ({ noun, path })));
+  if (merge.compared?.some(({ id, updated_at }) => byId.get(id)?.updated_at !== updated_at))
+    throw conflict('The records have changed since they were compared');
   return idsOf(merge).map((id) => byId.get(id)!) as [R, ...R[]];
 }
 

@@ -2,7 +2,6 @@ import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import { RecordsChanged } from '../../errors.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
 import { companyFields } from '../../schemas/companies.ts';
-import type { Merge } from '../../schemas/clean-data.ts';
 import { withRepeats } from '../records/batches.ts';
 import { withDeferredWrites, type DeferredWrites, lockBulk } from '../records/deferred-writes.ts';
 import { rememberMerge } from '../records/merged-records.ts';
@@ -25,17 +24,17 @@ import {
   unitedPhones,
   verificationOf,
 } from './merges.ts';
-import type { Moved } from './merges.ts';
+import type { ComparedMerge, Moved } from './merges.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import { addToLists, findManualLists } from './list-members.ts';
 import { contactRow, lockContactRows, removeContacts, serviceColumns, wholeContacts } from './contacts.ts';
 import type { WholeContact } from './contacts.ts';
 
-type MergeRecords = (sql: Transaction, customerId: string, merge: Merge) => Promise<void>;
+type MergeRecords = (sql: Transaction, customerId: string, merge: ComparedMerge) => Promise<void>;
 
 /** Returns a function that merges records, and tries again if other transactions change them meanwhile. */
 function mergeBy(
-  mergeAll: (sql: Transaction, customerId: string, merge: Merge, deferred: DeferredWrites) => Promise<void>,
+  mergeAll: (sql: Transaction, customerId: string, merge: ComparedMerge, deferred: DeferredWrites) => Promise<void>,
 ): MergeRecords {
   return async (sql, customerId, merge) => {
     requireDistinct(merge);
@@ -46,20 +45,21 @@ function mergeBy(
   };
 }
 
-type StoredCompany = WholeCompany & { id: string };
+type StoredCompany = WholeCompany & { id: string; updated_at: string };
 
 /**
  * Merges companies into the first one, which gets the values that it lacks, and all contacts, opportunities and
  * activities of the others. Deletes the others.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other; `not_found` with the JSON
- * pointer of every unknown id; `conflict` if the merged company would exceed a limit, or too many records would move
+ * pointer of every unknown id; `conflict` if a compared record has changed, the merged company would exceed a limit, or
+ * too many records would move
  */
 export const mergeCompanies = mergeBy(mergeAllCompanies);
 
 async function mergeAllCompanies(
   sql: Transaction,
   customerId: string,
-  merge: Merge,
+  merge: ComparedMerge,
   deferred: DeferredWrites,
 ): Promise<void> {
   const records = await lockMergedCompanies(sql, customerId, merge);
@@ -92,21 +92,21 @@ async function mergeAllCompanies(
   );
   await removeCompanies(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
   const table = { ...wholeCompanies, keepsTime: !isJournaled };
-  await updateRows(sql, customerId, table, [merged], (columns) => ({
+  await updateRows(sql, customerId, table, [merged], ({ updated_at: _changed, ...columns }) => ({
     ...companyRow(customerId, columns),
     id: kept.id,
   }));
 }
 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql`
-  select co.id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified
+  select co.id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified, updated_at
   from ${liveCompanies(sql, customerId)}
     and co.id = any(${ids as string[]}::uuid[])`;
 
 async function lockMergedCompanies(
   sql: Transaction,
   customerId: string,
-  merge: Merge,
+  merge: ComparedMerge,
 ): Promise<[Locked<StoredCompany>, ...Locked<StoredCompany>[]]> {
   const ids = idsOf(merge);
   await lockCompanyRows(sql, customerId, ids, 'update');
@@ -116,7 +116,7 @@ async function lockMergedCompanies(
   ];
 }
 
-function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], merge: Merge): StoredCompany {
+function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], merge: ComparedMerge): StoredCompany {
   const choices = choicesOf(merge, records);
   const columns = mergedFields(records, companyFields, choices);
   return {
@@ -127,14 +127,14 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   };
 }
 
-type StoredContact = WholeContact & { id: string };
+type StoredContact = WholeContact & { id: string; updated_at: string };
 
 /**
  * Merges contacts into the first one, which gets the values that it lacks, and the manual lists, opportunities and
  * activities of the others. Deletes the others.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other; `not_found` with the JSON
- * pointer of every unknown id; `conflict` if the merged contact would exceed a limit, or too many opportunities or
- * activities would move
+ * pointer of every unknown id; `conflict` if a compared record has changed, the merged contact would exceed a limit, or
+ * too many opportunities or activities would move
  */
 export const mergeContacts = mergeBy(mergeAllContacts);
 
@@ -143,7 +143,7 @@ export const mergeContacts = mergeBy(mergeAllContacts);
 async function mergeAllContacts(
   sql: Transaction,
   customerId: string,
-  merge: Merge,
+  merge: ComparedMerge,
   deferred: DeferredWrites,
 ): Promise<void> {
   const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
@@ -183,14 +183,14 @@ async function mergeAllContacts(
   const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
   await removeContacts(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
   const table = { ...wholeContacts, keepsTime: !isJournaled };
-  await updateRows(sql, customerId, table, [merged], (columns) => ({
+  await updateRows(sql, customerId, table, [merged], ({ updated_at: _changed, ...columns }) => ({
     ...contactRow(customerId, columns),
     id: kept.id,
   }));
 }
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql`
-  select id, ${constant(sql, [...contactFields, ...serviceColumns].join(', '))}, company_id
+  select id, ${constant(sql, [...contactFields, ...serviceColumns].join(', '))}, company_id, updated_at
   from contacts
   where customer_id = ${customerId}
     and id = any(${ids as string[]}::uuid[])`;
@@ -203,7 +203,7 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
 async function lockMergedContacts(
   sql: Transaction,
   customerId: string,
-  merge: Merge,
+  merge: ComparedMerge,
   seen: readonly StoredContact[],
   companies: ReadonlySet<string>,
 ): Promise<[Locked<StoredContact>, ...Locked<StoredContact>[]]> {
@@ -219,7 +219,7 @@ async function lockMergedContacts(
   })) as [Locked<StoredContact>, ...Locked<StoredContact>[]];
 }
 
-function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: Merge): StoredContact {
+function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: ComparedMerge): StoredContact {
   const choices = choicesOf(merge, records);
   const columns = mergedFields(records, contactFields, choices);
   const [kept] = records;
