@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { holdLock, waiting } from '../setup/bulk-lock.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
@@ -99,7 +99,7 @@ test('records whose values do not differ are merged by one click, and all such g
   );
   const button = `name="group" value="${first.join('.')}"`;
   expect(page.body.split(button)).toHaveLength(3);
-  const [, form = ''] = /<td[^]*?(<form[^]*?<\/form>)/.exec(page.body)!;
+  const [, form = ''] = /<td[^]*?(<form[^>]* data-once>[^]*?<\/form>)/.exec(page.body)!;
   const { form_token = '' } = filledFields(form, '/app/duplicates/equal');
   const send = (...ids: string[][]) =>
     admin.post('/app/duplicates/equal', { form_token, by: 'work_email', group: ids.map((one) => one.join('.')) });
@@ -148,6 +148,19 @@ test('contacts of two companies of one name are not equal, and their companies a
   const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [...ids], keep: ids[0] };
   await admin.post('/app/duplicates/merge', { ...form, field_company: ids[1] });
   expect((await read(ids[0])).company.id).toBe(companies[1]);
+});
+
+test('merging equal groups ends when its time is up, and says that more are left', async () => {
+  for (const mail of ['a', 'a', 'b', 'b']) await contact({ work_email: `${mail}@x.example` });
+  const page = (await admin.get('/app/duplicates')).body;
+  const form = filledFields(page, '/app/duplicates/equal');
+  const group = [...new Set([...page.matchAll(/name="group" value="([^"]*)"/g)].map(([, one]) => one!))];
+  let now = performance.now();
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 7_000));
+  onTestFinished(() => clock.mockRestore());
+  const { location } = await admin.post('/app/duplicates/equal', { ...form, group });
+  clock.mockRestore();
+  expect(textOf(await admin.get(location!))).toMatch(/1 group is merged\. More are left.* 1 group \./);
 });
 
 test('duplicates that workers count are shown by the names of their records, until they are merged', async () => {

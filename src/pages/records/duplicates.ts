@@ -99,13 +99,16 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const by = keyOf(fields);
-    let merged = 0;
-    for (const group of values(fields, 'group', pageSize)) {
+    const [by, groups] = [keyOf(fields), values(fields, 'group', pageSize)];
+    const end = performance.now() + maxMergeMs;
+    let [merged, tried] = [0, 0];
+    for (const group of groups) {
       const ids = group.split('.').flatMap((id) => canonicalId(id) ?? []);
       merged += await mergeIfEqual(request, searches[by], ids.slice(0, maxCompared));
+      tried += 1;
+      if (performance.now() > end) break;
     }
-    const path = `${section}?by=${by}&done=${merged}`;
+    const path = `${section}?by=${by}&done=${merged}${tried < groups.length ? '&more=1' : ''}`;
     return merged > 0 ? withUndo(request, path) : path;
   });
 }
@@ -115,6 +118,9 @@ const firstKeys = ['work_email', 'profnet_url', 'name', 'domain'] as const;
 
 /** Milliseconds after which no further key is tried. With a million records, each can take seconds. */
 const maxSearchMs = 1_000;
+
+/** Milliseconds after which no further group is merged. */
+const maxMergeMs = 6_000;
 
 type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups'>;
 
@@ -190,7 +196,11 @@ const choice = (by: DuplicateKey): Html =>
   </form>`;
 
 const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html =>
-  form(`${section}/equal`, html`!${hidden({ by, group: groups.map(({ ids }) => ids.join('.')) })} !${button}`);
+  form(
+    `${section}/equal`,
+    html`!${hidden({ by, group: groups.map(({ ids }) => ids.join('.')) })} !${button}`,
+    'data-once',
+  );
 
 function groupsOf(request: FastifyRequest, by: DuplicateKey, all: number, groups: readonly ShownGroup[]): Html {
   const isCounted = by === 'name_and_company' || by === 'external_name';
@@ -221,9 +231,11 @@ const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
 function doneText(request: FastifyRequest): Html {
   const done = queryText(request, 'done');
   if (!/^\d{1,6}$/.test(done)) return '';
+  const more = queryText(request, 'more') === '' ? '' : ' More are left: merge them too.';
+  const nothing = 'Nothing was merged: something has just changed, or too much would move. Compare the records.';
   return done === '0'
-    ? notice('Nothing was merged: something has just changed, or too much would move. Compare the records.', 'warning')
-    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.`, 'good', undoLink(request));
+    ? notice(`${nothing}${more}`, 'warning')
+    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.${more}`, 'good', undoLink(request));
 }
 
 async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
