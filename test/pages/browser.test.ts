@@ -222,7 +222,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.getByText('Your session has ended.').waitFor();
     await logIn(page);
     await page.waitForURL(`**/app/jobs/${job}`);
-    expect(await page.getByText('0 of 3 items').count()).toBe(1);
+    expect(await page.getByText('0 of 3 addresses').count()).toBe(1);
     await page.close();
   });
 
