@@ -100,7 +100,6 @@ interface Kept {
   fields: readonly string[];
 }
 
-/** Maximum number of records that are named. */
 const maxNamed = 10;
 
 export const countUndo = async (db: Database, by: Undoer, changeId: string): Promise<UndoEstimate> =>

@@ -178,7 +178,6 @@ async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promis
     !${when(lines.length > 0, plainList(lines, ''))}`;
 }
 
-/** Returns the label of a field of a record. */
 export const wordOf = (noun: EventNoun, name: string): string =>
   noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
 
@@ -248,7 +247,6 @@ export function nameOf(noun: EventNoun, record: object): string {
   );
 }
 
-/** Returns those of the wanted records that exist, by their ids. */
 export const namedRecords = (request: FastifyRequest, wanted: Parameters<typeof findNamedRecords>[2]) =>
   findNamedRecords(request.db, request.caller.customerId, wanted);
 
@@ -265,19 +263,15 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
   return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'A user'}`;
 }
 
-/** What a text about changes needs to know. */
 export interface Telling {
   wordOf: (field: string) => string;
   users: readonly User[];
   stages?: ReadonlyMap<unknown, string>;
-  /** Companies by id. */
   names?: ReadonlyMap<string, NamedRecord>;
 }
 
-/** Words for what happens to a record. */
 export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted' } as const;
 
-/** Returns the companies whose ids changes contain. */
 export const companiesIn = (changes: readonly Change[]): (readonly ['company', string])[] =>
   changes.flatMap(({ fields: { company = [] } }) =>
     company.flatMap((id) => (typeof id === 'string' ? [['company', id] as const] : [])),

@@ -107,7 +107,6 @@ export const presets: readonly Preset[] = [
 const own = 'own';
 const ownLabel = 'Only what is ticked here';
 
-/** Returns what a key may do, in words for a person. */
 function permissionsText(permissions: readonly Scope[]): string {
   const byResource = Map.groupBy(permissions, resourceOf);
   const verbsOf = (some: readonly Scope[]): string => some.map(actionOf).join(', ');

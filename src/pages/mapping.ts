@@ -213,7 +213,6 @@ export function modesFor(object: ImportObject): Choice[] {
   ];
 }
 
-/** Returns what an import does with its records, in words. */
 export const modeText = (found: Pick<Import, 'object' | 'mode' | 'match'>): string =>
   modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
 

@@ -13,11 +13,9 @@ export const Named = <P extends TProperties>(title: string, properties: P): TObj
 export const Described = <P extends TProperties>(description: string, properties: P): TObject<P> =>
   Type.Object(properties, { description });
 
-/** Returns the schema of a request body. */
 export const Body = <P extends TProperties>(title: string, examples: object[], properties: P): TObject<P> =>
   Strict(properties, { title, examples });
 
-/** Returns the schema of a request body whose members are all optional. */
 export const PartialBody = <P extends TProperties>(title: string, examples: object[], properties: P) =>
   Type.Partial(Type.Object(properties), { additionalProperties: false, title, examples });
 

@@ -91,7 +91,6 @@ export const jobWords: Words<JobType> = {
   undo: 'Undo a change',
 };
 
-/** Words for the reasons of jobs whose names would not be clear to users. */
 const reasons: Partial<Words<ItemReason>> = {
   max_credits: 'the credits of the job are used up',
   taken: 'another record has its own id by now',

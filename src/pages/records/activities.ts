@@ -174,12 +174,10 @@ function activityControls(
 
 const tasksShown = 50;
 
-/** Maximum number of tasks of each part, where several parts are shown. */
 const tasksOfPart = 15;
 
 const lastDay = (): Day => dayIn(7);
 
-/** Parts of the tasks, with the filters for each. */
 const taskParts: Record<string, readonly [title: string, filters: () => GivenFilters]> = {
   overdue: ['Overdue', () => ({ due_at: { lt: startOf(today()) } })],
   today: ['To do today', () => ({ due_at: { between: [startOf(today()), endOf(today())] } })],
@@ -309,7 +307,6 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
 
 const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
 
-/** Returns the records to which activities refer, apart from one. */
 const subjectsOf = (activities: readonly Activity[], without = '') =>
   activities.flatMap((one) =>
     references.flatMap((member) => {
@@ -341,7 +338,6 @@ export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
     })}
   </ul>`;
 
-/** Returns buttons that postpone a task that is not done, and a link to its form. */
 function moves(task: Activity, back: string): Html {
   const { id, title, body, due_at, done_at } = task;
   const what = title || body.slice(0, 80);
@@ -377,7 +373,6 @@ function doneBox({ id, title, body, done_at }: Activity, back: string): Html {
   );
 }
 
-/** Returns a link to the form of an activity, from which it is changed or deleted. */
 const editLink = ({ id, title, body, type }: Activity, back: string): Html =>
   dialogLink(
     'Edit',

@@ -119,7 +119,6 @@ const firstKeys = ['work_email', 'profnet_url', 'name', 'domain'] as const;
 /** Milliseconds after which no further key is tried. With a million records, each can take seconds. */
 const maxSearchMs = 1_000;
 
-/** Milliseconds after which no further group is merged. */
 const maxMergeMs = 6_000;
 
 type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups'>;

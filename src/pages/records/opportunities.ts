@@ -137,7 +137,6 @@ interface Board {
   pipeline: Pipeline;
   owner: string;
   users: readonly User[];
-  /** Names of companies by id. */
   companies: ReadonlyMap<string, string>;
 }
 

@@ -48,7 +48,6 @@ export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity
 
 const emptyRows = 3;
 
-/** Maximum number of contacts that one form adds by names and addresses. */
 const maxNames = 20;
 
 /** Maximum number of products, and of contacts, that a form shows. Others of a stored opportunity stay unchanged. */
@@ -108,7 +107,6 @@ export const closing = (
 
 type Create = (sql: Transaction) => Promise<string>;
 
-/** What was found and missed while a form was read. */
 interface Reading {
   request: FastifyRequest;
   pipelines: readonly Pipeline[];

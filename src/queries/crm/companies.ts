@@ -185,7 +185,6 @@ export const findCompanies = finderOf<Company>(
       and co.id = wanted.id`,
 );
 
-/** Maximum number of contacts, and of open opportunities, that are counted for each company. */
 export const maxOfCompany = 200;
 
 export interface CompanyCounts {

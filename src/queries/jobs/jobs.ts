@@ -305,7 +305,6 @@ export const listJobs = (
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-/** Returns who started jobs, by the id of the job. */
 export async function findStarters(
   sql: Sql,
   customerId: string,
