@@ -278,7 +278,7 @@ async function areEqual(kind: RecordKind, rows: readonly ShownRecord[]): Promise
 
 /** Returns a text for each record's value of a field. Companies of one name have different texts. */
 const comparedTexts = ({ links }: RecordKind, one: FormField, rows: readonly ShownRecord[]): Promise<string[]> =>
-  Promise.all(rows.map((row) => links(row)[one.name] ?? formText(one, row)));
+  Promise.all(rows.map(async (row) => links(row)[one.name] ?? formText(one, row)));
 
 const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).company?.id ?? '';
 
