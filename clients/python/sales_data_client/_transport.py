@@ -35,7 +35,7 @@ class Answer:
     #: The version of the record that was read, for `if_match`.
     etag: str | None
     request_id: str | None
-    #: The id of the change that the call made, for `undo_change`; None if no record changed. Its events have it.
+    #: The id of the change that the call made, by which it can be undone; None if no record changed. Its events have it.
     change_id: str | None
     #: The cursor of the next page; None on the last one. The feed always has one.
     next_cursor: str | None
