@@ -233,7 +233,7 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
 /** Paths of the lists of records. The page of a record is below its list's path. */
-export const recordPaths = Object.fromEntries(
+const recordPaths = Object.fromEntries(
   Object.entries(plurals).map(([noun, plural]) => [noun, `/app/${plural}`]),
 ) as Record<EventNoun, string>;
 

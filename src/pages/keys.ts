@@ -79,7 +79,7 @@ interface Preset {
   caps: SpendCaps;
 }
 
-export const presets: readonly Preset[] = [
+const presets: readonly Preset[] = [
   {
     id: 'read',
     label: 'Read only',

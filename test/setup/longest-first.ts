@@ -35,8 +35,8 @@ const secondsOf = (file: TestSpecification): number => alone[nameOf(file)] ?? lo
 
 /**
  * Starts the files first that have a process of their own, because Vitest ends a shared process when the next file is one
- * of them. Of each kind it starts long files first, so that none of them runs by itself at the end. Of the files that run alone, the next one
- * starts when the one before has probably ended: a process that waits for its turn tests nothing.
+ * of them. Of each kind it starts long files first, so that none of them runs by itself at the end. Of the files that run
+ * alone, the next one starts when the one before has probably ended: a process that waits for its turn tests nothing.
  */
 export default class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

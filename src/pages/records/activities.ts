@@ -321,7 +321,7 @@ interface Shown {
   back: string;
 }
 
-export const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
+const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
   html`<ul class="tasks">
     !${tasks.map((task) => {
       const contact = shown.names.get(task.contact_id ?? '');
