@@ -263,7 +263,7 @@ describe('docker compose up', () => {
     await writeFile(broken, JSON.stringify({ services: { api: { command: ['serve', '--no-such-option'] } } }));
     const replacing = run('sh', ['deploy/replace.sh'], {
       ...environment,
-      PATIENCE: '15', // so that a new container has said what is wrong, on a busy machine too
+      PATIENCE: '60', // so that a new container has said what is wrong, on a busy machine too
       COMPOSE: [...composeCommand, ...composeArgs(), '-f', broken].join(' '),
     });
     await expect(replacing).rejects.toMatchObject({
