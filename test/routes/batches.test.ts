@@ -132,55 +132,7 @@ describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf }) => {
   });
 });
 
-describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
-  const { send, created } = callsOf(path, bodyOf);
-
-  test('leave a record alone that an item would not change', async () => {
-    const id = await created({ external_id: unique('x'), custom_fields: { a: 1.5, b: true } });
-    const before = (await customer.get(`${path}/${id}`)).body;
-    const same = { id, [other]: before[other], custom_fields: { a: 1.5 } };
-    const answer = await send('update', { items: [same, { id: absent }] });
-    expect(answer.body.data.results[0]).toEqual({ index: 0, status: 'unchanged', id });
-    expect(answer.body.data.results[1].error).toMatchObject({ code: 'not_found', errors: [{ path: '/id' }] });
-    expect((await customer.get(`${path}/${id}`)).body).toEqual(before);
-  });
-
-  test('leave stored values alone that an upsert does not name, and create with what a record needs only', async () => {
-    const external_id = unique('x');
-    const [named, optional, value] =
-      path === '/contacts'
-        ? [{ first_name: 'Al' }, 'phone_numbers', [{ country_code: '+44', number: '20 7946 0000' }]]
-        : [{ company_name: 'Al' }, 'type', 'customer'];
-    const upsert = async (more: object) =>
-      (await send('upsert', { match: 'external_id', items: [{ external_id, ...more }] })).body.data.results[0];
-    const { id } = await upsert({ ...named, [optional]: value });
-    expect(await upsert({ ...named, [other]: 'Changed' })).toMatchObject({ status: 'updated', id });
-    expect((await customer.get(`${path}/${id}`)).body).toMatchObject({ [other]: 'Changed', [optional]: value });
-    const { results } = (
-      await send('create', { items: [{ ...named, external_id: unique('x') }, { [optional]: value }] })
-    ).body.data;
-    expect(results.map(({ status }: Json) => status)).toEqual(['created', 'failed']);
-  });
-});
-
-const { send, created, newest } = callsOf('/contacts', contactBody);
-
-test('batches of contacts with an Idempotency-Key run once, and are answered again byte for byte', async () => {
-  const key = { 'idempotency-key': unique('key') };
-  const items = Array.from({ length: 300 }, (_, i) =>
-    contactBody({ external_id: unique('x'), first_name: i % 50 === 0 ? 7 : 'A' }),
-  );
-  const first = await send('create', { items }, customer, key);
-  const before = await newest();
-  const again = await send('create', { items }, customer, key);
-  expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
-  expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
-  expect(await newest()).toEqual(before);
-  expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
-  const [stored] = await app.owner`
-      select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
-  expect(stored!['size']).toBeLessThan(20_000);
-});
+const { send, created } = callsOf('/contacts', contactBody);
 
 test('batches of contacts that read find a record by a value that it has, while the value goes from one record to another', async () => {
   const external_id = unique('x');
@@ -203,43 +155,6 @@ test('batches of contacts that read find a record by a value that it has, while 
     ids.reverse();
   }
   expect(new Set(found)).toEqual(new Set([external_id]));
-});
-
-test('batches of contacts of 1,000 items write each to its own record', async () => {
-  const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
-  const created = await send('create', {
-    items: names.map((external_id, i) => contactBody({ external_id, first_name: `New ${i}` })),
-  });
-  expect(created.body.data.counts).toMatchObject({ created: 1_000, failed: 0 });
-  const ids = created.body.data.results.map(({ id }: Json) => id);
-  // Every third item changes nothing, so the changed ones are not in the groups in which they were created.
-  const wanted = names.map((_, i) => (i % 3 === 0 ? `New ${i}` : `Changed ${i}`));
-  const items = names.map((external_id, i) => ({ external_id, first_name: wanted[i] })).toReversed();
-  const changed = await send('update', { match: 'external_id', items });
-  expect(changed.body.data.counts).toMatchObject({ updated: 666, unchanged: 334, failed: 0 });
-  expect(changed.body.data.results.map(({ id }: Json) => id).toReversed()).toEqual(ids);
-  const read = await send('read', { items: ids.map((id: string) => ({ id })) });
-  expect(read.body.data.results.map(({ record }: Json) => [record.external_id, record.first_name])).toEqual(
-    names.map((name, i) => [name, wanted[i]]),
-  );
-});
-
-test.each<[string, object, string]>([
-  ['create', {}, '/items'],
-  ['create', { items: [] }, '/items'],
-  ['create', { items: Array.from({ length: 1_001 }, () => ({})) }, '/items'],
-  ['create', { items: [{}], more: 1 }, '/more'],
-  ['create', { items: [{}], match: 'id' }, '/match'],
-  ['create', { items: { 0: {} } }, '/items'],
-  ['upsert', { items: [{}] }, '/match'],
-  ['upsert', { items: [{}], match: 'id' }, '/match'],
-  ['update', { items: [{}], match: 'last_name' }, '/match'],
-  ['read', { items: [{}], atomic: true }, '/atomic'],
-  ['read', { items: [{}], match: 'id\0' }, '/match'],
-])('batches of contacts are refused as a whole: %s with %o', async (operation, body, pointer) => {
-  const answer = await send(operation, body);
-  const paths = new Set(answer.body.errors.map((fault: Json) => fault.path));
-  expect([answer.status, paths]).toEqual([400, new Set([pointer])]);
 });
 
 test('batches of contacts keep hostile items apart from the others', async () => {
@@ -353,27 +268,4 @@ test('batches of contacts name the records that an e-mail address matches, if th
     matching_ids: ids.slice(0, 10),
     errors: [{ path: '/items/0/work_email' }],
   });
-});
-
-test('batches of contacts set the lists of an item that changes nothing else', async () => {
-  const list = (await customer.post('/list-contact', { name: 'L' })).body.id;
-  const id = await make(customer, '/contacts', contactBody());
-  const update = async () => (await send('update', { items: [{ id, list_ids: [list] }] })).body.data.results;
-  expect([await update(), await update()]).toMatchObject([[{ status: 'updated' }], [{ status: 'unchanged' }]]);
-  expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([list]);
-});
-
-test('batches of contacts create a company once, and none for an item that fails', async () => {
-  const [name, unwanted] = [unique('Company'), unique('Company')];
-  const { body } = await send('create', {
-    items: [
-      contactBody({ company: { name: unwanted }, list_ids: [absent] }),
-      contactBody({ company: { name, industry: 'Computing' } }),
-      contactBody({ company: { name: name.toUpperCase(), industry: 'Mining' } }),
-    ],
-  });
-  expect(body.data.counts).toMatchObject({ created: 2, failed: 1 });
-  const companies = (await customer.post('/company/list', { filters: { company_name: name } })).body;
-  expect(companies.map(({ industry }: Json) => industry)).toEqual(['Computing']);
-  expect((await customer.post('/company/list', { filters: { company_name: unwanted } })).body).toEqual([]);
 });

@@ -14,54 +14,6 @@ const create = async (more: object = {}): Promise<string> => {
 const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
-test('a created contact is returned with every field of the contract, empty fields as the contract types them', async () => {
-  const id = await create();
-  const contact = await read(id);
-  expect(contact).toEqual({
-    id,
-    first_name: 'Ada',
-    external_id: null,
-    middle_name: null,
-    last_name: 'Lovelace',
-    gender: null,
-    birth_year: null,
-    profnet_url: null,
-    social1_url: null,
-    social2_url: null,
-    work_email: 'ada@example.com',
-    personal_email: null,
-    other_emails: null,
-    industry: '',
-    job_title: '',
-    location_locality: '',
-    location_country: '',
-    location_region: '',
-    location_postal_code: null,
-    phone_numbers: [],
-    company: { id: null, company_name: '', industry: '' },
-    mobile_phone: null,
-    score: 0,
-    verification_status: 'unverified',
-    last_verified: contact.created_at,
-    crm_synced_at: null,
-    removal_requested_at: null,
-    custom_fields: {},
-    assigned_to: null,
-    created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-    updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-    last_activity_at: null,
-    list_ids: [],
-  });
-  expect(contact.updated_at >= contact.created_at).toBe(true);
-});
-
-test('names are trimmed, and a country is in upper case', async () => {
-  const given = { first_name: '  Ada ', middle_name: ' King ', last_name: '\tLovelace\n', location_country: 'gb' };
-  const id = await create(given);
-  const trimmed = { first_name: 'Ada', middle_name: 'King', last_name: 'Lovelace', location_country: 'GB' };
-  expect(await read(id)).toMatchObject(trimmed);
-});
-
 test('a search without letters and digits finds nobody, and adds nobody to alternatives', async () => {
   await create({ first_name: '@@ —' });
   const found = async (filters: object): Promise<number[]> => {
@@ -75,22 +27,6 @@ test('a search without letters and digits finds nobody, and adds nobody to alter
     expect(await found({ _or: [{ search }, { score: 0 }] })).toEqual([1, 1]);
   }
   expect(await found({ search: '@@ lovelace' })).toEqual([1, 1]);
-});
-
-test('a search with ae, oe or ue finds umlauts too, also of the company', async () => {
-  const umlauts = await create({ first_name: 'Jörg', last_name: 'Müller', company: { name: 'Bäcker GmbH' } });
-  const spelled = await create({ first_name: 'Joerg', last_name: 'Mueller', company: { name: 'Baecker AG' } });
-  await create({ first_name: 'Jo', last_name: 'Mller' });
-  const found = async (search: string): Promise<string[]> =>
-    (await customer.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
-  for (const search of ['mueller', 'JOERG', 'Joerg Mueller', 'baecker', 'mueller baecker'])
-    expect(await found(search), search).toEqual([spelled, umlauts]);
-  for (const search of ['Müller', 'jörg muller', 'mueller gmbh'])
-    expect(await found(search), search).toEqual([umlauts]);
-  expect((await customer.post('/company/list', { filters: { search: 'baecker' } })).body).toHaveLength(2);
-  expect(
-    (await customer.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records,
-  ).toBe(2);
 });
 
 test('a search for a number of five digits or more finds phone numbers, however they are written', async () => {
@@ -153,37 +89,6 @@ test('paging reports no pages when there are no contacts, and has a default limi
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
 });
 
-test('the company of a contact is the oldest with the same folded name, or created when there is none', async () => {
-  const name = unique('Straße & Söhne');
-  const first = await read(await create({ company: { name: ` ${name} `, industry: 'Roads' } }));
-  expect(first.company).toEqual({ id: expect.any(String), company_name: name, industry: 'Roads' });
-  const second = await read(await create({ company: { name: name.toUpperCase(), industry: 'ignored' } }));
-  expect(second.company).toEqual(first.company);
-});
-
-test('the company of a contact is created once by many concurrent callers', async () => {
-  const name = unique('Racing');
-  const ids = await Promise.all(Array.from({ length: 20 }, () => create({ company: { name } })));
-  const contacts = await Promise.all(ids.map((id) => read(id)));
-  expect(new Set(contacts.map(({ company }) => company.id)).size).toBe(1);
-  const [row] =
-    await app.owner`select count(*)::int as companies from companies where customer_id = ${customer.id} and company_name = ${name}`;
-  expect(row!['companies']).toBe(1);
-});
-
-test('the company of a contact is set by id, detached by null or {}, and absent after a create with {}', async () => {
-  const id = await create({ company: { name: unique('Co') } });
-  const { company } = await read(id);
-  const again = await create({ company: { id: company.id } });
-  expect((await read(again)).company).toEqual(company);
-  for (const none of [null, {}]) {
-    await customer.patch(`/contacts/${id}`, { company: { id: company.id } });
-    await customer.patch(`/contacts/${id}`, { company: none });
-    expect((await read(id)).company.id).toBeNull();
-  }
-  expect((await read(await create({ company: {} }))).company.id).toBeNull();
-});
-
 test('an update and a create take null for the work e-mail of a contact that something else identifies', async () => {
   const person = { work_email: null, external_id: null };
   const faults = { status: 400, body: { errors: [{ path: '/work_email' }] } };
@@ -235,29 +140,6 @@ test('an update that refers to several unknown records names them all', async ()
     status: 404,
     body: { errors: ['/company/id', '/list_ids/0', '/assigned_to'].map((path) => ({ path })) },
   });
-});
-
-test('an update with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
-  const lists = await Promise.all([1, 2, 3].map(() => makeList(app.fastify, customer)));
-  const [a, b, c] = lists as [string, string, string];
-  const id = await create({ list_ids: [a, b, a] });
-  expect((await read(id)).list_ids).toEqual([a, b].toSorted());
-  await customer.patch(`/contacts/${id}`, { job_title: 'x' });
-  expect((await read(id)).list_ids).toEqual([a, b].toSorted());
-  await customer.patch(`/contacts/${id}`, { list_ids: [c, b] });
-  expect((await read(id)).list_ids).toEqual([b, c].toSorted());
-  await customer.patch(`/contacts/${id}`, { list_ids: [] });
-  expect((await read(id)).list_ids).toEqual([]);
-});
-
-test('an update that changes no field keeps updated_at, also if it changes lists', async () => {
-  const id = await create({ job_title: 'Countess' });
-  const { updated_at } = await read(id);
-  await customer.patch(`/contacts/${id}`, { job_title: 'Countess' });
-  await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
-  expect((await read(id)).updated_at).toBe(updated_at);
-  await customer.patch(`/contacts/${id}`, { job_title: 'x' });
-  expect((await read(id)).updated_at > updated_at).toBe(true);
 });
 
 test('an update that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {

@@ -1,6 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
 import { importFile } from '../jobs/importing.ts';
-import { newestChange, undoChange } from '../jobs/undoing.ts';
 import { startApp } from '../setup/app.ts';
 import { holdLock, waiting } from '../setup/bulk-lock.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
@@ -44,44 +43,6 @@ test.each([
   await customer.patch(`/company/${id}`, { domain: 'other.example' });
   expect((await customer.patch(`/company/${id}`, { domain: given })).status).toBe(200);
   expect(await domainOf(id)).toBe(stored);
-});
-
-test.each(['localhost', 'acme com', 'a..b', '', '192.168.0.1', 7])(
-  'the domain of a company %j is refused, and the message says what would be right',
-  async (domain) => {
-    const id = await company();
-    const answers = [
-      await customer.post('/company', companyBody({ domain })),
-      await customer.patch(`/company/${id}`, { domain }),
-      await customer.post('/contacts', contactBody({ company: { domain } })),
-    ];
-    for (const answer of answers) expect([answer.status, answer.body.code]).toEqual([400, 'validation_failed']);
-    expect(answers[0]!.body.errors[0].path).toBe('/domain');
-    expect(answers[0]!.body.errors[0].message).toContain('example.com');
-    expect(await companies()).toHaveLength(1);
-  },
-);
-
-test('the domain of a company finds companies in filters, in whatever form it is given, and sorts them', async () => {
-  const [b, a] = [await company({ domain: 'müller.de' }), await company({ domain: 'acme.de' })];
-  const none = await company();
-  await company({ domain: 'muller.de' });
-  const found = async (body: object): Promise<string[]> =>
-    (await customer.post('/company/list', body)).body.map(({ id }: Json) => id);
-  expect(await found({ filters: { domain: 'https://www.MÜLLER.de/' } })).toEqual([b]);
-  expect(await found({ filters: { domain: ['xn--mller-kva.de', 'ACME.de'] } })).toEqual([a, b]);
-  expect(await found({ filters: { domain: { contains: 'CME' } } })).toEqual([a]);
-  expect(await found({ filters: { domain: null } })).toEqual([none]);
-  expect((await found({ order_by: { domain: 'ASC' } })).at(0)).toBe(a);
-  expect((await found({ order_by: { domain: 'ASC' } })).at(-1)).toBe(none);
-});
-
-test('the domain of a company fills the company that stays in a merge, and an undo takes it back', async () => {
-  const [kept, other] = [await company(), await company({ domain: 'acme.de' })];
-  expect((await customer.post('/company/merge', { id: kept, merge_ids: [other] })).status).toBe(200);
-  expect(await domainOf(kept)).toBe('acme.de');
-  await undoChange(app, customer, await newestChange(customer));
-  expect([await domainOf(kept), await domainOf(other)]).toEqual([null, 'acme.de']);
 });
 
 test('the domain of a company of several companies makes them duplicates, however it was written', async () => {
@@ -288,13 +249,4 @@ test('imports of contacts find and create companies by domain, and leave out wha
   expect(body.map((one: Json) => one.company.company_name)).toEqual(['Acme Holding', 'Bolt', 'Bolt', 'Cog', '']);
   expect(body[0].company.id).toBe(id);
   expect(await companies()).toHaveLength(3);
-});
-
-test('imports of contacts find companies by your own id, and a record with an unknown one fails', async () => {
-  const id = await company({ external_id: '007' });
-  const settings = { object: 'contacts', mode: 'create', format: 'csv' };
-  const done = await importFile(app, customer, settings, 'work_email,company.external_id\na@x.de,007\nb@x.de,7\n');
-  expect(done).toMatchObject({ created: 1, failed: 1 });
-  expect((await customer.get(`/imports/${done.id}/failures`)).body[0].error).toContain('company.external_id');
-  expect((await customer.post('/contacts/list', {})).body[0].company.id).toBe(id);
 });

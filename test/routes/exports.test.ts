@@ -110,23 +110,6 @@ test.each([
   },
 );
 
-test('an export shows the company of contacts that was renamed or deleted a moment ago', async () => {
-  await fillContacts(customer, many);
-  const rules = [{ field: 'company.company_name', operator: 'equals', value: 'renamed' }];
-  const list = (await customer.post('/list-contact', { name: 'Renamed', rules })).body.id as string;
-  const [{ id: company }] = (await pagesOf('/company', {})) as [{ id: string }];
-  await customer.patch(`/company/${company}`, { company_name: 'Renamed' });
-  const ofCompany = (await exported('/contacts', { filters: { list_id: list } })).map(({ id }) => id as string);
-  expect(ofCompany.length).toBe(Math.floor(many / 3));
-  expect(ofCompany).toEqual((await pagesOf('/contacts', { filters: { list_id: list } })).map(({ id }) => id));
-  await customer.delete(`/company/${company}`);
-  const order_by = { updated_at: 'ASC' };
-  expect(await exported('/contacts', { order_by })).toEqual(
-    asJson((await pagesOf('/contacts', { order_by })).map(inFile)),
-  );
-  expect(await exported('/contacts', { filters: { list_id: list } })).toEqual([]);
-});
-
 test('records that are deleted or changed meanwhile neither end an export nor repeat in it', async () => {
   await fillContacts(customer, many);
   // Too long for a cursor, so that a cursor would name the record itself.

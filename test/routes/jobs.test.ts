@@ -139,17 +139,6 @@ test('unlock-contacts reserves credits only for matching prospects that are not 
   expect(kept).toEqual({ request: { filters: inTown.filters, total_records: 10_000 }, cost: 3 });
 });
 
-test('unlock-contacts without matches is a job too, and costs nothing', async () => {
-  const customer = await customerWith(app, {});
-  const { status, body } = await unlock(customer, {
-    filters: { location_locality: [unique('none')] },
-    total_records: 5,
-  });
-  expect(status).toBe(200);
-  expect((await read(customer, body.id)).body).toMatchObject({ total: 0, credits: { reserved: 0 } });
-  expect((await customer.post('/customer/credits/ledger')).body).toEqual([]);
-});
-
 test('unlock-contacts as a dry run returns the estimate and changes nothing', async () => {
   const customer = await customerWith(app, { subscription: 5 });
   await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
@@ -184,15 +173,6 @@ test('unlock-selected-contacts reserves for distinct ids that are not unlocked, 
   );
 });
 
-test('unlock-selected-contacts as a dry run counts the existing ids and those for which a start would reserve credits', async () => {
-  const customer = await customerWith(app, { subscription: 100 });
-  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
-  const ids = [people[0]!._id, people[1]!._id, people[1]!._id, randomUUID()];
-  const answer = await select(customer, { ids, dry_run: true });
-  expect(answer).toMatchObject({ status: 200, body: { matches: 2, cost: 6, available: 100 } });
-  expect(await countJobs(customer)).toBe(0);
-});
-
 test('unlock-selected-contacts reserves nothing for people who are known to be free, who stay free if they get an address meanwhile', async () => {
   const customer = await customerWith(app, { subscription: 3 });
   const work_email = 'gone@free.example';
@@ -214,25 +194,6 @@ test('unlock-selected-contacts reserves nothing for people who are known to be f
   });
 });
 
-test('verify-email counts an e-mail address once, however it is spelled, and accepts any text as an address', async () => {
-  const customer = await customerWith(app, { verification: 100 });
-  const contact = await make(customer, '/contacts', contactBody());
-  const emails = [
-    { email: 'Ada@x.example', contact_id: contact },
-    { email: ' ada@X.example' },
-    { email: 'no address' },
-  ];
-  const { body } = await verify(customer, { emails });
-  expect((await read(customer, body.id)).body).toMatchObject({ total: 3, credits: { reserved: 4 } });
-  const inputs = await app.owner`
-      select item, contact_ids, is_duplicate from job_inputs where job_id = ${body.id} order by position`;
-  expect(inputs.map((input) => ({ ...input }))).toEqual([
-    { item: 'Ada@x.example', contact_ids: [contact], is_duplicate: false },
-    { item: ' ada@X.example', contact_ids: [], is_duplicate: true },
-    { item: 'no address', contact_ids: [], is_duplicate: false },
-  ]);
-});
-
 const verifyList = (customer: TestCustomer, list: string, headers?: Record<string, string>) =>
   customer.post(`/list-contact/verify-contacts/${list}`, undefined, headers);
 
@@ -252,30 +213,6 @@ const insertContacts = (customer: TestCustomer, count: number, titleOf: (n: numb
         jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', n || '@x.example',
           'job_title', lower(title), 'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
       from unnest(${Array.from({ length: count }, (_, n) => titleOf(n))}::text[]) with ordinality one (title, n)`;
-
-test("verify-contacts starts a job for the list's e-mail addresses, each once with all its contacts", async () => {
-  const customer = await customerWith(app, { verification: 100 });
-  const { list, contacts } = await listOf(customer, ['a@x.example', 'b@x.example', 'A@X.example']);
-  await make(customer, '/contacts', contactBody({ work_email: 'outside@x.example' }));
-  const { status, body } = await verifyList(customer, list);
-  expect({ status, body }).toEqual({
-    status: 200,
-    body: { success: true, message: expect.any(String), data: { id: expect.any(String), status: 'PENDING' } },
-  });
-  const job = (await read(customer, body.data.id)).body;
-  expect(job).toMatchObject({
-    type: 'verify_list',
-    sync_crm: true,
-    total: 2,
-    credits: { pool: 'verification', reserved: 4 },
-  });
-  const inputs = await app.owner`
-      select item, contact_ids from job_inputs where job_id = ${job.id} order by position`;
-  expect(inputs.map((input) => ({ ...input }))).toEqual([
-    { item: 'a@x.example', contact_ids: [contacts[0], contacts[2]] },
-    { item: 'b@x.example', contact_ids: [contacts[1]] },
-  ]);
-});
 
 test('verify-contacts uses the current members by rule of a list that was just made', async () => {
   const customer = await customerWith(app, { verification: 10_000 });

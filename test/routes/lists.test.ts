@@ -33,39 +33,27 @@ const rule = (field: string, operator: string, value: string, logic_operator?: s
 });
 const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
-test('a created list is returned as {id, name} with 201, and shows every field of the contract when read', async () => {
+test('a created list is returned as {id, name} with 201, and shows every field of the contract when read, the first rule with AND', async () => {
   const answer = await customer.post('/list-contact', {
     name: ' Engineers  ',
     description: 'All of them',
-    rules: [],
+    rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
   });
   expect(answer).toMatchObject({ status: 201, body: { id: expect.any(String), name: 'Engineers' } });
   expect(Object.keys(answer.body).toSorted()).toEqual(['id', 'name']);
-  expect(await read(answer.body.id)).toEqual({
-    id: answer.body.id,
+  const { id } = answer.body;
+  expect(await read(id)).toEqual({
+    id,
     name: 'Engineers',
     description: 'All of them',
     owner_id: customer.adminId,
     owner_name: 'Admin',
-    source: 'MANUAL',
+    source: 'RULES',
     collaborators: [],
-    rules: [],
+    rules: [rule('job_title', 'is_empty', '', 'AND'), rule('score', 'equals', '7', 'AND')],
     contacts_count: 0,
     created_at: instant,
     updated_at: instant,
-  });
-});
-
-test('a created list shows its rules with defaults filled in (AND for the first), and the source RULES while it has rules', async () => {
-  const id = await makeList({
-    rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
-  });
-  expect(await read(id)).toMatchObject({
-    source: 'RULES',
-    rules: [
-      { field: 'job_title', operator: 'is_empty', value: '', logic_operator: 'AND' },
-      { field: 'score', operator: 'equals', value: '7', logic_operator: 'AND' },
-    ],
   });
   await customer.patch(`/list-contact/${id}`, { rules: [] });
   expect(await read(id)).toMatchObject({ source: 'MANUAL', rules: [] });
@@ -74,15 +62,10 @@ test('a created list shows its rules with defaults filled in (AND for the first)
 const refused: [string, object[], paths: string[], says?: string][] = [
   ['an unknown field', [rule('nose', 'equals', 'x')], ['/rules/0/field'], 'job_title'],
   ['a list as field', [rule('list_id', 'equals', absent)], ['/rules/0/field']],
-  ['search as field', [rule('search', 'contains', 'x')], ['/rules/0/field']],
   ['an unknown operator', [rule('score', 'like', '1')], ['/rules/0/operator'], 'not_equals'],
   ['an operator that does not fit', [rule('score', 'contains', '1')], ['/rules/0/operator'], 'greater_than'],
   ['text for a number', [rule('score', 'equals', 'many')], ['/rules/0/value']],
-  ['a fraction for a whole number', [rule('score', 'less_than', '1.5')], ['/rules/0/value']],
-  ['a number past the range', [rule('score', 'less_than', '2147483648')], ['/rules/0/value']],
   ['a bare date', [rule('created_at', 'greater_than', '2026-01-01')], ['/rules/0/value']],
-  ['no UUID', [rule('assigned_to', 'equals', 'me')], ['/rules/0/value']],
-  ['one invalid value of several', [rule('score', 'in', '1, 2, x')], ['/rules/0/value']],
   ['no value', [{ field: 'job_title', operator: 'contains' }], ['/rules/0/value'], 'is required'],
   ['a value that is not a string', [{ ...rule('score', 'equals', ''), value: 5 }], ['/rules/0/value']],
   ['a value too long', [rule('job_title', 'equals', 'x'.repeat(256))], ['/rules/0/value']],
@@ -104,29 +87,11 @@ test.each(refused)(
   },
 );
 
-test('fifty rules are accepted', async () => {
-  const rules = Array.from({ length: 50 }, (_, i) => rule('birth_year', 'equals', `${i + 1}`, 'OR'));
-  expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
-});
-
 const cases: [string, object[], string[]][] = [
-  ['equals, folded', [rule('job_title', 'equals', 'INGÉNIEUR')], ['ada']],
-  ['not_equals matches empty values too', [rule('gender', 'not_equals', 'f')], ['bob', 'cyd']],
-  ['contains', [rule('job_title', 'contains', 'lead')], ['bob', 'cyd']],
   ['not_contains matches empty values too', [rule('middle_name', 'not_contains', 'x')], ['ada', 'bob', 'cyd']],
-  ['starts_with', [rule('work_email', 'starts_with', 'BOB@')], ['bob']],
-  ['ends_with', [rule('work_email', 'ends_with', '.fr')], ['cyd']],
-  ['greater_than', [rule('birth_year', 'greater_than', '1980')], ['cyd']],
   ['greater_or_equal', [rule('birth_year', 'greater_or_equal', ' 1980 ')], ['bob', 'cyd']],
   ['less_than', [rule('birth_year', 'less_than', '1980')], []],
-  ['less_or_equal', [rule('birth_year', 'less_or_equal', '1980')], ['bob']],
-  ['in, separated by commas and trimmed', [rule('first_name', 'in', 'ada , CYD')], ['ada', 'cyd']],
-  ['not_in', [rule('first_name', 'not_in', 'ada,cyd')], ['bob']],
-  ['is_empty', [rule('birth_year', 'is_empty', '')], ['ada']],
-  ['is_not_empty', [rule('gender', 'is_not_empty', '')], ['ada']],
-  ['a field of the company', [rule('company.industry', 'equals', 'mining')], ['bob']],
   ['a custom number as number and text', [rule('custom_fields.seats', 'equals', '12')], ['ada', 'bob']],
-  ['a custom number compared', [rule('custom_fields.seats', 'greater_than', '9')], ['ada']],
   ['a custom boolean', [rule('custom_fields.trial', 'equals', 'true')], ['cyd']],
   ['% is not a wildcard', [rule('job_title', 'contains', '%')], []],
   [
@@ -178,77 +143,8 @@ test.each(cases)('rules choose members: %s', async (_, rules, names) => {
   expect(await count(list, by)).toBe(expected.length);
 });
 
-const engineers = [rule('job_title', 'equals', 'Engineer')];
-
-test('a contact is added or removed by the write that changes whether it matches', async () => {
-  const list = await makeList({ rules: engineers });
-  const id = await makeContact({ job_title: 'engineer' });
-  expect(await membersOf(list)).toEqual([id]);
-  await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
-  expect(await membersOf(list)).toEqual([]);
-  await customer.patch(`/contacts/${id}`, { job_title: 'ENGINEER' });
-  expect(await count(list)).toBe(1);
-  await customer.delete(`/contacts/${id}`);
-  expect(await count(list)).toBe(0);
-});
-
-test('a manual member stays, and is removed manually only if no rule matches it', async () => {
-  const list = await makeList({ rules: engineers });
-  const id = await makeContact({ job_title: 'Engineer', list_ids: [list] });
-  expect(await count(list)).toBe(1);
-  await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
-  expect(await membersOf(list)).toEqual([id]);
-  await customer.patch(`/contacts/${id}`, { list_ids: [] });
-  expect(await membersOf(list)).toEqual([]);
-  await customer.patch(`/contacts/${id}`, { list_ids: [list], job_title: 'Engineer' });
-  const removed = await customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [id] });
-  expect(removed.body.data).toEqual({ removed: 1 });
-  expect(await membersOf(list)).toEqual([id]);
-  await customer.delete(`/contacts/${id}`);
-});
-
-test('membership changes when rules change or are removed', async () => {
-  const clerk = await makeContact({ job_title: unique('Clerk') });
-  const { job_title } = (await customer.get(`/contacts/${clerk}`)).body;
-  const list = await makeList({ rules: engineers });
-  const hand = await makeContact({ list_ids: [list] });
-  expect(await membersOf(list)).toEqual([hand]);
-  await customer.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'equals', job_title)] });
-  expect(await membersOf(list)).toEqual([clerk, hand].toSorted());
-  await customer.patch(`/list-contact/${list}`, { rules: [] });
-  expect(await membersOf(list)).toEqual([hand]);
-  expect(await count(list)).toBe(1);
-});
-
-test('add-contacts and remove-contacts count the changed members; adding a member twice is not an error', async () => {
-  const list = await makeList();
-  const ids = [await makeContact(), await makeContact()];
-  const add = (contact_ids: string[]) =>
-    customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids });
-  expect(await add([ids[0]!, ids[0]!.toUpperCase()])).toMatchObject({
-    status: 200,
-    body: { success: true, message: expect.any(String), data: { added: 1, already_members: 0 } },
-  });
-  expect((await add(ids)).body.data).toEqual({ added: 1, already_members: 1 });
-  expect((await add([])).body.data).toEqual({ added: 0, already_members: 0 });
-  expect(await membersOf(list)).toEqual(ids.toSorted());
-  const remove = () => customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: ids });
-  expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 2 } } });
-  expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 0 } } });
-  expect(await count(list)).toBe(0);
-});
-
-test('add-contacts and remove-contacts count a member by rule as an existing member', async () => {
-  const list = await makeList({ rules: [rule('job_title', 'equals', 'Ranger')] });
-  const id = await makeContact({ job_title: 'Ranger' });
-  const answer = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [id] });
-  expect(answer.body.data).toEqual({ added: 0, already_members: 1 });
-  await customer.patch(`/contacts/${id}`, { job_title: '' });
-  expect(await membersOf(list)).toEqual([id]);
-});
-
 test.each(['add-contacts', 'remove-contacts'])(
-  '%s lists every unknown id, also those of other customers, and writes nothing',
+  '%s lists every unknown id, also those of other customers, and then writes nothing; an id given twice counts once',
   async (call) => {
     const list = await makeList();
     const [mine, foreign] = [await makeContact(), await makeContact({}, other)];
@@ -261,31 +157,11 @@ test.each(['add-contacts', 'remove-contacts'])(
       body: { errors: [{ path: '/contact_ids/0' }, { path: '/contact_ids/2' }] },
     });
     expect(await count(list)).toBe(0);
-    const elsewhere = await customer.post(`/list-contact-details/${call}`, {
-      list_id: await makeList({}, other),
-      contact_ids: [mine],
-    });
-    expect(elsewhere).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
+    const twice = { list_id: list, contact_ids: [mine, mine.toUpperCase()] };
+    const { data } = (await customer.post(`/list-contact-details/${call}`, twice)).body;
+    expect(data).toEqual(call === 'add-contacts' ? { added: 1, already_members: 0 } : { removed: 0 });
   },
 );
-
-test('a duplicate has the rules and the manual members, and belongs to the user who duplicated it', async () => {
-  const list = await makeList({ description: 'Original', rules: [rule('job_title', 'equals', 'Diver')] });
-  const [hand, diver] = [await makeContact({ list_ids: [list] }), await makeContact({ job_title: 'Diver' })];
-  const answer = await customer.post('/list-contact/duplicate', { list_id: list, new_name: ' Copy ' });
-  expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id: expect.any(String) } } });
-  const copy = answer.body.data.id;
-  expect(await read(copy)).toMatchObject({
-    name: 'Copy',
-    description: 'Original',
-    contacts_count: 2,
-    rules: (await read(list)).rules,
-  });
-  expect(await membersOf(copy)).toEqual([hand, diver].toSorted());
-  await customer.patch(`/contacts/${hand}`, { list_ids: [] });
-  expect(await membersOf(copy)).toEqual([diver]);
-  await customer.delete(`/contacts/${diver}`);
-});
 
 test('an updated list gets a new tag with a change of its count', async () => {
   const id = await makeList();
@@ -361,20 +237,10 @@ test('a filter on lists evaluates at most 500 rules, those of a list in each con
 });
 
 const rules = [rule('job_title', 'equals', 'Smith')];
-const exact = { counted_at: instant };
 const numbers = async () => {
   const { body } = await customer.post('/list-contact/list', {});
   return body.map(({ contacts_count }: { contacts_count: number }) => contacts_count);
 };
-
-test('the numbers in the list of lists are exact, and tell when they were counted', async () => {
-  await makeContact({ job_title: 'Smith', list_ids: [await makeList()] });
-  await makeList({ rules });
-  expect((await customer.post('/list-contact/list', {})).body).toMatchObject([
-    { contacts_count: 1, ...exact },
-    { contacts_count: 1, ...exact },
-  ]);
-});
 
 test('the numbers in the list of lists are a minute old at most where a customer has more than 20,000 contacts and the list has rules', async () => {
   await addTotals(app.owner, customer.id, { contacts: 20_000 });
@@ -505,12 +371,4 @@ test('of 500 lists with rules each can still be updated, and lists without rules
   expect((await change(second!, 0)).status).toBe(200);
   expect([(await create(1)).status, (await create(1)).status]).toEqual([201, 201]);
   expectConflict(await create(1), '/rules');
-});
-
-test('an unknown list is 404, an outdated one 412, whatever the limits', async () => {
-  const [first] = await haveLists(500, 10);
-  expect((await change(absent, 50)).status).toBe(404);
-  expect((await duplicate(absent)).status).toBe(404);
-  const answer = await customer.patch(`/list-contact/${first!}`, { rules: rulesOf(50) }, { 'if-match': '"other"' });
-  expect(answer.status).toBe(412);
 });

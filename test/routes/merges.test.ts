@@ -9,11 +9,10 @@ import {
 } from '../../src/queries/crm/record-merges.ts';
 import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
 import { person } from '../catalog/people.ts';
-import { importFile } from '../jobs/importing.ts';
 import { wrongCounts } from '../queries/memberships/recount.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
-import { companyBody, contactBody, make, makeList, opportunityBody } from '../setup/factories.ts';
+import { companyBody, contactBody, make } from '../setup/factories.ts';
 import type { Answer } from '../setup/factories.ts';
 import { addTotals, readJournal, truncateJournalOf } from '../setup/journal.ts';
 
@@ -28,66 +27,9 @@ const merge = (path: string, id: string, merge_ids: string[], fields?: object): 
   customer.post(`${path}/merge`, { id, merge_ids, ...(fields && { fields }) });
 const mergeContacts = (id: string, ids: string[], fields?: object) => merge('/contacts', id, ids, fields);
 const mergeCompanies = (id: string, ids: string[], fields?: object) => merge('/company', id, ids, fields);
-const rule = (field: string, value: string) => ({ field, operator: 'equals', value });
-
-const isSameSet = (wanted: string[]) => (given: string[]) =>
-  given.length === wanted.length && wanted.every((one) => given.includes(one));
 
 /** Expects that all counts and memberships equal those computed anew from the rows. */
 const expectExact = async (): Promise<void> => expect(await wrongCounts(customer, app.owner)).toEqual([]);
-
-test('a merge of contacts keeps what the first has, fills what it lacks in order, and loses no address, number or custom field', async () => {
-  const id = await contact({
-    first_name: 'Ada',
-    work_email: 'ada@example.com',
-    phone_numbers: [{ country_code: '+44', number: '20 7946 0000' }],
-    custom_fields: { plan: 'gold', note: '' },
-  });
-  const second = await contact({
-    first_name: 'A.',
-    work_email: 'ada@old.example',
-    personal_email: 'ada@home.example',
-    job_title: 'Analyst',
-    mobile_phone: '+447700900000',
-    phone_numbers: [{ country_code: '+44', number: '2079460000' }],
-    custom_fields: { plan: 'free', note: 'hello', ['__proto__x']: 1 },
-  });
-  const third = await contact({
-    work_email: 'ADA@example.com',
-    personal_email: 'lovelace@home.example',
-    job_title: 'Countess',
-    mobile_phone: '07700 900001',
-    birth_year: 1815,
-    company: { name: 'Engines', industry: 'Computing' },
-    external_id: 'crm-3',
-    assigned_to: customer.adminId,
-  });
-  const answer = await mergeContacts(id, [second, third]);
-  expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id, merged: [second, third] } } });
-  expect(await read('/contacts', id)).toMatchObject({
-    first_name: 'Ada',
-    work_email: 'ada@example.com',
-    personal_email: 'ada@home.example',
-    other_emails: ['ada@old.example', 'lovelace@home.example'],
-    job_title: 'Analyst',
-    birth_year: 1815,
-    mobile_phone: '+447700900000',
-    phone_numbers: [
-      { country_code: '+44', number: '20 7946 0000' },
-      { country_code: '', number: '07700 900001' },
-    ],
-    custom_fields: { plan: 'gold', note: 'hello', ['__proto__x']: 1 },
-    company: { company_name: 'Engines' },
-    external_id: 'crm-3',
-    assigned_to: customer.adminId,
-  });
-  for (const gone of [second, third])
-    expect(await customer.get(`/contacts/${gone}`)).toMatchObject({
-      status: 404,
-      body: { code: 'not_found', message: 'No such contact', merged_into: id },
-    });
-  await expectExact();
-});
 
 test('a merge of contacts takes the values that `fields` chooses, empty ones too, and the verification of the kept address', async () => {
   const id = await contact({ work_email: 'a@example.com', job_title: 'Analyst', custom_fields: { a: 1 } });
@@ -131,30 +73,6 @@ test('a merge of contacts takes each custom field from the record that `fields` 
   expect((await read('/contacts', one)).custom_fields).toEqual({ note: 'other', plan: 'gold' });
 });
 
-test('a merge of contacts moves hand-made memberships and opportunities, and evaluates the rules anew', async () => {
-  const id = await contact({});
-  const [second, third] = [await contact({ job_title: 'Analyst' }), await contact({ last_name: 'Other' })];
-  const byHand = await makeList(app.fastify, customer);
-  const rules = await customer.post('/list-contact', { name: 'Rules', rules: [rule('job_title', 'Analyst')] });
-  await customer.post('/list-contact-details/add-contacts', { list_id: byHand, contact_ids: [third] });
-  const deal = async (contacts_ids: string[]) =>
-    make(customer, '/opportunities', await opportunityBody(customer, { contacts_ids }));
-  const bystander = await contact({});
-  const deals = [
-    await deal([third, bystander, id]),
-    await deal([bystander, second]),
-    await deal([second, third]),
-    await deal([bystander]),
-  ];
-  await mergeContacts(id, [second, third]);
-  const contactsOf = async (one: string) => (await read('/opportunities', one)).contacts_ids;
-  expect(await Promise.all(deals.map(contactsOf))).toEqual([[id, bystander], [bystander, id], [id], [bystander]]);
-  expect((await read('/contacts', id)).list_ids).toEqual([byHand]);
-  const members = await customer.post('/contacts/list', { filters: { list_id: rules.body.id } });
-  expect(members.body.map((one: { id: string }) => one.id)).toEqual([id]);
-  await expectExact();
-});
-
 test('a merge of contacts is refused as a whole if an id is unknown, foreign, named twice or outside the merge', async () => {
   const [id, other] = [await contact(), await contact()];
   const foreign = await make(await app.customer(), '/contacts', contactBody());
@@ -185,42 +103,6 @@ test('a merge of contacts with more than 20 addresses or numbers is 409, unless 
   expect((await read('/contacts', id)).other_emails).toEqual(emails('b'));
 });
 
-test('a merge of contacts is told by events: what changed in the one that stays, and where the others went', async () => {
-  const id = await contact({ job_title: 'Analyst' });
-  const other = await contact({ job_title: 'Countess', gender: 'f', custom_fields: { a: 1 }, external_id: 'x' });
-  await truncateJournalOf(app.owner, customer.id);
-  await mergeContacts(id, [other]);
-  const rows = await readJournal(app.owner, customer.id);
-  const deleted = ['contact.deleted', { id: other, external_id: 'x', merged_into: id }];
-  const changed = ['external_id', 'gender', 'custom_fields.a'];
-  expect(rows.map(({ type, data }) => [type, data])).toEqual([
-    ['contact.updated', { id, external_id: 'x', changed: expect.toSatisfy(isSameSet(changed)) }],
-    deleted,
-  ]);
-});
-
-test('a merge of companies fills what the first lacks, and moves contacts and opportunities', async () => {
-  const id = await company({ company_name: 'Acme' });
-  const other = await company({ company_name: 'Acme Inc.', industry: 'Anvils', size: '11-50', external_id: 'c-2' });
-  const [mine, moved] = [await contact({ company: { id } }), await contact({ company: { id: other } })];
-  const deal = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: other }));
-  const list = await customer.post('/list-contact', { name: 'Anvils', rules: [rule('company.industry', 'Anvils')] });
-  expect((await mergeCompanies(id, [other], { company_name: other })).status).toBe(200);
-  expect(await read('/company', id)).toMatchObject({
-    company_name: 'Acme Inc.',
-    industry: 'Anvils',
-    size: '11-50',
-    external_id: 'c-2',
-  });
-  expect(await customer.get(`/company/${other}`)).toMatchObject({ status: 200, body: null });
-  for (const one of [mine, moved])
-    expect((await read('/contacts', one)).company).toMatchObject({ id, industry: 'Anvils' });
-  expect((await read('/opportunities', deal)).company_id).toBe(id);
-  const members = await customer.post('/contacts/list', { filters: { list_id: list.body.id } });
-  expect(members.body).toHaveLength(2);
-  await expectExact();
-});
-
 test('a merge of companies moves up to 5,000 contacts at once, and is refused for more', async () => {
   const [id, other] = [await company(), await company()];
   const fill = (count: number) => app.owner`
@@ -244,43 +126,13 @@ const upsert = async (external_id: string, more: object = {}) => {
   return body.data.results[0];
 };
 
-test.each([
-  { path: '/contacts', object: 'contacts', create: contact },
-  { path: '/company', object: 'companies', create: company },
-] as const)(
-  'what names a merged record may be the former external id of the $object that stays, after each merge',
-  async (kind) => {
-    const { path, object, create } = kind;
-    const [id, b, c] = [
-      await create({ external_id: 'a' }),
-      await create({ external_id: 'b' }),
-      await create({ external_id: 'c' }),
-    ];
-    await merge(path, id, [b], { external_id: b });
-    await merge(path, id, [c], { external_id: c });
-    const last = await create({ external_id: 'd' });
-    await merge(path, last, [id]);
-    for (const external_id of ['a', 'b', 'c']) {
-      const item = { external_id, industry: `From ${external_id}` };
-      const { body } = await customer.post(`${path}/batch/upsert`, { match: 'external_id', items: [item] });
-      expect(body.data.results).toMatchObject([{ status: 'updated', id: last }]);
-    }
-    const settings = { object, mode: 'upsert', match: 'external_id' };
-    expect(await importFile(app, customer, settings, 'external_id,industry\na,File\n')).toMatchObject({ updated: 1 });
-    expect(await read(path, last)).toMatchObject({ external_id: 'd', industry: 'File' });
-    const gone = (await customer.get(`${path}/${b}`)).body;
-    expect(gone?.merged_into).toBe(path === '/contacts' ? last : undefined);
-    const other = await create({ external_id: 'a' });
-    const { body } = await customer.post(`${path}/batch/read`, { match: 'external_id', items: [{ external_id: 'a' }] });
-    expect(body.data.results).toMatchObject([{ status: 'found', id: other }]);
-  },
-);
-
-test('what names a merged record is 404 without a successor once that is deleted, and its external id is free', async () => {
+test('what names a merged record is 404 with its successor, and without one once that is deleted, when its external id is free', async () => {
   const [a, b] = [await contact({ external_id: 'gone' }), await contact({ external_id: 'b' })];
   const [c, d] = [await company(), await company()];
   await mergeContacts(b, [a]);
   await mergeCompanies(d, [c]);
+  const merged = { code: 'not_found', message: 'No such contact', merged_into: b };
+  expect(await customer.get(`/contacts/${a}`)).toMatchObject({ status: 404, body: merged });
   await customer.delete(`/contacts/${b}`);
   await customer.delete(`/company/${d}`);
   const { status, body } = await customer.get(`/contacts/${a}`);
