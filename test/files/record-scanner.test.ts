@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type RawRecord, csvFormat, lineFormat, type RecordFormat } from '../../src/files/record-formats.ts';
-import { RecordScanner, scanRecords } from '../../src/files/record-scanner.ts';
+import { scanRecords } from '../../src/files/record-scanner.ts';
 import { textBlocks } from '../../src/files/encodings.ts';
 import { chunksOf } from './reading.ts';
 
@@ -35,16 +35,6 @@ describe('a reader that continues after a fault', () => {
     expect(outcomes(await scan(content, [1_000]))).toEqual(expected);
   });
 
-  test('reads the line after bytes that are not UTF-8', async () => {
-    const content = Buffer.concat([Buffer.from('a\xe9,\xff\n', 'latin1'), Buffer.from('é,€\nb\n')]);
-    const records = await scan(content, [1]);
-    expect(outcomes(records)).toEqual([
-      [1, 'invalid bytes'],
-      [2, ['é', '€']],
-      [3, ['b']],
-    ]);
-  });
-
   test('takes a quote for open if it is not closed within 1 MiB, and reads all lines after it', async () => {
     const content = `"open\n${'a,b\n'.repeat(400_000)}"c\nd"\n`;
     for (const size of [5_000, 1_000_000]) {
@@ -75,10 +65,4 @@ describe('a reader that continues after a fault', () => {
       { numRuns: 200 },
     );
   });
-});
-
-test('a quote that only a later line closes is found also after 1 MiB', () => {
-  const scanner = new RecordScanner(csv);
-  const records = [...scanner.scan(`"open${'\nx'.repeat(800_000)}`), ...scanner.scan('\n"a", "b"\n')];
-  expect(outcomes(records)[0]).toEqual([1, 'open quote']);
 });

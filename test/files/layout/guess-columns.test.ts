@@ -2,8 +2,6 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { ImportFile } from '../../../src/files/encodings.ts';
-import type { Mapping } from '../../../src/schemas/imports.ts';
-import { usedMapping } from '../../../src/files/settle-layout.ts';
 import { contacts, layoutFor } from '../reading.ts';
 
 const guessed: ImportFile = { ...contacts, guess: true };
@@ -13,11 +11,10 @@ async function fieldsOf(
   file: ImportFile,
   headers: readonly string[],
   rows: readonly (readonly string[])[] = [],
-  remembered?: Mapping,
 ): Promise<Record<string, string>> {
   const line = (cells: readonly string[]) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(',');
   const text = [headers, ...rows].map(line).join('\n');
-  const layout = await layoutFor(file, text, remembered);
+  const layout = await layoutFor(file, text);
   return Object.fromEntries(headers.flatMap((header, i) => (layout.columns[i] ? [[header, layout.columns[i]]] : [])));
 }
 
@@ -37,26 +34,6 @@ const headers = readFileSync(join(import.meta.dirname, 'headers.tsv'), 'utf8')
 test.each(headers)('headers of %s are recognised: %s', async (object, _what, columns) => {
   const { headers, fields } = read(columns);
   expect(await fieldsOf({ ...guessed, object }, headers)).toEqual(fields);
-});
-
-test('headers of contacts of LinkedIn are recognised below its notes', async () => {
-  const notes =
-    'Notes:\n"When exporting your connection data, you may notice that some of the email addresses are missing."\n\n';
-  const header = 'First Name,Last Name,URL,Email Address,Company,Position,Connected On\n';
-  const rows = ['Ada', 'Bob', 'Cy'].map(
-    (name) => `${name},L,https://www.linkedin.com/in/${name},,Acme,CEO,12 Nov 2024\n`,
-  );
-  const text = notes + header + rows.join('');
-  const layout = await layoutFor(guessed, text);
-  expect(layout.columns).toEqual([
-    'first_name',
-    'last_name',
-    'profnet_url',
-    'work_email',
-    'company.name',
-    'job_title',
-    null,
-  ]);
 });
 
 describe('what the first records hold', () => {
@@ -129,35 +106,5 @@ describe('a field', () => {
       Email: 'work_email',
       'Business Phone': 'phone_numbers',
     });
-  });
-
-  test('is first what the mapping says, then what the last import had, then a name, then a guess', async () => {
-    const headers = ['E-Mail', 'Mail', 'industry', 'Ort'];
-    const remembered: Mapping = { 'E-Mail': 'personal_email', Mail: 'work_email', industry: null };
-    const mapping: Mapping = { 'E-Mail': null };
-    expect(await fieldsOf(guessed, headers, [], remembered)).toEqual({
-      'E-Mail': 'personal_email',
-      Mail: 'work_email',
-      Ort: 'location_locality',
-    });
-    const layout = await layoutFor({ ...guessed, mapping }, headers.join(), remembered);
-    expect(layout.columns).toEqual([null, 'work_email', null, 'location_locality']);
-    expect(layout.origins).toEqual(['given', 'remembered', 'remembered', 'guess']);
-  });
-
-  test('that was left out is left out again, however often files with these headers come', async () => {
-    let known: Mapping = { 'E-mail': 'work_email', 'E-mail 2': null };
-    for (let i = 0; i < 3; i += 1) {
-      const layout = await layoutFor(guessed, 'E-mail,E-mail 2\na@x.example,b@x.example\n', known);
-      expect(layout.columns).toEqual(['work_email', null]);
-      known = usedMapping(layout);
-    }
-  });
-
-  test('is not guessed and nothing is remembered without `guess`', async () => {
-    const headers = ['first_name', 'E-Mail'];
-    await expect(fieldsOf(contacts, headers, [], { 'E-Mail': 'work_email' })).rejects.toThrow(
-      '"E-Mail" is not the name',
-    );
   });
 });

@@ -12,24 +12,17 @@ async function itemOf(cells: Record<string, string>): Promise<Record<string, unk
 describe('a phone number in a cell', () => {
   test.each([
     ['DE', '+49 151 12345678', { country_code: '+49', number: '15112345678' }],
-    ['', '+4915112345678', { country_code: '+49', number: '15112345678' }],
     ['', '+49 (0)30 / 901820', { country_code: '+49', number: '30901820' }],
-    ['', '(+49) 30 901820', { country_code: '+49', number: '30901820' }],
     ['DE', '030 901820', { country_code: '+49', number: '30901820' }],
     ['DE', '0044 20 7946 0018', { country_code: '+44', number: '2079460018' }],
     ['GB', '(020) 7946-0018', { country_code: '+44', number: '2079460018' }],
-    ['US', '(415) 555-2671', { country_code: '+1', number: '4155552671' }],
     ['US', '415-555-2671 x123', { country_code: '+1', number: '4155552671 ext. 123' }],
     ['', '030 901820', { country_code: '', number: '030 901820' }],
     ['', '0049 30 901820', { country_code: '', number: '0049 30 901820' }],
     ['DE', '49351480192', { country_code: '+49', number: '351480192' }],
-    ['DE', '49 151 12345678', { country_code: '+49', number: '15112345678' }],
     ['DE', '04935 1480192', { country_code: '+49', number: '49351480192' }],
-    ['DE', '0711-12-30', { country_code: '+49', number: '7111230' }],
     ['IT', '390 809 0531', { country_code: '+39', number: '3908090531' }],
-    ['IT', '3908090531', { country_code: '+39', number: '3908090531' }],
     ['IT', '393908090531', { country_code: '+39', number: '3908090531' }],
-    ['PL', '483033294', { country_code: '+48', number: '483033294' }],
     ['NO', '47123456', { country_code: '+47', number: '47123456' }],
     ['DE', '12345', { country_code: '', number: '12345' }],
     ['DE', 'mornings 030 901820', { country_code: '', number: 'mornings 030 901820' }],
@@ -38,33 +31,21 @@ describe('a phone number in a cell', () => {
     expect(await itemOf({ phone_numbers, location_country })).toMatchObject({ phone_numbers: [number] });
   });
 
-  test('is one of several, or JSON, which means what it says', async () => {
-    expect(await itemOf({ phone_numbers: '+49 30 901820; n/a; +33 1 42 68 53 00' })).toEqual({
-      phone_numbers: [
-        { country_code: '+49', number: '30901820' },
-        { country_code: '+33', number: '142685300' },
-      ],
-    });
-    const [office, mobile] = ['30901820', '15112345678'].map((number) => ({ country_code: '+49', number }));
-    for (const text of [
-      'Tel. 030/901820, 0151 12345678',
-      '030 901820 (Zentrale) / +49 151 12345678 (privat)',
-      "'+4930901820 u. 0151/12345678",
-      '030-901820\n0151-12345678',
-      '030 901820 ::: 0151 12345678',
-    ])
-      expect(await itemOf({ phone_numbers: text, location_country: 'DE' })).toMatchObject({
-        phone_numbers: [office, mobile],
-      });
-    const json = [{ country_code: '+49', number: '(0)30 / 901820' }];
-    expect(await itemOf({ phone_numbers: JSON.stringify(json) })).toEqual({ phone_numbers: json });
+  test.each([
+    '+49 30 901820; n/a; 0151 12345678',
+    'Tel. 030/901820, 0151 12345678',
+    '030 901820 (Zentrale) / +49 151 12345678 (privat)',
+    "'+4930901820 u. 0151/12345678",
+    '030-901820\n0151-12345678',
+  ])('is one of several: %j', async (text) => {
+    const phone_numbers = ['30901820', '15112345678'].map((number) => ({ country_code: '+49', number }));
+    expect(await itemOf({ phone_numbers: text, location_country: 'DE' })).toMatchObject({ phone_numbers });
   });
 
   test.each([
     ['', '+49 (0)151 12345678', '+4915112345678'],
     ['DE', '0151/12345678', '+4915112345678'],
     ['', '0151/12345678', '0151/12345678'],
-    ['US', '415-555-2671 x123', '415-555-2671 x123'],
   ])('as mobile_phone with the country %j, %j is the text %j', async (location_country, mobile_phone, text) => {
     expect(await itemOf({ mobile_phone, location_country })).toMatchObject({ mobile_phone: text });
   });
@@ -74,29 +55,23 @@ describe('a cell', () => {
   test.each([
     ['location_country', 'AUT', 'AT'],
     ['location_country', 'A', 'AT'],
+    ['location_country', 'U.S.A.', 'US'],
+    ['location_country', 'Scotland', 'GB'],
+    ['location_country', '日本', 'JP'],
     ['birth_year', '1985', 1985],
-    ['birth_year', '19850315', 1985],
     ['birth_year', '1985-03-12T10:00:00+0100', 1985],
     ['birth_year', '12.03.1985', 1985],
-    ['birth_year', '3 March 1985', 1985],
     ['work_email', 'Ada Lovelace <ada@example.com>', 'ada@example.com'],
     ['work_email', 'mailto:ada@example.com', 'ada@example.com'],
     ['work_email', "'ada@example.com", "'ada@example.com"],
     ['work_email', "'[ada@example.com].'", 'ada@example.com'],
     ['work_email', "o'hara@example.com", "o'hara@example.com"],
     ['profnet_url', 'www.example.com/in/ada', 'https://www.example.com/in/ada'],
-    ['profnet_url', 'http://example.com', 'http://example.com'],
     ['social2_url', '@ada', '@ada'],
     ['job_title', '  Head of Sales ', 'Head of Sales'],
     ['last_name', ' N/A ', 'N/A'],
-    ['external_id', ' x ', ' x '],
     ['first_name', 'Fay\u200b', 'Fay'],
-    ['last_name', '\u200eFox', 'Fox'],
-    ['work_email', '\u200bfay@example.com\ufeff', 'fay@example.com'],
-    ['mobile_phone', '\u202a+1 202-555-0123\u202c', '+12025550123'],
     ['phone_numbers', '\u2068+1 202-555-0124\u2069', [{ country_code: '+1', number: '2025550124' }]],
-    ['location_country', 'Germany\u200b', 'DE'],
-    ['birth_year', '\u200b1985', 1985],
   ])('%s with %j is read as %j', async (field, text, value) => {
     expect(await itemOf({ [field]: text })).toEqual({ [field]: value });
   });
@@ -115,10 +90,6 @@ describe('a cell', () => {
     expect(await itemOf({ [field]: ';' })).toEqual({});
   });
 
-  test('with the domain of a site of many companies is that of the site', async () => {
-    expect(await itemOf({ 'company.domain': 'facebook.com' })).toEqual({ company: { domain: 'facebook.com' } });
-  });
-
   test('with the 0 of a formula is empty, but in a custom field', async () => {
     const cells = { job_title: '0', location_locality: '0', mobile_phone: '0', 'company.name': '0' };
     expect(await itemOf({ ...cells, 'custom_fields.visits': '0' })).toEqual({ custom_fields: { visits: '0' } });
@@ -126,9 +97,9 @@ describe('a cell', () => {
 
   test.each<[string, string, string]>([
     ['location_country', 'Germoney', '/location_country "Germoney" is not a country (a name, or a code such as DE)'],
+    ['location_country', 'Congo', '/location_country "Congo" is not a country (a name, or a code such as DE)'],
     ['work_email', 'ada@example.com; bob@', '/work_email "bob@" is not an e-mail address'],
     ['birth_year', '15.03.2129', '/birth_year "15.03.2129" is in the future'],
-    ['birth_year', '2129', '/birth_year "2129" is in the future'],
     ...[
       '1985 or 1986',
       '00.01.1900',
@@ -156,12 +127,8 @@ describe('a cell', () => {
       Array.from({ length: 22 }, (_, i) => `+49 30 9018${20 + i}`).join(';'),
       '/phone_numbers has more than 20 numbers: "+49 30901840", "+49 30901841"',
     ],
-    ['profnet_url', 'none', '/profnet_url "none" is not a web address (such as https://example.com)'],
-    ['phone_numbers', '1234', '/phone_numbers "1234" is not a phone number'],
     ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is not a phone number'],
     ['mobile_phone', '4915120000000', '/mobile_phone "4915120000000" is not a phone number'],
-    ['phone_numbers', '491512000000', '/phone_numbers "491512000000" is not a phone number'],
-    ['work_email', 'ada at example', '/work_email "ada at example" is not an e-mail address'],
   ])('%s with %j names the value and what would be right', async (field, text, message) => {
     expect(await itemOf({ [field]: text })).toBe(message);
   });
@@ -172,22 +139,11 @@ describe('a cell', () => {
     ['Herr Dipl.-Ing. Max Weiß', { first_name: 'Max', last_name: 'Weiß' }],
     ['Frau Müller', { last_name: 'Müller' }],
     ['Nat King Cole', { first_name: 'Nat King', last_name: 'Cole' }],
-    ['Dr.', { last_name: 'Dr.' }],
-    ['Dr.med. Max Muster', { first_name: 'Max', last_name: 'Muster' }],
-    ['Mag. (FH) Anna Muster', { first_name: 'Anna', last_name: 'Muster' }],
-    ['Max Muster, M.A.', { first_name: 'Max', last_name: 'Muster' }],
     ['Martin Luther King Jr.', { first_name: 'Martin Luther', last_name: 'King' }],
-    ['Ann Lee, CISSP-ISSAP', { first_name: 'Ann', last_name: 'Lee' }],
     ['Lee, MBA', { last_name: 'Lee' }],
     ['Lee, AJ', { first_name: 'AJ', last_name: 'Lee' }],
-    ['LEE, MA', { first_name: 'MA', last_name: 'LEE' }],
-    ['Tolkien, J.R.R.', { first_name: 'J.R.R.', last_name: 'Tolkien' }],
-    ['van der Berg, JP', { first_name: 'JP', last_name: 'van der Berg' }],
-    ['Madonna', { last_name: 'Madonna' }],
     ['Robert De Niro', { first_name: 'Robert', last_name: 'De Niro' }],
-    ['Jack Ma', { first_name: 'Jack', last_name: 'Ma' }],
     ['Di Maria Angel', { first_name: 'Di Maria', last_name: 'Angel' }],
-    ['José Ortega y Gasset', { first_name: 'José', last_name: 'Ortega y Gasset' }],
     ['María García López', { first_name: 'María García', last_name: 'López' }],
   ])('with the full name %j has neither titles nor degrees in the names', async (full_name, names) => {
     expect(await itemOf({ full_name })).toEqual(names);
@@ -195,10 +151,8 @@ describe('a cell', () => {
 
   test.each([
     ['ES', 'María García López', { first_name: 'María', last_name: 'García López' }],
-    ['MX', 'Juan Pérez', { first_name: 'Juan', last_name: 'Pérez' }],
     ['ES', 'José Luis García', { first_name: 'José Luis', last_name: 'García' }],
     ['ES', 'María José García de la Cruz', { first_name: 'María José', last_name: 'García de la Cruz' }],
-    ['BR', 'João da Silva Santos', { first_name: 'João', last_name: 'da Silva Santos' }],
     ['DE', 'Hans Peter Müller', { first_name: 'Hans Peter', last_name: 'Müller' }],
   ])(
     'in the country %s, the full name %j has the last names of its people',
@@ -217,14 +171,6 @@ describe('a cell', () => {
       expect(await itemOf({ [field]: 'x'.repeat(most + 1) })).toBe(
         `/${field} "${'x'.repeat(99)}…" is longer than ${most} characters`,
       );
-  });
-
-  test('with several e-mail addresses gives the others to other_emails', async () => {
-    const work_email = 'nobody; ada@example.com:::a.l@example.com ada@example.com';
-    expect(await itemOf({ work_email, other_emails: 'b@example.com' })).toEqual({
-      work_email: 'ada@example.com',
-      other_emails: ['b@example.com', 'a.l@example.com'],
-    });
   });
 });
 
