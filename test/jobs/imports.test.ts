@@ -1,16 +1,12 @@
 import { pino } from 'pino';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { parseConfig } from '../../src/process/config.ts';
-import { openDatabase } from '../../src/database/db.ts';
+import { describe, expect, test } from 'vitest';
 import { violatedConstraint } from '../../src/errors.ts';
 import { importRecords } from '../../src/jobs/import-records.ts';
-import { startWorkers } from '../../src/jobs/workers.ts';
 import { AttemptLost } from '../../src/jobs/turns.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
 import { takeRun } from '../../src/queries/jobs/runs.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
-import { isOnCitus } from '../setup/database.ts';
 import { contactBody, make, makeList } from '../setup/factories.ts';
 import {
   beginImport,
@@ -25,7 +21,7 @@ import {
   sendFile,
   workAtAll,
 } from './importing.ts';
-import { contextOf, waitingMessages } from './working.ts';
+import { contextOf, slowDb, waitingMessages } from './working.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
@@ -66,39 +62,33 @@ describe('an import', () => {
     expect(left!['count']).toBe('0');
   });
 
-  test.each(['create', 'upsert'] as const)(
-    'names records that PostgreSQL rejects, and writes the others (%s)',
-    async (mode) => {
-      const lines = contactLines(2_500);
-      for (const at of [0, 700, 701, 2_499]) lines[at] = `Zoe,No ${at},zoe${at}@example.com,`;
-      await app.owner`
+  test('names records that PostgreSQL rejects, and writes the others', async () => {
+    const lines = contactLines(2_500);
+    for (const at of [0, 700, 701, 2_499]) lines[at] = `Zoe,No ${at},zoe${at}@example.com,`;
+    await app.owner`
         alter table contacts
         add constraint contacts_without_zoe check (first_name <> 'Zoe') not valid`;
-      const settings = { ...newContacts, mode, ...(mode === 'upsert' ? { match: 'work_email' } : {}) };
-      const uploaded = await beginImport(customer, settings);
-      await sendFile(customer, uploaded, contactsCsv(...lines));
-      const warnings: { err: unknown }[] = [];
-      const warn = (given: { err: unknown }) => void warnings.push(given);
-      const log = Object.assign(pino({ level: 'silent' }), { warn });
-      await workAtAll(app, customer, { log });
-      await app.owner`alter table contacts drop constraint contacts_without_zoe`;
-      const { body: done } = await customer.get(`/imports/${uploaded}`);
-      // One line for each transaction.
-      expect(warnings).toMatchObject([
-        { line: 2, rejected: 3 },
-        { line: 2_501, rejected: 1 },
-      ]);
-      expect(violatedConstraint(warnings[0]!.err)).toBe('contacts_without_zoe');
-      expect(done).toMatchObject({ status: 'COMPLETED', created: 2_496, failed: 4 });
-      expect(await counted()).toBe(2_496);
-      expect(await emailsOf()).toEqual(
-        lines.filter((line) => !line.startsWith('Zoe')).map((line) => line.split(',')[2]),
-      );
-      expect(await errorsOf(customer, done.id)).toEqual(
-        [0, 700, 701, 2_499].map((at) => `${lines[at]},${at + 2},the database cannot store this record`),
-      );
-    },
-  );
+    const uploaded = await beginImport(customer, upserted);
+    await sendFile(customer, uploaded, contactsCsv(...lines));
+    const warnings: { err: unknown }[] = [];
+    const warn = (given: { err: unknown }) => void warnings.push(given);
+    const log = Object.assign(pino({ level: 'silent' }), { warn });
+    await workAtAll(app, customer, { log });
+    await app.owner`alter table contacts drop constraint contacts_without_zoe`;
+    const { body: done } = await customer.get(`/imports/${uploaded}`);
+    // One line for each transaction.
+    expect(warnings).toMatchObject([
+      { line: 2, rejected: 3 },
+      { line: 2_501, rejected: 1 },
+    ]);
+    expect(violatedConstraint(warnings[0]!.err)).toBe('contacts_without_zoe');
+    expect(done).toMatchObject({ status: 'COMPLETED', created: 2_496, failed: 4 });
+    expect(await counted()).toBe(2_496);
+    expect(await emailsOf()).toEqual(lines.filter((line) => !line.startsWith('Zoe')).map((line) => line.split(',')[2]));
+    expect(await errorsOf(customer, done.id)).toEqual(
+      [0, 700, 701, 2_499].map((at) => `${lines[at]},${at + 2},the database cannot store this record`),
+    );
+  });
 
   test.each([
     [
@@ -189,36 +179,6 @@ describe('an import', () => {
     },
   );
 
-  test('takes NDJSON, and gives each failed line back', async () => {
-    const items = [
-      JSON.stringify({ first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] }),
-      '[1]',
-      '{"first_name": "Grace"',
-      JSON.stringify({ first_name: 'Grace', nothing: 1 }),
-    ];
-    const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, items.join('\n'));
-    expect(countsOf(done)).toMatchObject({ created: 1, failed: 3 });
-    const errors = await errorsOf(customer, done.id);
-    expect(errors).toHaveLength(3);
-    expect((await customer.get(`/imports/${done.id}/errors`)).body).toContain(
-      '_record,_line,_error,_warning\r\n[1],2,',
-    );
-  });
-
-  test('refuses a custom field that is called `__proto__` as the API does, by name', async () => {
-    const body = JSON.stringify(contactBody()).replace('{', '{"custom_fields":{"__proto__":"x","constructor":"y"},');
-    const answer = await customer.call('POST', '/contacts', body, { 'content-type': 'application/json' });
-    expect({ status: answer.status, message: answer.body.message }).toEqual({
-      status: 400,
-      message: expect.stringContaining('`__proto__`'),
-    });
-    const fine = JSON.stringify(contactBody({ custom_fields: { constructor: 'y' } }));
-    const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, `${body}\n${fine}`);
-    expect(countsOf(done)).toMatchObject({ created: 1, failed: 1 });
-    expect((await errorsOf(customer, done.id))[0]).toContain('`__proto__`');
-    expect(await contactsOf(customer, 'custom_fields')).toEqual([{ custom_fields: { constructor: 'y' } }]);
-  });
-
   test('adds whoever it writes or finds unchanged to its lists by hand, also if one was deleted meanwhile', async () => {
     const [list, deleted] = [await makeList(app.fastify, customer), await makeList(app.fastify, customer)];
     await make(
@@ -301,54 +261,28 @@ describe('an import', () => {
 });
 
 test('a transaction that takes too long is written in smaller ones', async () => {
-  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '1000' }), app.url, { distributed: isOnCitus() });
-  await app.owner.unsafe(`
-    create function pause(name text) returns boolean language plpgsql as $$
-      begin
-        perform pg_sleep(case when name like 'Slow%' then 0.003 else 0 end);
-        return true;
-      end $$`);
-  await app.owner`alter table contacts add constraint contacts_pause check (pause(first_name)) not valid`;
-  onTestFinished(async () => {
-    await hurried.close();
-    await app.owner`alter table contacts drop constraint contacts_pause`;
-  });
+  const slow = await slowDb(app, 'Slow', 0.003);
   const id = await beginImport(customer, newContacts);
-  await sendFile(customer, id, contactsCsv(...contactLines(700).map((line) => `Slow${line}`)));
-  await workAtAll(app, customer, { db: hurried.for({ customerId: customer.id }, 'import') });
+  await sendFile(customer, id, contactsCsv(...contactLines(700).map((line) => line.replace('Ada', 'Slow'))));
+  await workAtAll(app, customer, { db: slow.for({ customerId: customer.id }, 'import') });
   expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 700 });
 });
 
-describe('several workers', () => {
-  test('share the imports of a customer and write each record once', async () => {
-    const ids = [await beginImport(customer), await beginImport(customer)];
-    for (const [i, id] of ids.entries()) await sendFile(customer, id, contactsCsv(...contactLines(2_500, i * 10_000)));
-    const workers = await Promise.all([1, 2, 3].map(() => startWorkers({ ...contextOf(app), url: app.url })));
-    onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.stop()))));
-    for (const id of ids)
-      await expect
-        .poll(async () => (await customer.get(`/imports/${id}`)).body)
-        .toMatchObject({ status: 'COMPLETED', created: 2_500 });
-    expect(new Set(await emailsOf()).size).toBe(5_000);
-    expect(await counted()).toBe(5_000);
-  });
-
-  test('write nothing after another worker has taken the import', async () => {
-    const id = await beginImport(customer);
-    await sendFile(customer, id, contactsCsv(...contactLines(3)));
-    const take = () => app.db.transaction((sql) => takeRun(sql, customer.id, 'import', null));
-    const [lost] = [await take(), await take()];
-    await workAtAll(app, customer);
-    await app.owner`update imports set status = 'PROCESSING', finished_at = null where id = ${id}`;
-    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, 0, [], app.fastify.log))).rejects.toThrow(
-      AttemptLost,
-    );
-    await app.owner`update imports set attempt = ${lost!.attempt} where id = ${id}`;
-    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, 0, [], app.fastify.log))).rejects.toThrow(
-      AttemptLost,
-    );
-    expect(await counted()).toBe(3);
-  });
+test('a worker writes nothing after another one has taken the import', async () => {
+  const id = await beginImport(customer);
+  await sendFile(customer, id, contactsCsv(...contactLines(3)));
+  const take = () => app.db.transaction((sql) => takeRun(sql, customer.id, 'import', null));
+  const [lost] = [await take(), await take()];
+  await workAtAll(app, customer);
+  await app.owner`update imports set status = 'PROCESSING', finished_at = null where id = ${id}`;
+  await expect(app.db.transaction((sql) => writeRecords(sql, lost!, 0, [], app.fastify.log))).rejects.toThrow(
+    AttemptLost,
+  );
+  await app.owner`update imports set attempt = ${lost!.attempt} where id = ${id}`;
+  await expect(app.db.transaction((sql) => writeRecords(sql, lost!, 0, [], app.fastify.log))).rejects.toThrow(
+    AttemptLost,
+  );
+  expect(await counted()).toBe(3);
 });
 
 describe('a dry run', () => {
@@ -501,18 +435,4 @@ test('the footer of a file may hold characters that PostgreSQL does not store', 
   const file = `${contactsCsv(...contactLines(2))}\nGenerated by Mia\0`;
   const done = await importFile(app, customer, newContacts, file);
   expect(countsOf(done)).toMatchObject({ total: 2, created: 2, failed: 0 });
-});
-
-test('very many records of a cancelled import go in several transactions', async () => {
-  const id = await beginImport(customer, { ...newContacts, start: false });
-  await sendFile(customer, id, contactsCsv('Ada'));
-  await app.owner`
-    insert into import_rows (customer_id, import_id, line, cells)
-    select ${customer.id}, ${id}, line, '[]'
-    from generate_series(1, 200001) as line`;
-  const left = async () => (await app.owner`select from import_rows where import_id = ${id}`).count;
-  expect((await customer.post(`/imports/${id}/cancel`)).body.status).toBe('CANCELLED');
-  expect(await left()).toBe(100_001);
-  await sweepJobs(contextOf(app), {});
-  expect(await left()).toBe(0);
 });

@@ -1,11 +1,14 @@
 import { pino } from 'pino';
-import { expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
+import { openDatabase } from '../../src/database/db.ts';
 import { type Handler, type JobContext, settle, takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { findNextInputs } from '../../src/queries/jobs/runs.ts';
 import { allCustomers } from '../../src/access/credentials.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import type { TestApp } from '../setup/app.ts';
+import { isOnCitus } from '../setup/database.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 
 const log = pino({ level: 'silent' });
@@ -105,3 +108,23 @@ export async function waitingMessages({ owner }: TestApp, queue: string, custome
 /** Creates a handler whose turns run one batch of a verification job with this function. */
 export const verifyTurn = (slice: JobBatch): Handler<'verify'> =>
   takeTurn('verify', { ...jobBatches, verify_email: slice }, 0);
+
+/**
+ * Makes each write of a contact with this first name take a while, until the test ends. Returns a database whose statements may
+ * take a second.
+ */
+export async function slowDb(app: TestApp, firstName: string, seconds: number): Promise<TestApp['db']> {
+  await app.owner.unsafe(`
+    create function pause(name text) returns boolean language plpgsql as $$
+      begin
+        perform pg_sleep(case when name = '${firstName}' then ${seconds} else 0 end);
+        return true;
+      end $$`);
+  await app.owner`alter table contacts add constraint contacts_pause check (pause(first_name)) not valid`;
+  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '1000' }), app.url, { distributed: isOnCitus() });
+  onTestFinished(async () => {
+    await hurried.close();
+    await app.owner`alter table contacts drop constraint contacts_pause`;
+  });
+  return hurried;
+}
