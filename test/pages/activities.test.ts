@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
 import { adminOfEachTest, expectPage, textOf } from './visitor.ts';
@@ -91,24 +90,6 @@ test('a form changes no text and no time that its user has not changed', async (
   expect((await customer.get(`/activities/${task}`)).body.due_at).toBeNull();
 });
 
-test('an activity that somebody else changed meanwhile is not overwritten: the form shows both versions', async () => {
-  const id = await makeContact();
-  const task = await make(customer, '/activities', { type: 'task', title: 'Call', body: 'Old', contact_id: id });
-  const path = `/app/activities/${task}/edit`;
-  const fields = { ...(await admin.fieldsOf(path)), type: 'task', title: 'Call', body: 'Mine' };
-  await customer.patch(`/activities/${task}`, { body: 'Theirs <1>', due_at: '2026-03-31T08:15:00.000Z' });
-  const conflict = await admin.post(path, fields);
-  expectPage(conflict, 412, 'Stored now: Theirs <1>');
-  expect(textOf(conflict)).toContain('Stored now: 2026-03-31');
-  expect(textOf(conflict).match(/Stored now/g)).toHaveLength(2);
-  expect(conflict.body).toContain('Mine');
-  expect((await customer.get(`/activities/${task}`)).body.body).toBe('Theirs <1>');
-});
-
-test('a note that was sent before says so', async () => {
-  expect(textOf(await admin.get('/app/activities?done=sent'))).toContain('This form was sent before');
-});
-
 test('a task that is postponed or deleted on Today leads back to Today', async () => {
   const [contact_id, due] = [await makeContact(), new Date().toISOString()];
   const body = { type: 'task', title: 'Call Käthe', contact_id, assigned_to: admin.user.userId, due_at: due };
@@ -174,21 +155,6 @@ test('a task is due tomorrow or on another quick day, and is moved by one click,
   )!;
   expect([mark !== '', new Date(monday!).getUTCDay(), monday! > tomorrow]).toEqual([true, 1, true]);
   expect((await admin.submit(page, { day: 'x' }, path)).location).toBe(page);
-});
-
-test('a deleted activity leads back to its record, from where the deletion is undone', async () => {
-  const id = await makeContact();
-  const note = await make(customer, '/activities', { body: 'Met at the fair', contact_id: id });
-  const question = `/app/activities/${note}/delete`;
-  expect(textOf(await admin.get(question))).toContain('Met at the fair is deleted. This can be undone.');
-  const gone = await admin.submit(question, {
-    etag: (await customer.get(`/activities/${note}`)).headers['etag'] as string,
-  });
-  expect(gone.location).toContain(`/app/contacts/${id}?done=activity-deleted&change=`);
-  const undo = /\/app\/changes\/[0-9a-f-]{36}\/undo/.exec((await admin.get(gone.location!)).body)![0];
-  await admin.submit(undo, {});
-  await workAtUndos(app, customer);
-  expect(textOf(await admin.get(`/app/contacts/${id}`))).toContain('Met at the fair');
 });
 
 test('the pages of a timeline show each activity and each change once, also if many happened at one time', async () => {

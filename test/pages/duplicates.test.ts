@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { holdLock, waiting } from '../setup/bulk-lock.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
@@ -78,15 +78,6 @@ test('a record that changed after it was compared is not merged before it is sho
   expect((await read(ids[0])).job_title).toBe('Countess');
 });
 
-test('what one merge cannot hold is said on the form, and nothing is merged', async () => {
-  const emails = (name: string) => Array.from({ length: 11 }, (_, i) => `${name}${i}@example.com`);
-  const ids = [await contact({ other_emails: emails('a') }), await contact({ other_emails: emails('b') })] as const;
-  const link = compareLink((await admin.get('/app/duplicates')).body);
-  const form = { ...(await admin.fieldsOf(link, '/app/duplicates/merge')), id: [...ids], keep: ids[0] };
-  expectPage(await admin.post('/app/duplicates/merge', form), 409, 'Must choose a record');
-  expect((await read(ids[1])).id).toBe(ids[1]);
-});
-
 test('records whose values do not differ are merged by one click, and all such groups of the page by another', async () => {
   const group = async (mail: string, ...more: object[]) =>
     (await Promise.all(more.map((one) => contact({ work_email: `${mail}@x.example`, ...one })))).toSorted();
@@ -110,15 +101,6 @@ test('records whose values do not differ are merged by one click, and all such g
     '2 groups are merged. Undo',
   );
   for (const id of different) expect((await read(id)).id).toBe(id);
-});
-
-test('records that differ since their page was shown are not merged by one click', async () => {
-  const ids = [await contact({ job_title: 'Clerk' }), await contact()] as const;
-  const form = { ...(await admin.fieldsOf('/app/duplicates', '/app/duplicates/equal')) };
-  await customer.patch(`/contacts/${ids[1]}`, { job_title: 'Countess' });
-  const { location } = await admin.post('/app/duplicates/equal', form);
-  expect(textOf(await admin.get(location!))).toContain('Nothing was merged: something has just changed');
-  expect((await read(ids[1])).job_title).toBe('Countess');
 });
 
 test('a record that changes while one click merges it keeps its value, and nothing is merged', async () => {
@@ -148,19 +130,6 @@ test('contacts of two companies of one name are not equal, and their companies a
   const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [...ids], keep: ids[0] };
   await admin.post('/app/duplicates/merge', { ...form, field_company: ids[1] });
   expect((await read(ids[0])).company.id).toBe(companies[1]);
-});
-
-test('merging equal groups ends when its time is up, and says that more are left', async () => {
-  for (const mail of ['a', 'a', 'b', 'b']) await contact({ work_email: `${mail}@x.example` });
-  const page = (await admin.get('/app/duplicates')).body;
-  const form = filledFields(page, '/app/duplicates/equal');
-  const group = [...new Set([...page.matchAll(/name="group" value="([^"]*)"/g)].map(([, one]) => one!))];
-  let now = performance.now();
-  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 7_000));
-  onTestFinished(() => clock.mockRestore());
-  const { location } = await admin.post('/app/duplicates/equal', { ...form, group });
-  clock.mockRestore();
-  expect(textOf(await admin.get(location!))).toMatch(/1 group is merged\. More are left.* 1 group \./);
 });
 
 test('duplicates that workers count are shown by the names of their records, until they are merged', async () => {
@@ -197,17 +166,7 @@ test('enriching a list shows its price first, and starts one job for at most the
   expect((await admin.post(path, { ...form, max_credits: '1' })).location).toBe('/app/jobs?done=sent');
   const jobs = await app.owner`select type, total, reserved::integer from jobs where customer_id = ${customer.id}`;
   expect(jobs).toEqual([{ type: 'enrich_contacts', total: 2, reserved: 1 }]);
-  const member = await visitorOf(app.fastify, customer.id, 'member');
-  expect((await member.get(path)).status).toBe(403);
   const unknown = await admin.fieldsOf(path);
   expect((await admin.post(`/app/lists/${customer.id}/enrich`, { ...unknown, max_credits: '1' })).status).toBe(404);
   expect(await app.owner`select id from jobs where customer_id = ${customer.id}`).toHaveLength(1);
-});
-
-test('Duplicates shows at first what has some', async () => {
-  expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
-  for (let i = 0; i < 2; i += 1) await make(customer, '/company', companyBody({ company_name: 'Analytical Engines' }));
-  const page = await admin.get('/app/duplicates');
-  expect(textOf(page)).toContain('analytical engines Analytical Engines, Analytical Engines 2 Compare');
-  expect(page.body).toMatch(/value="name"\s+selected/);
 });

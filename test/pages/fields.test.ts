@@ -39,31 +39,6 @@ test('the page of fields offers a type for a field that records have', async () 
   expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file', label: 'Rank & file', type: 'text' }]);
 });
 
-test('the page of fields says beside the fields what is wrong, and declares nothing', async () => {
-  await declare('plan', { type: 'text' });
-  const wrong = [
-    [{ key: '', type: 'text' }, 'Must not be empty.'],
-    [{ key: 'plan', type: 'number' }, 'Another field has this key.'],
-    [{ key: 'size', type: 'choice' }, 'Are needed for the type "choice".'],
-    [{ key: 'size', type: 'colour' }, 'Choose one of the choices.'],
-    [{ key: 'size', type: 'text', label: 'x'.repeat(121) }, 'Must have 1 to 120 characters.'],
-  ] as const;
-  for (const [fields, message] of wrong) {
-    const answer = await admin.submit('/app/fields/contacts/new', fields);
-    expect([answer.status, textOf(answer)], message).toEqual([400, expect.stringContaining(message)]);
-  }
-  expect(await declared()).toMatchObject([{ name: 'custom_fields.plan', type: 'text' }]);
-});
-
-test('a form of a field that shows what somebody else has changed since changes nothing, and says so', async () => {
-  await declare('plan', { type: 'text' });
-  const path = '/app/fields/contacts/plan/edit';
-  const open = await admin.fieldsOf(path);
-  await declare('plan', { type: 'text', label: 'Theirs' });
-  expect((await admin.post(path, { ...open, label: 'Mine', type: 'text' })).status).toBe(412);
-  expect(await declared()).toMatchObject([{ label: 'Theirs' }]);
-});
-
 const all = {
   text: { type: 'text', label: 'Nickname' },
   notes: { type: 'long_text' },
@@ -160,16 +135,6 @@ test('the form of a record changes nothing that it was not asked to, also of val
   const empty = await make(customer, '/contacts', contactBody());
   await admin.submit(`/app/contacts/${empty}/edit`, { job_title: 'Boss' });
   expect(await customOf(empty)).toEqual({});
-});
-
-test('the form of a record says beside the control what is wrong with its value', async () => {
-  await declareAll();
-  const id = await make(customer, '/contacts', contactBody());
-  const answer = await admin.submit(`/app/contacts/${id}/edit`, { 'custom.seats': 'many', 'custom.site': 'none' });
-  expect(answer.status).toBe(400);
-  expect(answer.body).toMatch(/id="custom.seats-fault">Is not a number \(such as 12.5\)\./);
-  expect(answer.body).toMatch(/id="custom.site-fault">Is not a web address/);
-  expect(textOf(answer)).toContain('Please look at the marked fields.');
 });
 
 test('a list has a column for each declared field, for those who choose it', async () => {

@@ -48,23 +48,10 @@ test('the list of keys shows status, permissions, last use and expiry, and marks
   expect(textOf(await visitor.get('/app/keys?ended=1'))).toMatch(/past sda_\w{4}… expired/);
 });
 
-test('the list of keys says what to do when there is none', async () => {
-  const { customer, visitor } = await start();
-  await app.owner`delete from api_keys where id = ${customer.keyId}`;
-  expect(textOf(await visitor.get('/app/keys'))).toContain('No keys A program needs a key');
-});
-
 test('the list of keys offers members nothing that only admins may do', async () => {
   const { visitor } = await start('member');
   const list = await visitor.get('/app/keys');
   expect([list.status, /\/(new|rotate|revoke)"/.test(list.body)]).toEqual([200, false]);
-});
-
-test('the list of keys never shows a key or a name as HTML', async () => {
-  const { customer, visitor } = await start();
-  await app.owner`update api_keys set name = '<script>alert(1)</script>' where id = ${customer.keyId}`;
-  const { body } = await visitor.get('/app/keys');
-  expect([body.includes('<script>alert'), keyIn(body)]).toEqual([false, undefined]);
 });
 
 test('the form for a new key issues a key that works, and shows it on this page only', async () => {
@@ -93,41 +80,23 @@ test('the form for a new key can be sent once: again it says so and issues none'
   expect(await keysOf(customer.id)).toHaveLength(2);
 });
 
-test('the form for a new key leaves no trace of the key in the database', async () => {
-  const { customer, visitor } = await start();
-  const key = keyIn((await visitor.submit('/app/keys/new', wanted)).body)!;
-  const records = await app.owner`
-      select to_jsonb(r)::text as text from idempotency_records r where customer_id = ${customer.id}
-      union all select to_jsonb(e)::text from audit_events e where customer_id = ${customer.id}
-      union all select to_jsonb(k)::text from api_keys k where customer_id = ${customer.id}`;
-  expect(records.length).toBeGreaterThan(3);
-  expect(records.filter(({ text }) => text.includes(key.slice(9)))).toEqual([]);
-});
-
-test('the form for a new key shows what is wrong beside the fields, keeps the rest and issues nothing', async () => {
-  const { customer, visitor } = await start();
-  const answer = await visitor.submit('/app/keys/new', { ...wanted, name: '  ', expiration: '31', permissions: [] });
-  expect(answer.status).toBe(400);
-  const text = textOf(answer);
-  expect(text).toContain('Must have 1 to 120 characters');
-  expect(text).toContain('Choose one of the choices.');
-  expect(text).toContain('Choose at least one.');
-  expect(await keysOf(customer.id)).toHaveLength(1);
-  const kept = await visitor.submit('/app/keys/new', { ...wanted, name: '' });
-  expect(kept.body.match(/value="contacts:(read|create)"\s+checked/g)).toHaveLength(2);
-  expect(await visitor.submit('/app/keys/new', { ...wanted, name: 'a\0b' })).toMatchObject({ status: 400 });
-  expect(await visitor.submit('/app/keys/new', { ...wanted, permissions: 'root' })).toMatchObject({ status: 400 });
-});
+const capsOf = async (id: string) =>
+  (await app.owner`select spend_caps from api_keys where customer_id = ${id} order by id desc limit 1`)[0]![
+    'spend_caps'
+  ];
+const none = { subscription: null, verification: null };
+const nothing = { amount: 0, per: 'total' };
 
 test.each([
-  ['read', (scope: string) => scope.endsWith(':read')],
-  ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks|fields):/.test(scope)],
-  ['all', (scope: string) => !scope.endsWith(':manage')],
-])('the form for a new key issues a key with the permissions of the choice %s', async (preset, belongs) => {
+  ['read', (scope: string) => scope.endsWith(':read'), { subscription: nothing, verification: nothing }],
+  ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks|fields):/.test(scope), none],
+  ['all', (scope: string) => !scope.endsWith(':manage'), none],
+])('the form for a new key gives the permissions and spend caps of the choice %s', async (preset, belongs, caps) => {
   const { customer, visitor } = await start();
   await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
   const [, issued] = await keysOf(customer.id);
   expect(issued!.permissions.toSorted()).toEqual(scopes.filter(belongs).toSorted());
+  expect(await capsOf(customer.id)).toEqual(caps);
 });
 
 test('the form for a new key refuses a preset with other ticks, and keeps only what was sent', async () => {
@@ -139,23 +108,7 @@ test('the form for a new key refuses a preset with other ticks, and keeps only w
   expect(await keysOf(customer.id)).toHaveLength(1);
   await visitor.post('/app/keys/new', { ...filledFields(answer.body, '/app/keys/new'), ...sent, preset: 'own' });
   expect((await keysOf(customer.id))[1]).toMatchObject({ permissions: ['products:read'] });
-  expect(await capsOf(customer.id)).toEqual({ subscription: null, verification: null });
-});
-
-const capsOf = async (id: string) =>
-  (await app.owner`select spend_caps from api_keys where customer_id = ${id} order by id desc limit 1`)[0]![
-    'spend_caps'
-  ];
-const nothing = { amount: 0, per: 'total' };
-
-test('spend caps of the preset for reading are 0, and others have none', async () => {
-  const { customer, visitor } = await start();
-  const sent = async (preset: string) => {
-    await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
-    return capsOf(customer.id);
-  };
-  expect(await sent('read')).toEqual({ subscription: nothing, verification: nothing });
-  expect(await sent('all')).toEqual({ subscription: null, verification: null });
+  expect(await capsOf(customer.id)).toEqual(none);
 });
 
 test('spend caps are given with a key, changed without a new value, and shown with what was spent', async () => {
@@ -179,18 +132,6 @@ test('spend caps are given with a key, changed without a new value, and shown wi
   expect((await visitor.get(page)).status).toBe(409);
 });
 
-test('a form that shows caps of before changes none of them, and says so', async () => {
-  const { customer, visitor } = await start();
-  const page = `/app/keys/${customer.keyId}/caps`;
-  const opened = await visitor.fieldsOf(page);
-  const caps = { subscription: { amount: 5, per: 'day' }, verification: null };
-  await visitor.submit(page, { cap_subscription: '5', cap_subscription_per: 'day' });
-  const late = await visitor.post(page, { ...opened, cap_verification: '1500' });
-  expectPage(late, 412, 'Somebody changed this');
-  const stored = () => app.owner`select spend_caps from api_keys where customer_id = ${customer.id}`;
-  expect(await stored()).toEqual([{ spend_caps: caps }]);
-});
-
 test('the form to rotate a key says when it was used last, and replaces the key', async () => {
   const { customer, visitor } = await start();
   await app.owner`update api_keys set last_used_at = '2026-03-04 05:06+00' where id = ${customer.keyId}`;
@@ -201,31 +142,6 @@ test('the form to rotate a key says when it was used last, and replaces the key'
   expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
   expect([(await callWith(key)).status, (await callWith(customer.key)).status]).toEqual([200, 401]);
   expect(await keysOf(customer.id)).toMatchObject([{ duration_days: 7 }]);
-});
-
-test('the form to rotate a key can be sent once, also by two at the same time', async () => {
-  const { customer, visitor } = await start();
-  const page = `/app/keys/${customer.keyId}/rotate`;
-  const fields = await visitor.fieldsOf(page);
-  const answers = await Promise.all([1, 2, 3].map(() => visitor.post(page, fields)));
-  const shown = answers.flatMap(({ body }) => keyIn(body) ?? []);
-  expect(shown).toHaveLength(1);
-  expect((await visitor.post(page, fields)).status).toBe(409);
-  expect((await callWith(shown[0]!)).status).toBe(200);
-});
-
-test('the form to rotate a key refuses a key that no longer works', async () => {
-  const { customer, visitor } = await start();
-  const page = `/app/keys/${customer.keyId}/rotate`;
-  const fields = await visitor.fieldsOf(page);
-  await app.owner`update api_keys set expires_at = now() where id = ${customer.keyId}`;
-  const answers = [await visitor.get(page), await visitor.post(page, fields)];
-  for (const answer of answers) {
-    expect([
-      answer.status,
-      textOf(answer).includes('only an active key') || textOf(answer).includes('Only an active key'),
-    ]).toEqual([409, true]);
-  }
 });
 
 test('the form to revoke a key says what stops, and stops it; again changes nothing', async () => {

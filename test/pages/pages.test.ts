@@ -99,28 +99,6 @@ test('every answer is a page, errors too, and is stored by no cache', async () =
   expect(pages[5]!.headers['allow']).toBe('GET, HEAD');
 });
 
-test('every answer of the API stays as it was', async () => {
-  const answer = await visitor.get('/api/ext/unknown');
-  expect([answer.headers['content-security-policy'], answer.headers['content-type']]).toEqual([
-    undefined,
-    'application/json; charset=utf-8',
-  ]);
-});
-
-test.each(['application/json', 'foo', ''])(
-  'what is only read has no body, so its content type %j does not matter',
-  async (type) => {
-    for (const method of ['GET', 'HEAD'])
-      for (const url of ['/app/files/style.css', '/app/login', '/app/keys', '/app/']) {
-        const sent = { headers: { 'content-type': type } };
-        expect([url, (await visitor.send(method, url, sent)).status]).toEqual([
-          url,
-          expect.toSatisfy((status: number) => status < 400),
-        ]);
-      }
-  },
-);
-
 test('a form that is too large is 413, and the page says how large it may be', async () => {
   const stranger = new Visitor(app.fastify);
   const tooLarge = (kibibytes: number) => ({ email: 'x'.repeat(kibibytes * 1024) });

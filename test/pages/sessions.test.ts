@@ -58,12 +58,6 @@ test.each([
   expect(answer.body).not.toContain('horse');
 });
 
-test('a login without a password names the field', async () => {
-  const answer = await new Visitor(app.fastify).submit('/app/login', { email: 'ada@example.com', password: '' });
-  expect(answer.status).toBe(400);
-  expect(answer.body).toMatch(/<input\s+type="password"[^>]*aria-invalid="true"/);
-});
-
 test.each(wrongCookies)('a login without the token of its form is 403: cookies %j', async (cookies) => {
   const { email } = await makeLogin(app.fastify, await customer());
   const visitor = new Visitor(app.fastify);
@@ -134,19 +128,6 @@ test('a session that is missing leads to the login without that message', async 
   const login = textOf(await visitor.get('/app/login'));
   expect(login).not.toContain('ended');
   expect(login).toMatch(/Forgot your password.* Ask an admin of your company/);
-});
-
-test.each([
-  ['deactivated user', (id: string) => app.owner`update users set active = false where id = ${id}`],
-  [
-    'suspended customer',
-    (id: string) =>
-      app.owner`update customers set status = 'SUSPENDED' where id = (select customer_id from users where id = ${id})`,
-  ],
-])('a session of a %s leads to the login', async (_who, change) => {
-  const visitor = await visitorOf(app.fastify, await customer());
-  await change(visitor.user.userId);
-  expect((await visitor.get('/app/keys')).location).toBe('/app/login?next=%2Fapp%2Fkeys&ended=1');
 });
 
 test('a session ends with the logout, and its token works nowhere any more', async () => {
@@ -237,11 +218,4 @@ test.each([
   expect(answer.body).toContain('aria-invalid="true"');
   expect(answer.body).not.toMatch(/staple|horse/);
   expect((await new Visitor(app.fastify).logIn(visitor.user.email)).status).toBe(303);
-});
-
-test('an empty cookie of the login form gets a new one', async () => {
-  const visitor = new Visitor(app.fastify);
-  visitor.cookies.set('login', '');
-  expect((await visitor.get('/app/login')).status).toBe(200);
-  expect(visitor.cookies.get('login')).toMatch(/.{20}/);
 });

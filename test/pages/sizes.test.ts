@@ -9,7 +9,8 @@ import { visitorOf } from './visitor.ts';
 /** HTML of a page (bytes). */
 const largest = { contacts: 60_000, any: 150_000 };
 
-const words = 'Internationale Entwicklungsgesellschaft für nachhaltige Wärme- und Antriebstechnik, Niederlassung Süd';
+const words =
+  '<b>Internationale Entwicklungsgesellschaft für nachhaltige Wärme- und Antriebstechnik, Niederlassung Süd';
 const text = (length: number, i = 0): string => `${i} ${words}`.slice(0, length);
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 const address = (i: number): string => `maximiliane-charlotte.hohenstein-wittgenstein.${i}@international.example`;
@@ -93,6 +94,11 @@ async function fillAccess(): Promise<void> {
       case when n > 300 then now() end
     from api_keys, generate_series(1, 600) n
     where customer_id = ${customer.id}`;
+  await app.owner`
+    insert into audit_events (customer_id, event, actor, address, details)
+    select ${customer.id}, 'webhook.created', 'somebody@harbour-and-pine.example', '2001:db8:1:2:3:4:5:6',
+      jsonb_build_object('host', 'hooks' || n || '.example', 'webhook', uuidv7())
+    from generate_series(1, 150) n`;
   const url = `https://hooks.example/${'x'.repeat(300)}`;
   for (const _ of numbers(10)) await customer.post('/webhooks', { url, events: ['contact.created'] });
 }
@@ -113,7 +119,7 @@ async function fillImports(): Promise<string[]> {
   return paths;
 }
 
-test('no page of a customer with much of everything is larger than 150 KB of HTML, the contacts 60 KB', async () => {
+test('no page of a customer with much of everything is larger than 150 KB of HTML, the contacts 60 KB, or shows a text as HTML', async () => {
   await fillCatalog();
   const contacts = await fillRecords();
   await fillBoard(contacts);
@@ -129,6 +135,7 @@ test('no page of a customer with much of everything is larger than 150 KB of HTM
   const sizes = pages.map(({ path, body }) => [kindOf(path), Buffer.byteLength(body)] as const);
   expect(Object.fromEntries(sizes)['/app/contacts']).toBeLessThan(largest.contacts);
   expect(sizes.filter(([, bytes]) => bytes > largest.any)).toEqual([]);
+  expect(pages.filter(({ body }) => body.includes('<b>')).map(({ path }) => path)).toEqual([]);
 
   for (const [path, wanted] of [
     ['/app/keys?', />key \d+</g],
