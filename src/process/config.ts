@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { Type, type Static, type TLiteral, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { parseRanges, rangeSyntax } from './ip-addresses.ts';
-import { readSecretFiles, withPassword, isHeader, isRatio, isResourceAttribute } from './settings.ts';
+import { readSecretFiles, withPassword, isHeader } from './settings.ts';
 
 const integer = (description: string, value: number, minimum: number, maximum: number) =>
   Type.Integer({ minimum, maximum, default: value, description });
@@ -19,8 +19,6 @@ const onOff = (description: string, value: 'on' | 'off') =>
   });
 const optionalText = (description: string, options: { minLength?: number; pattern?: string } = {}) =>
   Type.Optional(Type.String({ ...options, description }));
-const optionalInteger = (description: string, minimum: number, maximum: number) =>
-  Type.Optional(Type.Integer({ minimum, maximum, description }));
 /**
  * Schema of a URL that can contain a password. It is `secret`: a file can provide its value, for example the file that
  * `DATABASE_URL_FILE` names.
@@ -240,39 +238,6 @@ export const ConfigSchema = Type.Object({
   OTEL_EXPORTER_OTLP_HEADERS: secretText(
     'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
   ),
-  OTEL_TRACES_SAMPLER: Type.Optional(
-    Type.Union(
-      (
-        [
-          'always_on',
-          'always_off',
-          'traceidratio',
-          'parentbased_always_on',
-          'parentbased_always_off',
-          'parentbased_traceidratio',
-        ] as const
-      ).map((sampler) => Type.Literal(sampler)),
-      { description: 'which traces are recorded; default: `parentbased_always_on`' },
-    ),
-  ),
-  OTEL_TRACES_SAMPLER_ARG: optionalText(
-    'share of the traces that a `…traceidratio` sampler records, from 0 to 1; default: 1',
-  ),
-  OTEL_RESOURCE_ATTRIBUTES: optionalText(
-    'properties of this process in traces, `name=value`, comma-separated; write `,`, `=` and `%` as %XX',
-  ),
-  OTEL_BSP_MAX_QUEUE_SIZE: optionalInteger('spans that wait in memory for the collector; default: 2048', 1, 1_000_000),
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: optionalInteger('spans in one request to the collector; default: 512', 1, 1_000_000),
-  OTEL_BSP_SCHEDULE_DELAY: optionalInteger(
-    'time between two requests to the collector (ms); default: 5000',
-    0,
-    3_600_000,
-  ),
-  OTEL_BSP_EXPORT_TIMEOUT: optionalInteger(
-    'longest time for one request to the collector (ms); default: 30000',
-    1,
-    3_600_000,
-  ),
   OTEL_SERVICE_NAME: Type.String({
     minLength: 1,
     default: 'sales-data-api',
@@ -383,13 +348,6 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
     URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318/v1/traces'],
   OTEL_EXPORTER_OTLP_HEADERS: (value) =>
     elementFaults(value, isHeader, 'a header `name=value`; write `%`, `,`, `;` and characters outside ASCII as %XX'),
-  OTEL_TRACES_SAMPLER_ARG: (value) => (isRatio(value) ? [] : ['must be a number from 0 to 1']),
-  OTEL_RESOURCE_ATTRIBUTES: (value) =>
-    elementFaults(
-      value,
-      isResourceAttribute,
-      'an attribute `name=value` with at most 255 characters each; write `,`, `=` and `%` as %XX',
-    ),
   REDIS_URL: (value) =>
     isEncodedUrl(value)
       ? []

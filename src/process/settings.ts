@@ -77,14 +77,9 @@ export const withPassword = (url: string, password: string): string =>
     (_, scheme: string, user = '') => `${scheme}${user}:${encodeURIComponent(password)}@`,
   );
 
-/*
- * The OpenTelemetry libraries silently ignore settings that they cannot use. These functions find them, so that the
- * service can refuse to start.
- */
-
 /**
  * Returns true for a percent-encoded header `name=value`. The value must not be empty or contain a semicolon, because
- * the OpenTelemetry library would drop a part.
+ * the OpenTelemetry library would silently drop a part.
  */
 export function isHeader(text: string): boolean {
   const [, name, value] = /^([^=;]+)=([^;]+)$/.exec(text) ?? [];
@@ -96,19 +91,3 @@ export function isHeader(text: string): boolean {
     return false;
   }
 }
-
-const maxAttributeLength = 255;
-
-/** Returns true for a percent-encoded resource attribute `name=value`, and for an empty text. */
-export function isResourceAttribute(text: string): boolean {
-  if (text === '') return true;
-  const parts = text.split('=');
-  try {
-    const [name, value] = parts.map((part) => decodeURIComponent(part.trim()));
-    return parts.length === 2 && name !== '' && [name!, value!].every(({ length }) => length <= maxAttributeLength);
-  } catch {
-    return false;
-  }
-}
-
-export const isRatio = (text: string): boolean => text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1;
