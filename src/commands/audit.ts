@@ -15,13 +15,10 @@ const list = ({ customer, limit }: { customer: string; limit: number }): Promise
 
 const print = (events: AuditEvent[]): string =>
   table(events, {
-    TIME: (event) => event.created_at,
-    EVENT: (event) => event.event,
-    ACTOR: (event) => event.actor,
-    ADDRESS: (event) => event.address,
-    SUBJECT: (event) => event.api_key_id ?? event.user_id,
-    DETAILS: (event) =>
-      Object.entries(event.details)
-        .map(([name, value]) => `${name}=${value}`)
-        .join(' '),
+    TIME: 'created_at',
+    EVENT: 'event',
+    ACTOR: 'actor',
+    ADDRESS: 'address',
+    SUBJECT: ({ api_key_id, user_id }) => api_key_id ?? user_id,
+    DETAILS: ({ details }) => Array.from(Object.entries(details), (detail) => detail.join('=')).join(' '),
   });

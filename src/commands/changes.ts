@@ -68,10 +68,10 @@ const describe = (answer: JobStarted | UndoEstimate): string =>
 
 const print = (changes: Change[]): string =>
   table(changes, {
-    WHEN: ({ occurred_at }) => occurred_at,
+    WHEN: 'occurred_at',
     RECORD: ({ object, record_id }) => `${object} ${record_id}`,
-    WHAT: ({ type }) => type,
+    WHAT: 'type',
     FIELDS: ({ fields }) => Object.keys(fields).join(', '),
     BY: ({ actor, source }) => `${actor?.name ?? actor?.id ?? actor?.type ?? '-'} (${source})`,
-    CHANGE: ({ change_id }) => change_id ?? '-',
+    CHANGE: 'change_id',
   });

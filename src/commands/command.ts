@@ -118,32 +118,37 @@ export const asInteger =
     return number;
   };
 
+type Cell = string | number | boolean | null | undefined;
+
+/** A column of a table: a member of the rows, or a function that returns a row's cell. */
+type TableColumn<Row> =
+  { [Name in keyof Row]: Row[Name] extends Cell ? Name : never }[keyof Row] | ((row: Row) => Cell);
+
 /**
  * Returns a text table with aligned columns, or `none` if there are no rows.
- * @param columns functions that return a row's text for a column, by heading
+ * @param columns columns by heading
  */
-export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
+export function table<Row>(given: Row | readonly Row[], columns: Record<string, TableColumn<Row>>): string {
+  const rows = [given].flat() as Row[];
   if (rows.length === 0) return 'none';
+  const cellOf = (row: Row, column: TableColumn<Row>) =>
+    printable(typeof column === 'function' ? column(row) : (row[column] as Cell));
   const shown = Object.values(columns);
-  const lines = [Object.keys(columns), ...rows.map((row) => shown.map((column) => printable(column(row))))];
-  const widths = shown.map((_, index) => Math.max(...lines.map((line) => lengthOf(line[index]!))));
-  return lines
-    .map((line) =>
-      line
-        .map((cell, index) => pad(cell, widths[index]!))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  const lines = [Object.keys(columns), ...rows.map((row) => shown.map((column) => cellOf(row, column)))];
+  const widths = shown.map((_, i) => Math.max(...lines.map((line) => lengthOf(line[i]!))));
+  const lineOf = (cells: string[]) => cells.map((cell, i) => cell + ' '.repeat(widths[i]! - lengthOf(cell))).join('  ');
+  return lines.map((line) => lineOf(line).trimEnd()).join('\n');
 }
 
 /**
- * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces,
- * because they could control the terminal.
+ * Returns the text of a cell: `-` for null, `yes` or `no` for a boolean. Replaces control characters and changes of
+ * text direction by spaces, because they could control the terminal.
  */
-const printable = (value: string | null): string => (value ?? '-').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, ' ');
-
-const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));
+const printable = (cell: Cell): string =>
+  (typeof cell === 'boolean' ? (cell ? 'yes' : 'no') : String(cell ?? '-')).replaceAll(
+    /[\p{Cc}\p{Bidi_Control}]/gu,
+    ' ',
+  );
 
 /** Stops V8's memory for new objects from growing, or lets it grow again. Never shrinks it. */
 export const keepYoungHeapSmall = (isSmall: boolean): void =>

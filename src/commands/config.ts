@@ -12,7 +12,7 @@ export function define(command: Command): void {
 
 const print = ({ settings, unknown, without_effect }: ConfigReport): string =>
   [
-    table(settings, { variable: ({ name }) => name, value: ({ value }) => value, from: ({ from }) => from }),
+    table(settings, { variable: 'name', value: 'value', from: 'from' }),
     ...unknown.map((name) => `${name} is set, but there is no such variable. See docs/configuration.md.`),
     ...without_effect.map(({ name, because }) => `${name} has no effect: ${because}.`),
   ].join('\n');

@@ -76,11 +76,10 @@ const move =
     });
 
 const print = ({ credits }: Moved): string =>
-  table(pools, {
-    POOL: (pool) => pool,
-    BALANCE: (pool) => String(credits[pool].balance),
-    RESERVED: (pool) => String(credits[pool].reserved),
-  });
+  table(
+    pools.map((pool) => ({ pool, ...credits[pool] })),
+    { POOL: 'pool', BALANCE: 'balance', RESERVED: 'reserved' },
+  );
 
 interface Report {
   database: DatabaseAddress;
@@ -110,6 +109,6 @@ const describe = ({ database: { name, host, port }, customers, faults }: Report)
 const describeFaults = (customers: number, faults: CreditFault[]): string =>
   faults.length === 0
     ? `The credits of ${counted(customers, 'customer')} match the ledger`
-    : table(faults, { CUSTOMER: (one) => one.customer_id, OF: (one) => one.of, FAULT: (one) => one.fault });
+    : table(faults, { CUSTOMER: 'customer_id', OF: 'of', FAULT: 'fault' });
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;

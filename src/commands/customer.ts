@@ -10,17 +10,15 @@ export function define(command: Command): void {
     .requiredOption('--name <name>', 'business name', asName)
     .option('--country <code>', 'ISO 3166-1 alpha-2', asCountry)
     .option('--city <city>', 'city of the business', asText(255))
-    .action(commandAction(create, (customer) => print([customer])));
+    .action(commandAction(create, print));
 
   verb(command, 'list', 'list all customers, newest first').action(commandAction(list, print));
 
   verb(command, 'suspend', 'reject all keys and sessions of a customer until it is resumed', 'customer').action(
-    commandAction(setStatus('SUSPENDED'), (customer) => print([customer])),
+    commandAction(setStatus('SUSPENDED'), print),
   );
 
-  verb(command, 'resume', 'end a suspension', 'customer').action(
-    commandAction(setStatus('OK'), (customer) => print([customer])),
-  );
+  verb(command, 'resume', 'end a suspension', 'customer').action(commandAction(setStatus('OK'), print));
 }
 
 const create = (options: { name: string; country?: string; city?: string }): Promise<Customer> =>
@@ -44,10 +42,5 @@ const setStatus =
       return customer;
     });
 
-const print = (customers: Customer[]): string =>
-  table(customers, {
-    ID: (customer) => customer.id,
-    NAME: (customer) => customer.business_name,
-    STATUS: (customer) => customer.status,
-    CREATED: (customer) => customer.created_at,
-  });
+const print = (customers: Customer | Customer[]): string =>
+  table(customers, { ID: 'id', NAME: 'business_name', STATUS: 'status', CREATED: 'created_at' });

@@ -71,7 +71,7 @@ function warningText({ path, message }: Fault): string {
 
 const tableOf = ({ columns, mapping, mapping_from: from }: DetailedPreview): string =>
   table(columns, {
-    COLUMN: ({ header }) => header,
+    COLUMN: 'header',
     FIELD: ({ header, type }) => {
       const field = fieldOfMapped(mapping?.[header] ?? null);
       return field === null ? '(left out)' : type ? `${field} (${type})` : field;

@@ -14,24 +14,18 @@ export function define(command: Command): void {
     .option('--limit <number>', 'maximum number of jobs', asInteger(1, 10_000), 100)
     .action(commandAction(list, print));
 
-  verb(command, 'cancel', 'cancel a job and release its unspent credits', 'job').action(
-    commandAction(cancel, (job) => print([job])),
-  );
+  verb(command, 'cancel', 'cancel a job and release its unspent credits', 'job').action(commandAction(cancel, print));
 
   verb(
     command,
     'retry',
     'start a new job for the open items of a failed or cancelled job; enqueue a turn for a waiting job',
     'job',
-  ).action(commandAction(retry, (job) => print([job])));
+  ).action(commandAction(retry, print));
 }
 
 const list = (options: { customer?: string; status?: JobStatus; limit: number }): Promise<OwnedJob[]> =>
-  withDatabase((db) =>
-    db.search((sql) =>
-      listLatestJobs(sql, { customer: options.customer, status: options.status, limit: options.limit }),
-    ),
-  );
+  withDatabase((db) => db.search((sql) => listLatestJobs(sql, options)));
 
 /**
  * Returns the action of a subcommand that changes the job named by `--job` and prints a job.
@@ -53,13 +47,13 @@ const cancel = act(async (sql, customerId, id) => {
 
 const retry = act(async (sql, customerId, id) => (await retryJob(sql, customerId, id)).id);
 
-const print = (jobs: OwnedJob[]): string =>
+const print = (jobs: OwnedJob | OwnedJob[]): string =>
   table(jobs, {
-    ID: (job) => job.id,
-    CUSTOMER: (job) => job.customer_id,
-    TYPE: (job) => job.type,
-    STATUS: (job) => job.status,
+    ID: 'id',
+    CUSTOMER: 'customer_id',
+    TYPE: 'type',
+    STATUS: 'status',
     DONE: (job) => `${job.processed}/${job.total}`,
     CHARGED: (job) => `${job.credits.charged}/${job.credits.reserved} ${job.credits.pool ?? ''}`.trim(),
-    CREATED: (job) => job.created_at,
+    CREATED: 'created_at',
   });

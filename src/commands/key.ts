@@ -41,7 +41,7 @@ export function define(command: Command): void {
   );
 
   verb(command, 'revoke', 'revoke an API key permanently, with immediate effect', 'key').action(
-    commandAction(revoke, (key) => print([key])),
+    commandAction(revoke, print),
   );
 }
 
@@ -93,15 +93,15 @@ const revoke = (options: { key: string }): Promise<ApiKey> =>
     return (await findApiKey(sql, customerId, options.key))!;
   });
 
-const print = (keys: ApiKey[]): string =>
+const print = (keys: ApiKey | ApiKey[]): string =>
   table(keys, {
-    ID: (key) => key.id,
-    START: (key) => key.start,
-    NAME: (key) => key.name,
-    STATUS: (key) => key.status,
-    EXPIRES: (key) => key.expires_at,
+    ID: 'id',
+    START: 'start',
+    NAME: 'name',
+    STATUS: 'status',
+    EXPIRES: 'expires_at',
     SPENT: (key) => pools.map((pool) => spentIn(key, pool)).join(', '),
-    'LAST USED': (key) => key.last_used_at,
+    'LAST USED': 'last_used_at',
     PERMISSIONS: (key) => (isUsual(key.permissions) ? 'all scopes' : key.permissions.join(',')),
   });
 

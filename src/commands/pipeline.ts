@@ -19,7 +19,7 @@ export function define(command: Command): void {
       'a stage, e.g. Won:100:WON; repeat it for each stage, in order (default: the stages of the Sales pipeline)',
       addStage,
     )
-    .action(commandAction(create, (pipeline) => print([pipeline])));
+    .action(commandAction(create, print));
 
   verb(command, 'list', "list a customer's pipelines with their stages, newest first", 'customer').action(
     commandAction(list, print),
@@ -59,11 +59,11 @@ const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
 const list = ({ customer }: { customer: string }): Promise<Pipeline[]> =>
   forCustomer(customer, listPipelinesWithStages);
 
-const print = (pipelines: Pipeline[]): string =>
+const print = (pipelines: Pipeline | Pipeline[]): string =>
   table(pipelines, {
-    ID: (pipeline) => pipeline.id,
-    NAME: (pipeline) => pipeline.name,
-    CURRENCY: (pipeline) => pipeline.currency,
-    VISIBILITY: (pipeline) => pipeline.visibility,
+    ID: 'id',
+    NAME: 'name',
+    CURRENCY: 'currency',
+    VISIBILITY: 'visibility',
     STAGES: (pipeline) => pipeline.stages.map((stage) => `${stage.name} ${stage.probability_percentage}%`).join(', '),
   });

@@ -187,60 +187,29 @@ const printErased = ({
 
 const printList = ({ suppressions }: SavedList): string =>
   table(suppressions, {
-    RECEIVED: ({ received_at }) => received_at,
-    KIND: ({ kind }) => kind,
-    ERASED: ({ is_erasure }) => (is_erasure ? 'yes' : 'no'),
-    REASON: ({ reason }) => reason,
-    CASE: ({ case_ref }) => case_ref,
+    RECEIVED: 'received_at',
+    KIND: 'kind',
+    ERASED: 'is_erasure',
+    REASON: 'reason',
+    CASE: 'case_ref',
     DIGEST: ({ digest }) => digest.slice(0, 16),
   });
 
 function printReport({ people, unlocks, contacts, mentions, suppressions, actions }: Shown): string {
-  const parts: [string, string][] = [
-    [
-      'Copies of the person',
-      table(people, {
-        PLACE: ({ place }) => place,
-        ID: ({ _id }) => _id,
-        SOURCE: ({ source }) => source ?? null,
-        COLLECTED: ({ collected_at }) => collected_at ?? null,
-      }),
-    ],
-    ['Unlocked by', table(unlocks, { CUSTOMER: nameOf, ID: idOf, AT: ({ unlocked_at }) => unlocked_at })],
-    [
-      'Contacts, which are the customers’ own',
-      table(contacts, {
-        CUSTOMER: nameOf,
-        'CUSTOMER ID': idOf,
-        CONTACT: ({ id }) => id,
-        'REMOVAL REQUESTED': ({ removal_requested_at }) => removal_requested_at,
-      }),
-    ],
-    [
-      'Other records of customers',
-      table(mentions, { CUSTOMER: nameOf, WHERE: ({ where }) => where, COUNT: ({ count }) => String(count) }),
-    ],
-    [
-      'Suppressed',
-      table(suppressions, {
-        RECEIVED: ({ received_at }) => received_at,
-        KIND: ({ kind }) => kind,
-        REASON: ({ reason }) => reason,
-        CASE: ({ case_ref }) => case_ref,
-      }),
-    ],
-    [
-      'What was done before',
-      table(actions, {
-        AT: ({ created_at }) => created_at,
-        ACTION: ({ action }) => action,
-        BY: ({ operator }) => operator,
-        CASE: ({ case_ref }) => case_ref,
-      }),
-    ],
-  ];
-  return parts.map(([title, text]) => `${title}\n${text}`).join('\n\n');
+  const parts = {
+    'Copies of the person': table(people, { PLACE: 'place', ID: '_id', SOURCE: 'source', COLLECTED: 'collected_at' }),
+    'Unlocked by': table(unlocks, { CUSTOMER: 'customer', ID: 'customer_id', AT: 'unlocked_at' }),
+    'Contacts, which are the customers’ own': table(contacts, {
+      CUSTOMER: 'customer',
+      'CUSTOMER ID': 'customer_id',
+      CONTACT: 'id',
+      'REMOVAL REQUESTED': 'removal_requested_at',
+    }),
+    'Other records of customers': table(mentions, { CUSTOMER: 'customer', WHERE: 'where', COUNT: 'count' }),
+    Suppressed: table(suppressions, { RECEIVED: 'received_at', KIND: 'kind', REASON: 'reason', CASE: 'case_ref' }),
+    'What was done before': table(actions, { AT: 'created_at', ACTION: 'action', BY: 'operator', CASE: 'case_ref' }),
+  };
+  return Object.entries(parts)
+    .map((part) => part.join('\n'))
+    .join('\n\n');
 }
-
-const nameOf = ({ customer }: { customer: string }): string => customer;
-const idOf = ({ customer_id }: { customer_id: string }): string => customer_id;

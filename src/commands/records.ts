@@ -115,11 +115,7 @@ const duplicates = ({ customer, by, limit }: { customer: string; by: DuplicateKe
   });
 
 const printGroups = (groups: DuplicateGroup[]): string =>
-  table(groups, {
-    VALUE: ({ value }) => value,
-    COUNT: ({ count }) => String(count),
-    IDS: ({ ids }) => ids.join(','),
-  });
+  table(groups, { VALUE: 'value', COUNT: 'count', IDS: ({ ids }) => ids.join(',') });
 
 interface MergeOptions {
   customer: string;

@@ -51,7 +51,7 @@ export function define(command: Command): void {
         .makeOptionMandatory(),
     )
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
-    .action(commandAction(create, (user) => print([user])));
+    .action(commandAction(create, print));
 
   verb(command, 'list', "list a customer's users, newest first", 'customer').action(commandAction(list, print));
 
@@ -60,11 +60,11 @@ export function define(command: Command): void {
     'deactivate',
     'deactivate a user and end their sessions; API keys that they created stay valid',
     'user',
-  ).action(commandAction(deactivate, (user) => print([user])));
+  ).action(commandAction(deactivate, print));
 
   verb(command, 'reset-password', 'set a new password and end all sessions of the user', 'user')
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
-    .action(commandAction(reset, (user) => print([user])));
+    .action(commandAction(reset, print));
 }
 
 async function create(options: { customer: string; email: string; name: string; role: Role }): Promise<User> {
@@ -97,11 +97,5 @@ const changeUser = (
     return users.find(({ id }) => id === userId)!;
   });
 
-const print = (users: User[]): string =>
-  table(users, {
-    ID: (user) => user.id,
-    EMAIL: (user) => user.email,
-    NAME: (user) => user.name,
-    ROLE: (user) => user.role,
-    ACTIVE: (user) => (user.active ? 'yes' : 'no'),
-  });
+const print = (users: User | User[]): string =>
+  table(users, { ID: 'id', EMAIL: 'email', NAME: 'name', ROLE: 'role', ACTIVE: 'active' });

@@ -91,12 +91,12 @@ const describeTest = ({ ok, status, error, ms }: TestResult): string =>
 
 const print = (endpoints: Endpoint[]): string =>
   table(endpoints, {
-    ID: ({ id }) => id,
-    URL: ({ url }) => url,
+    ID: 'id',
+    URL: 'url',
     ACTIVE: ({ active, disabled_reason }) => (active ? 'yes' : `no${disabled_reason ? ` (${disabled_reason})` : ''}`),
-    WAITING: ({ waiting }) => String(waiting),
-    'GIVEN UP': ({ given_up }) => String(given_up),
-    'FAILING SINCE': ({ failing_since }) => failing_since,
-    'LAST SUCCESS': ({ last_success_at }) => last_success_at,
+    WAITING: 'waiting',
+    'GIVEN UP': 'given_up',
+    'FAILING SINCE': 'failing_since',
+    'LAST SUCCESS': 'last_success_at',
     TYPES: ({ types }) => (types.length === eventTypes.length ? 'all types' : types.join(',')),
   });

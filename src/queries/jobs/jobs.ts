@@ -410,7 +410,7 @@ export type OwnedJob = Job & { customer_id: string };
 
 export const listLatestJobs = (
   sql: Sql,
-  { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },
+  { customer, status, limit }: { customer?: string; status?: JobStatus; limit: number },
 ): Promise<OwnedJob[]> => sql`
   select j.customer_id, ${projection(sql)}
   from jobs j
