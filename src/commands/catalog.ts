@@ -8,7 +8,6 @@ import { withImportLock } from '../catalog/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import-people.ts';
 import type { Format } from '../catalog/parse-records.ts';
 import type { Database } from '../database/db.ts';
-import type { Prospect } from '../schemas/prospects.ts';
 import { gunzipIfPacked } from '../files/encodings.ts';
 import {
   dropStaleImports,
@@ -178,28 +177,13 @@ interface GenerateOptions {
 
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   // With the names of all languages, which no other command needs.
-  const { generatePeople } = await import('./generate-people.ts');
+  const { generatePeople, textOf } = await import('./generate-people.ts');
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
   const people = generatePeople(count, seed);
   await pipeline(Readable.from(textOf(people, asArray)), sink, { end: output !== undefined }).catch(ignoreQuit);
   if (output === undefined) return;
   process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
-}
-
-/** Yields people as JSON text, in chunks of about 64 KiB: one array if `asArray`, else NDJSON. */
-function* textOf(people: Iterable<Prospect>, asArray: boolean): Generator<string> {
-  const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
-  let text = open;
-  let first = true;
-  for (const person of people) {
-    text += (first ? '' : between) + JSON.stringify(person);
-    first = false;
-    if (text.length < 65_536) continue;
-    yield text;
-    text = '';
-  }
-  yield text + close;
 }
 
 const reindex = (): Promise<{ people: number }> =>

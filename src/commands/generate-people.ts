@@ -191,3 +191,18 @@ function uuid(random: Random): string {
       .padStart(digits, '0');
   return `${hex(8)}-${hex(4)}-4${hex(3)}-${(8 + random.below(4)).toString(16)}${hex(3)}-${hex(6)}${hex(6)}`;
 }
+
+/** Yields people as JSON text, in chunks of about 64 KiB: one array if `asArray`, else NDJSON. */
+export function* textOf(people: Iterable<Prospect>, asArray = false): Generator<string> {
+  const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
+  let text = open;
+  let first = true;
+  for (const person of people) {
+    text += (first ? '' : between) + JSON.stringify(person);
+    first = false;
+    if (text.length < 65_536) continue;
+    yield text;
+    text = '';
+  }
+  yield text + close;
+}

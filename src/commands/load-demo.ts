@@ -7,11 +7,10 @@ import { importPeople } from '../catalog/import-people.ts';
 import type { Database, Transaction } from '../database/db.ts';
 import { DomainError } from '../errors.ts';
 import { listUnfinishedImports } from '../queries/jobs/catalog-imports.ts';
-import { generatePeople } from './generate-people.ts';
-import type { CompanyCreate } from '../schemas/companies.ts';
-import type { ContactCreate } from '../schemas/contacts.ts';
+import { generatePeople, textOf } from './generate-people.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
-import { companyWrites, contactWrites } from '../queries/crm/record-batches.ts';
+import { contactWrites } from '../queries/crm/record-batches.ts';
+import { syncProspects } from '../queries/crm/crm-sync.ts';
 import { createList } from '../queries/crm/lists.ts';
 import { activityWrites } from '../queries/crm/activities.ts';
 import { addMembers } from '../queries/crm/list-members.ts';
@@ -64,84 +63,13 @@ async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number>
   const people = await catalog.count({ criteria: [] });
   if (people > 0 && unfinished.every((load) => load.source !== source)) return people;
   await importPeople(db, catalog, {
-    chunks: Readable.from(lines()),
+    chunks: Readable.from(textOf(generatePeople(count, seed)).map((text) => Buffer.from(text))),
     format: 'ndjson',
     source,
     onBad: () => undefined,
     onProgress: () => undefined,
   });
   return catalog.count({ criteria: [] });
-}
-
-function* lines(): Generator<Buffer> {
-  let text = '';
-  let made = 0;
-  for (const person of generatePeople(count, seed)) {
-    text += `${JSON.stringify(person)}\n`;
-    made += 1;
-    if (made % 100 !== 0) continue;
-    yield Buffer.from(text);
-    text = '';
-  }
-}
-
-type DemoCompany = CompanyCreate & { id: string; domain: string };
-
-const industries = [
-  'Software', 'Logistics', 'Renewable Energy', 'Medical Devices', 'Financial Services',
-  'Food Production', 'Construction', 'Machinery', 'Retail', 'Telecommunications',
-]; // prettier-ignore
-
-const places = [
-  { locality: 'London', region: 'England', country: 'GB', dialling: '+44' },
-  { locality: 'München', region: 'Bayern', country: 'DE', dialling: '+49' },
-  { locality: 'Lyon', region: 'Auvergne-Rhône-Alpes', country: 'FR', dialling: '+33' },
-  { locality: 'Łódź', region: 'Łódzkie', country: 'PL', dialling: '+48' },
-  { locality: 'Austin', region: 'Texas', country: 'US', dialling: '+1' },
-  { locality: 'São Paulo', region: 'São Paulo', country: 'BR', dialling: '+55' },
-  { locality: 'Malmö', region: 'Skåne', country: 'SE', dialling: '+46' },
-];
-
-const types = ['customer', 'prospect', 'prospect', 'partner'];
-const sizes = ['1-10', '11-50', '51-200', '201-500', '501-1000'];
-
-function demoCompany(): CompanyCreate & { domain: string } {
-  const company_name = faker.company.name();
-  const domain = `${faker.helpers
-    .slugify(company_name)
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')}.example`;
-  const { locality, region, country } = faker.helpers.arrayElement(places);
-  return {
-    company_name,
-    domain,
-    type: faker.helpers.arrayElement(types),
-    industry: faker.helpers.arrayElement(industries),
-    size: faker.helpers.arrayElement(sizes),
-    location_locality: locality,
-    location_region: region,
-    location_country: country,
-  };
-}
-
-function demoContact(company: DemoCompany): ContactCreate {
-  const [first_name, last_name] = [faker.person.firstName(), faker.person.lastName()];
-  const mailbox = `${first_name}.${last_name}`.toLowerCase().replaceAll(/[^a-z.]/g, '');
-  const { dialling } = places.find(({ country }) => country === company.location_country)!;
-  return {
-    first_name,
-    last_name,
-    work_email: `${mailbox}@${company.domain}`,
-    phone_numbers: faker.helpers.maybe(() => [{ country_code: dialling, number: faker.string.numeric(9) }]) ?? [],
-    job_title: faker.person.jobTitle(),
-    industry: company.industry!,
-    location_locality: company.location_locality!,
-    location_region: company.location_region!,
-    location_country: company.location_country!,
-    birth_year: faker.helpers.maybe(() => faker.number.int({ min: 1958, max: 2003 })) ?? null,
-    company: { id: company.id },
-    custom_fields: { lead_source: faker.helpers.arrayElement(['fair', 'website', 'referral', 'cold call']) },
-  };
 }
 
 interface Team {
@@ -158,18 +86,18 @@ const lists: ListCreate[] = [
     rules: [{ field: 'location_country', operator: 'equals', value: 'DE' }],
   },
   {
-    name: 'Engineers and developers',
+    name: 'Engineers and architects',
     description: 'By job title, whoever they work for',
     rules: [
       { field: 'job_title', operator: 'contains', value: 'engineer' },
-      { field: 'job_title', operator: 'contains', value: 'developer', logic_operator: 'OR' },
+      { field: 'job_title', operator: 'contains', value: 'architect', logic_operator: 'OR' },
     ],
   },
   {
-    name: 'Software and finance in Europe',
+    name: 'Technology and finance outside America',
     description: 'Two industries, without the Americas',
     rules: [
-      { field: 'company.industry', operator: 'in', value: 'Software, Financial Services' },
+      { field: 'company.industry', operator: 'in', value: 'Information Technology, Financial Services' },
       { field: 'location_country', operator: 'not_in', value: 'US, BR' },
     ],
   },
@@ -271,7 +199,6 @@ export interface Demo {
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-const companyCount = 60;
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: false };
 
 interface Services {
@@ -361,17 +288,15 @@ async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise
   ])
     users.push(await createUser(sql, customer.id, { ...user, passwordHash }, commandLine));
   faker.seed(20_260_101);
-  const companies: DemoCompany[] = [];
-  for (const company of Array.from({ length: companyCount }, demoCompany))
-    companies.push({ ...company, id: await companyWrites.create(sql, customer.id, company) });
-  const contactIds: string[] = [];
-  for (let i = 0; i < contactCount; i += 1) {
-    const contact = demoContact(faker.helpers.arrayElement(companies));
-    const assigned_to = users[i % 3]?.id;
-    contactIds.push(
-      await contactWrites.create(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }),
-    );
-  }
+  const people = await syncProspects(sql, customer.id, [...generatePeople(contactCount, seed + 1)]);
+  const contactIds = [...new Set(people.values())];
+  const items = contactIds.map((id, i) => ({
+    id,
+    ...(users[i % 3] && { assigned_to: users[i % 3]!.id }),
+    custom_fields: { lead_source: faker.helpers.arrayElement(['fair', 'website', 'referral', 'cold call']) },
+  }));
+  const batch = { operation: 'update', match: 'id', isAtomic: true, items } as const;
+  await withDeferredWrites(sql, customer.id, (deferred) => contactWrites.write(sql, customer.id, batch, deferred));
   for (const pool of pools) await grantCredits(sql, customer.id, { pool, amount: 1_000, note: 'demo' });
   await makeDemoSales(sql, { customerId: customer.id, userIds: users.map((user) => user!.id), contactIds });
   return { id: users[0]!.id, customer_id: customer.id };
