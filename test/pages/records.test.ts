@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { makeList } from '../setup/factories.ts';
@@ -215,6 +216,18 @@ describe('chosen contacts', () => {
       expect((await confirm('do=list&all=1', { list_id: 'new', name: 'Everybody', ...twice })).status).toBe(303);
     const { body } = await customer.post('/list-contact/list', {});
     expect(body.map((one: { contacts_count: number }) => one.contacts_count)).toEqual([3, 2]);
+  });
+
+  test('are assigned to a colleague or to nobody, with an undo, and no stranger', async () => {
+    const [id, other] = await makeContacts(2);
+    const assigned = async () => (await customer.get(`/contacts/${id}`)).body.assigned_to;
+    const { userId: user_id } = (await visitorOf(app.fastify, customer.id, 'member')).user;
+    const done = await confirm(`do=assign&id=${id}&id=${other}`, { assigned_to: user_id });
+    expect(textOf(await admin.get(done.location!))).toMatch(/2 contacts are assigned. Undo/);
+    expect(await assigned()).toBe(user_id);
+    expect((await confirm(`do=assign&id=${id}`, { assigned_to: randomUUID() })).status).toBeGreaterThanOrEqual(400);
+    await confirm(`do=assign&id=${id}`, { assigned_to: '' });
+    expect(await assigned()).toBeNull();
   });
 
   test('are verified by admins only, once for each form, with the price first', async () => {

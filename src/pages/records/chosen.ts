@@ -7,17 +7,19 @@ import { notice, html, type Html } from '../base/html.ts';
 import { count, counted } from '../base/values.ts';
 import { priceOf } from '../base/words.ts';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, forbidden, validationFailed } from '../../errors.ts';
+import { DomainError, forbidden, notFound, validationFailed } from '../../errors.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { planEmailVerification } from '../../jobs/start-verification.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/crm/list-members.ts';
+import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
+import { userChoices, usersOf } from './record-form.ts';
 import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
 export interface Act<Row extends ShownRecord = ShownRecord> {
@@ -36,29 +38,67 @@ export interface Act<Row extends ShownRecord = ShownRecord> {
 export function actNamed(request: FastifyRequest, kind: RecordKind, name: string): Act {
   if (name === 'delete') return deletion(kind);
   if (kind.object === 'contacts' && name === 'list') return listing;
+  if (kind.object === 'contacts' && name === 'assign') return assignment(kind);
   if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
   if (!isAdmin(request)) throw forbidden();
   return verifying;
 }
 
-const deletion = ({ path, object, write }: RecordKind): Act => ({
+/** Writes all of these items, or none. Returns undefined if the form was sent before. */
+const writeAll = (
+  request: FastifyRequest,
+  { write }: Pick<RecordKind, 'write'>,
+  operation: 'update' | 'delete',
+  items: Batch['items'],
+): Promise<Outcome[] | undefined> => {
+  const { customerId } = request.caller;
+  const batch = { operation, match: 'id', isAtomic: true, items } as const;
+  return once(request, (sql) =>
+    withDeferredWrites(sql, customerId, (deferred) => write(sql, customerId, batch, deferred)),
+  );
+};
+
+const assignment = (kind: RecordKind): Act => ({
+  title: 'Assign',
+  verb: 'Assign',
+  tone: '',
+  controls: async (request, _rows, faults) => {
+    const sent: Fields = { assigned_to: request.caller.userId, ...fieldsOf(request) };
+    const { choice } = controlsFor(sent, faults);
+    return choice('assigned_to', 'Assigned to', userChoices(await usersOf(request), text(sent, 'assigned_to')));
+  },
+  run: async (request, rows) => {
+    const chosen = text(fieldsOf(request), 'assigned_to');
+    const assigned_to = chosen === '' ? null : canonicalId(chosen);
+    if (assigned_to === undefined) throw notFound('user');
+    await writeAll(
+      request,
+      kind,
+      'update',
+      rows.map(({ id }) => ({ id, assigned_to })),
+    );
+    return withUndo(request, `${kind.path}?done=assigned&n=${rows.length}`);
+  },
+});
+
+const deletion = (kind: RecordKind): Act => ({
   title: 'Delete',
   verb: 'Delete',
   tone: 'danger',
   controls: async () =>
-    object === 'contacts'
+    kind.object === 'contacts'
       ? html`<p>They are deleted, and leave their lists and opportunities. This can be undone.</p>`
       : html`<p>They are deleted. Their contacts and opportunities stay, without a company. This can be undone.</p>`,
   run: async (request, rows) => {
-    const { caller } = request;
     if (rows.length > memberDeletes && !isAdmin(request))
       throw validationFailed([{ path: '', message: `only an admin deletes more than ${memberDeletes} at once` }]);
-    const items = rows.map(({ id }) => ({ id }));
-    const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
-    const done = await once(request, (sql) =>
-      withDeferredWrites(sql, caller.customerId, (deferred) => write(sql, caller.customerId, batch, deferred)),
+    const done = await writeAll(
+      request,
+      kind,
+      'delete',
+      rows.map(({ id }) => ({ id })),
     );
-    return done === undefined ? deletedPage : withUndo(request, `${path}?done=deleted&n=${rows.length}`);
+    return done === undefined ? deletedPage : withUndo(request, `${kind.path}?done=deleted&n=${rows.length}`);
   },
 });
 
@@ -160,8 +200,8 @@ const emailsOf = (rows: readonly ContactDetail[]) =>
 export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
   const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');
-  if (done !== 'deleted') return doneNotice(request);
+  if (done !== 'deleted' && done !== 'assigned') return doneNotice(request);
   if (!Number.isInteger(number) || number < 1) return '';
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
-  return notice(`${what} deleted.`, 'good', undoLink(request));
+  return notice(`${what} ${done}.`, 'good', undoLink(request));
 }

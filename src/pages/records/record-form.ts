@@ -92,8 +92,9 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   // A field that was declared since the form was opened is not in it.
   const inForm = sent ? Object.keys(sent) : [];
   const given = { ...saved, ...Object.fromEntries(inForm.map((name) => [name, lastText(sent!, name)])) };
+  const owner = shown.filter(({ control }) => control === 'user').map(({ name }) => [name, request.caller.userId]);
   const state = {
-    texts: sent || stored ? given : { ...saved, ...kind.suggested },
+    texts: sent || stored ? given : { ...saved, ...Object.fromEntries(owner), ...kind.suggested },
     faults,
     users: await usersOf(request),
     theirs: isConflict ? differing(saved, given) : {},
