@@ -153,6 +153,7 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
     guess: true,
     start: false,
     ...(name === '' ? {} : { name }),
+    ...(object === 'contacts' && text(fields, 'list_id') !== '' ? { list_ids: [text(fields, 'list_id')] } : {}),
     ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),
   };
 }
@@ -163,7 +164,8 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
   const { faults } = refused;
   const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
   const { input, choice } = controlsFor(fields, faults);
-  const body = html`!${waiting} !${hidden({ mode: text(fields, 'mode'), match: text(fields, 'match') })}
+  const body = html`!${waiting}
+    !${hidden({ mode: text(fields, 'mode'), match: text(fields, 'match'), list_id: text(fields, 'list_id') })}
     <div class="card narrow">
       !${choice(
         'object',

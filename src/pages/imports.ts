@@ -312,6 +312,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const waits = found.status === 'UPLOADED';
   const isRunning = !isFinal && !waits;
+  const failures = waits ? { body: await settings(request, found) } : await failuresOf(request, found, state);
   const repeated = found.repeated ?? 0;
   const repeatedLines = repeated > 0 ? await search(request, findRepeated, found.id) : [];
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
@@ -322,12 +323,11 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, state)} !${repeatedNotice(found, repeated, repeatedLines)}
+        !${waits ? '' : outcomeOf(found, state, failures)} !${repeatedNotice(found, repeated, repeatedLines)}
         !${isFinal ? await importButton(request, found, state) : ''}
         <div class="card">!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
-      !${waits ? await settings(request, found) : await failuresOf(request, found, state)}
-      !${await foundChanges(request, found, found.changes ?? [])}`,
+      !${failures.body} !${await foundChanges(request, found, found.changes ?? [])}`,
   };
 }
 
@@ -366,14 +366,20 @@ const stateOf = (request: FastifyRequest, id: string): Promise<ImportState> =>
 
 const failuresAtOnce = 25;
 
+interface Failures {
+  body: Html;
+  /** Whether records failed because they lack a value by which the import finds stored ones. */
+  needsMatch?: boolean;
+}
+
 async function failuresOf(
   request: FastifyRequest,
   { id, object, mode, match, total, failed, warnings }: Import,
   state: ImportState,
-): Promise<Html> {
-  if (total === null) return '';
+): Promise<Failures> {
+  if (total === null) return { body: '' };
   if (state.is_expired)
-    return when(failed + warnings > 0, html`<p class="quiet">The records were kept for 30 days.</p>`);
+    return { body: when(failed + warnings > 0, html`<p class="quiet">The records were kept for 30 days.</p>`) };
   const cursor = queryText(request, 'cursor');
   const page = { limit: failuresAtOnce, cursor: cursor || undefined };
   const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
@@ -381,23 +387,24 @@ async function failuresOf(
   const ofColumns = hasColumns ? failures.shift()!.warning! : '';
   const isMatch = new RegExp(`(?:^|; )${match}: `);
   const needsMatch = mode === 'upsert' && match !== null && failures.some(({ error }) => isMatch.test(error ?? ''));
-  return html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))}
+  const hint = needsMatch ? matchHint(object, match) : '';
+  const body = html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))}
   !${when(
     failures.length > 0,
     html`<h2>Records to look at</h2>
-      !${needsMatch ? matchHint(object, match) : ''}
-      !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
+      !${hint} !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
   )}
   !${cursorPager(request, nextCursor)}`;
+  return { body, needsMatch };
 }
 
 const matchHint = (object: ImportObject, match: string): Html =>
   html`<p>
     This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one. Download the
-    others, and <a href="${pathWith(`${section}/new`, { object, mode: 'create' })}">import them as new ones</a>.
+    others, and upload them: they are imported as new ones.
   </p>`;
 
-function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
+function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { needsMatch }: Failures): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
   const download = linkButton(
     'Download these records to correct them',
@@ -412,11 +419,12 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
-  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list)}`;
+  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, needsMatch)}`;
 }
 
-function nextSteps({ object, match, failed, warnings }: Import, list: string | undefined): Html {
-  const again = { object, mode: 'upsert', match: match ?? (object === 'contacts' ? 'work_email' : 'external_id') };
+function nextSteps({ object, match, failed, warnings }: Import, list = '', isCreate = false): Html {
+  const found = { mode: 'upsert', match: match ?? (object === 'contacts' ? 'work_email' : 'external_id') };
+  const again = { object, ...(isCreate ? { mode: 'create' } : found), list_id: list };
   const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;
   return html`<p>
     Next: <a href="/app/${object}">see the ${object}</a> ·

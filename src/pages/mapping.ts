@@ -39,8 +39,11 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
     <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>
     <div class="buttons stay">
-      <button name="do" value="check">Check first</button>
-      <button name="do" value="start" class="secondary outline">Import now</button>
+      !${when(
+        preview.records.length > 0,
+        html`<button name="do" value="check">Check first</button>
+          <button name="do" value="start" class="secondary outline">Import now</button>`,
+      )}
       <button name="do" value="save" class="secondary outline">Preview again</button>
     </div>`;
 

@@ -170,13 +170,16 @@ const attention = (concerns: readonly (readonly [name: string, text: Html])[]): 
     </ul>`;
 
 /**
- * Returns the jobs and imports that have not ended. `isLive` is true if one of them makes progress without the user.
+ * Returns the jobs, and the imports of the user, that have not ended. `isLive` is true if one of them makes progress without the user.
  */
-async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
+async function runningOf({
+  db,
+  caller: { customerId, userId },
+}: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
   const [processing, pending, imports] = await db.search((sql) => {
     const list = (status: Job['status']) =>
       listJobs(sql, customerId, { filters: { status }, paginate: { limit: 5 } }, allJobs);
-    return Promise.all([list('PROCESSING'), list('PENDING'), listImports(sql, customerId, {}, allImports)]);
+    return Promise.all([list('PROCESSING'), list('PENDING'), listImports(sql, customerId, {}, allImports, userId)]);
   });
   const jobs = [...processing, ...pending];
   const unfinished = imports.filter(({ status }) => !(finalStatuses as readonly string[]).includes(status));
@@ -246,7 +249,7 @@ async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
 }
 
 async function failedImports(request: FastifyRequest): Promise<Concern[]> {
-  const rows = await search(request, listImports, {}, allImports);
+  const rows = await search(request, listImports, {}, allImports, request.caller.userId);
   const since = new Date(Date.now() - importDays * dayMs).toISOString();
   const failed = rows.filter(
     ({ status, failed, dry_run, created_at }) =>

@@ -100,6 +100,8 @@ test('an import with the pages goes from the file over its mapping and a check t
   const errors = await visitor.get(`${page}/errors.csv`);
   expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
   expect(errors.body).toContain('no address');
+  const again = /href="([^"]+)">upload the corrected records/.exec(ended.body)![1]!;
+  expect(again.replaceAll(/&#38;|&amp;/g, '&').replaceAll('&#61;', '=')).toContain('mode=create');
   const { body } = await customer.post('/contacts/list', {});
   expect(textOf(await visitor.get(`/app/contacts/${body[0].id}`))).toContain('Grace Hopper created it');
 });

@@ -212,11 +212,13 @@ export const listImports = (
   customerId: string,
   paginate: PageById | undefined,
   visible: VisibleImports,
+  startedBy?: string,
 ): Promise<Import[]> => sql`
   select ${projection(sql)}
   from imports i
   where i.customer_id = ${customerId}
     and ${isVisible(sql, visible)}
+    ${startedBy === undefined ? sql`` : sql`and i.actor ->> 'id' = ${startedBy}`}
     and ${isAfter(sql, 'i.id', paginate)}
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
