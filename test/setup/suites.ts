@@ -4,7 +4,7 @@
  */
 export const testAll: readonly string[] = [
   'test/{backup,chaos,clients,demo,messy,model,upgrade}/**/*.test.ts',
-  'test/{docs,e2e,faults,overload,proxies}.test.ts',
+  'test/{docs,faults,overload,proxies}.test.ts',
   'test/catalog/{lost-shards,elasticsearch/*}.test.ts',
   'test/commands/{catalog-kills,catalog-streams,privacy-handbook,privacy.elasticsearch}.test.ts',
   'test/contract/{clients,fuzz,hostile-bodies}.test.ts',
