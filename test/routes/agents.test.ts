@@ -240,25 +240,6 @@ describe('an agent that spends', () => {
     expect(await balance(by)).toBe(995);
   });
 
-  test('unlocks in the order that it names, the first field first, and knows a repeated call by it', async () => {
-    const { client, by } = await capped(50);
-    const most = 3;
-    const order_by = { score: 'DESC', date_verified: 'ASC' };
-    const order = { ...buyers, order_by, total_records: most, max_credits: most, request_id: 'ordered' };
-    const first = await by.post('/prospect/list', { filters: buyers.filters, order_by });
-    const wanted = first.body.slice(0, most).map(({ _id }: { _id: string }) => _id);
-    const started = await use(client, 'unlock_prospects', order);
-    const { id } = started.json;
-    await expect
-      .poll(async () => (await use(client, 'job_status', { id })).json.status, { timeout: 30_000 })
-      .toBe('COMPLETED');
-    const { results } = (await use(client, 'job_status', { id, results: true })).json;
-    expect(results.map(({ item }: { item: string }) => item).toSorted()).toEqual(wanted.toSorted());
-    const other = { date_verified: 'ASC', score: 'DESC' };
-    expect((await use(client, 'unlock_prospects', { ...order, order_by: other })).text).toContain('Choose a new one');
-    expect((await use(client, 'unlock_prospects', order)).json.replayed).toBe(true);
-  });
-
   test('that waits for an approval can be asked for: first the approval, then its job', async () => {
     const { client, by } = await capped(50);
     await app.owner`update api_keys set approve_over = '{"credits": 1, "records": null}' where id = ${by.keyId}`;

@@ -138,31 +138,6 @@ test('GET /api/api-key shows all live keys and the 1,000 that ended last, newest
   expect(expired.sort((a: number, b: number) => a - b)).toEqual(Array.from({ length: 999 }, (_, i) => 1_502 + i));
 });
 
-test("GET /api/api-key lists the customer's keys, newest first, without their values", async () => {
-  const { call, generate, userId } = await admin();
-  const [first, second] = [await generate({ name: 'first' }), await generate({ name: 'second' })];
-  const answer = await call('GET', '/api/api-key');
-  expect(answer.status).toBe(200);
-  expect(answer.body.map(({ name }: { name: string }) => name).slice(0, 2)).toEqual(['second', 'first']);
-  expect(answer.body[1]).toEqual({
-    id: first.id,
-    name: 'first',
-    start: first.key.slice(0, 8),
-    permissions: [...usualScopes],
-    spend_caps: { subscription: null, verification: null },
-    approve_over: { credits: null, records: null },
-    spent: { subscription: 0, verification: 0 },
-    status: 'active',
-    expires_at: first.expires_at,
-    created_at: first.created_at,
-    updated_at: expect.stringMatching(isoInstant),
-    last_used_at: null,
-    revoked_at: null,
-    created_by: userId,
-  });
-  expect(JSON.stringify(answer.body)).not.toContain(second.key.slice(8));
-});
-
 const update = (id: string) => `/api/api-key/update/${id}`;
 
 test('PATCH /api/api-key/update/:id returns a new key value, and the previous one stops working at once', async () => {
@@ -199,20 +174,6 @@ test('PATCH /api/api-key/update/:id restarts the expiry, with the previous durat
   const { id } = await generate({ expiration: 90 });
   await owner`update api_keys set expires_at = now() + interval '1 hour' where id = ${id}`;
   expect(lifetime((await call('PATCH', update(id), {})).body.data)).toBeCloseTo((90 * days) / 60_000, -1);
-});
-
-test.each([
-  ['revoked', 'revoked_at'],
-  ['expired', 'expires_at'],
-])('PATCH /api/api-key/update/:id is 409 for a key that is %s, and changes nothing', async (status, column) => {
-  const { call, generate } = await admin();
-  const { id, start } = await generate();
-  await owner`update api_keys set ${owner({ [column]: new Date() })} where id = ${id}`;
-  const answer = await call('PATCH', update(id), { name: 'other' });
-  expect(answer.status).toBe(409);
-  expect(answer.body.code).toBe('conflict');
-  const kept = (await call('GET', '/api/api-key')).body.find((key: { id: string }) => key.id === id);
-  expect(kept).toMatchObject({ name: 'crm', status, start });
 });
 
 test('PATCH /api/api-key/update/:id of several concurrent rotations one succeeds, the others are 409, and only the new key of the first works', async () => {
@@ -260,14 +221,6 @@ test('PATCH /api/api-key/revoke/:id revokes a key permanently, and a repetition 
   expect(events).toHaveLength(1);
 });
 
-test('PATCH /api/api-key/revoke/:id revokes an expired key too', async () => {
-  const { call, generate } = await admin();
-  const { id } = await generate();
-  await owner`update api_keys set expires_at = now() where id = ${id}`;
-  expect((await call('PATCH', revoke(id))).status).toBe(200);
-  expect((await call('GET', '/api/api-key')).body.find((key: { id: string }) => key.id === id).status).toBe('revoked');
-});
-
 test('the audit log records every change of a key: event, actor, address, and no secret', async () => {
   const { call, generate, customerId, email } = await admin();
   const { id, key } = await generate({ name: 'audited' });
@@ -278,24 +231,10 @@ test('the audit log records every change of a key: event, actor, address, and no
     from audit_events
     where customer_id = ${customerId} and api_key_id = ${id}
     order by id`;
+  const by = { actor: email, address: '127.0.0.1' };
   expect(events.map((row) => ({ ...row }))).toEqual([
-    {
-      event: 'api_key.generated',
-      actor: email,
-      address: '127.0.0.1',
-      details: { name: 'audited', start: key.slice(0, 8) },
-    },
-    {
-      event: 'api_key.rotated',
-      actor: email,
-      address: '127.0.0.1',
-      details: { name: 'audited', start: rotated.start },
-    },
-    {
-      event: 'api_key.revoked',
-      actor: email,
-      address: '127.0.0.1',
-      details: { name: 'audited', start: rotated.start },
-    },
+    { event: 'api_key.generated', ...by, details: { name: 'audited', start: key.slice(0, 8) } },
+    { event: 'api_key.rotated', ...by, details: { name: 'audited', start: rotated.start } },
+    { event: 'api_key.revoked', ...by, details: { name: 'audited', start: rotated.start } },
   ]);
 });

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { writeXlsx } from 'hucre/xlsx';
 import { creditsOf, customerWith, verify } from '../jobs/calls.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import { contextOf } from '../jobs/working.ts';
-import { contactLines, contactsCsv, sendBytes, workAtAll } from '../jobs/importing.ts';
+import { contactLines, contactsCsv, workAtAll } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
@@ -126,14 +125,6 @@ test('a call that is larger than its key may send can be an import: checked by a
   expect(await totalOf(client)).toBe(3);
 });
 
-test('a call that is larger than its key may send can be an import of a workbook, which is as large as one can be', async () => {
-  const { client } = await limited({ records: 150_000 });
-  const file = await writeXlsx({ sheets: [{ name: 'A', rows: [['work_email'], ['ada@example.com']] }] });
-  const id = await sendBytes(app, client, { object: 'contacts', mode: 'create' }, Buffer.from(file));
-  expect((await client.get(`/imports/${id}`)).body.status).toBe('UPLOADED');
-  waiting(await client.post(`/imports/${id}/start`, {}));
-});
-
 test('a call that is larger than its key may send is not needed for an import of a file with fewer lines, which starts by itself', async () => {
   const { client } = await limited({ records: 2 });
   const small = await upload(client, contactsCsv(...contactLines(2)));
@@ -249,13 +240,6 @@ test('a call that is larger than its key may send waits on if it fails, or would
     status: 409,
     body: { message: expect.stringContaining('revoked') },
   });
-});
-
-test('a call that is larger than its key may send with an Idempotency-Key waits once, however often it is sent', async () => {
-  const { client } = await limited({ records: 0 });
-  const send = () => client.post('/contacts/batch/create', { items: [contactBody()] }, { 'idempotency-key': 'once' });
-  const [one, two] = [await send(), await send()];
-  expect(waiting(two)).toBe(waiting(one));
 });
 
 test('a call that is larger than its key may send is seen by its key and by admins of its customer only', async () => {

@@ -84,13 +84,6 @@ describe('the history of a record', () => {
     expect(new Set(shown.body.map(({ change_id }: { change_id: string }) => change_id)).size).toBe(4);
   });
 
-  test('shows what a record had that was never changed since it was created', async () => {
-    const id = await make(customer, '/products', productBody({ name: 'Chair', price: 5 }));
-    expect(await historyOf(id)).toMatchObject([
-      { type: 'created', fields: { name: [null, 'Chair'], price: [null, 5] } },
-    ]);
-  });
-
   test('keeps the links and lines of an opportunity that was deleted, and the members of a list', async () => {
     const product = await make(customer, '/products', productBody());
     const contact = await make(customer, '/contacts', contactBody());

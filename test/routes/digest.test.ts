@@ -94,13 +94,6 @@ test('the digest stays if a write makes no event, or moves contacts to another c
   expect((await customer.get(`/contacts/${contact}`)).body).toMatchObject({ list_ids: [list], company: { id: kept } });
 });
 
-test('a PATCH of a list with the stored values keeps updated_at', async () => {
-  const { id } = (await customer.post('/list-contact', { name: 'List' })).body;
-  const before = (await customer.get(`/list-contact/${id}`)).body;
-  expect((await customer.patch(`/list-contact/${id}`, { name: 'List', rules: [] })).status).toBe(200);
-  expect((await customer.get(`/list-contact/${id}`)).body).toEqual(before);
-});
-
 test('a digest of nothing has all buckets; a bucket that is none is 400', async () => {
   const { body } = await customer.post('/contacts/digest', { buckets: 3 });
   expect(body.buckets).toEqual(digestOf([], 3));

@@ -16,7 +16,6 @@ beforeEach(async () => {
 const company = (more: object = {}): Promise<string> => make(customer, '/company', companyBody(more));
 const contact = (of: object): Promise<string> => make(customer, '/contacts', contactBody({ company: of }));
 const companyOf = async (id: string): Promise<Json> => (await customer.get(`/contacts/${id}`)).body.company;
-const domainOf = async (id: string): Promise<string | null> => (await customer.get(`/company/${id}`)).body.domain;
 const companies = async (): Promise<Json[]> => (await customer.post('/company/list', {})).body.toReversed();
 const batch = async (operation: string, body: object, path = '/company'): Promise<Json> =>
   (await customer.post(`${path}/batch/${operation}`, body)).body.data;
@@ -31,19 +30,6 @@ test.each(['müller', 'Ida MÜLLER.example', '@müller.example', 'ida@xn--mller-
     expect(found.body.map((one: Json) => one.id)).toEqual([id]);
   },
 );
-
-test.each([
-  ['Acme.COM', 'acme.com'],
-  ['https://www.Müller.de/x', 'müller.de'],
-  ['XN--MLLER-KVA.de', 'müller.de'],
-  [null, null],
-])('the domain of a company %j is stored as %j', async (given, stored) => {
-  const id = await company({ domain: given });
-  expect(await domainOf(id)).toBe(stored);
-  await customer.patch(`/company/${id}`, { domain: 'other.example' });
-  expect((await customer.patch(`/company/${id}`, { domain: given })).status).toBe(200);
-  expect(await domainOf(id)).toBe(stored);
-});
 
 test('the domain of a company of several companies makes them duplicates, however it was written', async () => {
   const same = [await company({ domain: 'Müller.de' }), await company({ domain: 'http://xn--mller-kva.de' })];
@@ -234,19 +220,4 @@ test('imports of companies by domain change those that have it, and create the o
   ]);
   const [failure] = (await customer.get(`/imports/${done.id}/failures`)).body;
   expect(failure.error).toContain('"no domain" is not a domain (such as example.com)');
-});
-
-test('imports of contacts find and create companies by domain, and leave out what is not one', async () => {
-  const id = await company({ domain: 'acme.de', company_name: 'Acme Holding' });
-  const done = await importFile(
-    app,
-    customer,
-    { ...csv, object: 'contacts', mode: 'create' },
-    'Email,Company,Company Domain Name\na@x.de,Acme,www.acme.de\nb@x.de,Bolt,bolt.de\nc@x.de,bolt,\nd@x.de,Cog,none\ne@x.de,,n/a\n',
-  );
-  expect(done).toMatchObject({ created: 5, warnings: 1 });
-  const { body } = await customer.post('/contacts/list', { order_by: { work_email: 'ASC' } });
-  expect(body.map((one: Json) => one.company.company_name)).toEqual(['Acme Holding', 'Bolt', 'Bolt', 'Cog', '']);
-  expect(body[0].company.id).toBe(id);
-  expect(await companies()).toHaveLength(3);
 });

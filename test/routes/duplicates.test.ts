@@ -2,11 +2,10 @@ import { expect, test } from 'vitest';
 import type { Sql } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/connection.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
-import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicates.ts';
+import { findCountingCustomers } from '../../src/queries/crm/duplicates.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make } from '../setup/factories.ts';
-import { somebodyWaitsFor } from '../setup/locks.ts';
 
 const app = await startApp();
 
@@ -110,20 +109,4 @@ test('duplicates that workers count are never older than 15 minutes, counted aga
   await count();
   expect(await app.owner`select from duplicate_counts where customer_id = ${customer.id}`).toHaveLength(0);
   expect(await app.owner`select from duplicate_groups where customer_id = ${customer.id}`).toHaveLength(0);
-});
-
-test('duplicates that workers count stay for a customer who asks again while they are being forgotten', async () => {
-  for (const name of ['ACME, Inc.', 'Acme Incorporated']) await company(name);
-  await companies('external_name');
-  await count();
-  await app.owner`
-      update duplicate_counts set asked_at = now() - interval '25 hours' where customer_id = ${customer.id}`;
-  const { forgetting } = await app.db.transaction(async (sql) => {
-    await askForCount(sql, customer.id, 'external_name');
-    const begun = { forgetting: count() };
-    await somebodyWaitsFor(sql, app.owner);
-    return begun;
-  });
-  await forgetting;
-  expect((await companies('external_name')).body).toMatchObject([{ count: 2 }]);
 });

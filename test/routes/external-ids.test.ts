@@ -39,13 +39,6 @@ describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
     expect(body).toMatchObject({ code: 'conflict', errors: [{ path: '/external_id' }] });
   };
 
-  test('is null if it is not given or null, and any number of records may be without', async () => {
-    for (const given of [undefined, null, null]) {
-      const id = await idOf(create(given));
-      expect((await customer.get(`${path}/${id}`)).body.external_id).toBeNull();
-    }
-  });
-
   test('is unique for each customer: a second record with it is refused, and nothing is written', async () => {
     await create('twice');
     const before = (await found({})).length;
@@ -98,21 +91,6 @@ describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
     expect(body.map((one: { external_id: string }) => one.external_id)).toEqual(expected);
   });
 
-  test('of the longest kind can be sorted by with a cursor', async () => {
-    const long = ['c', 'a', 'b'].map((end) => '𝒴'.repeat(254) + end);
-    for (const one of long) await create(one);
-    const shown: string[] = [];
-    const request = { filters: { external_id: { starts_with: '𝒴' } }, order_by: { external_id: 'ASC' } };
-    for (let cursor: string | undefined; ;) {
-      const paginate = { limit: 1, ...(cursor === undefined ? {} : { cursor }) };
-      const answer = await customer.post(`${path}/list`, { ...request, paginate });
-      if (answer.body.length === 0) break;
-      shown.push(answer.body[0].external_id);
-      cursor = answer.headers['x-next-cursor'] as string;
-    }
-    expect(shown).toEqual(long.toSorted());
-  });
-
   test('is given back by an undo of the deletion, unless another record has it by now', async () => {
     customer = await app.customer();
     for (const isTaken of [false, true]) {
@@ -139,27 +117,6 @@ test('a contact with a taken external_id that also refers to an unknown list and
     await by.call('PATCH', `/contacts/${id}`, unknown, { 'if-match': '"old"' }),
   ])
     expect(given).toMatchObject({ status: 404, body: about });
-  for (const [operation, item] of [
-    ['create', contactBody(unknown)],
-    ['update', { ...unknown, id }],
-  ] as const)
-    expect((await by.post(`/contacts/batch/${operation}`, { items: [item] })).body.data.results).toMatchObject([
-      { status: 'failed', error: about },
-    ]);
-});
-
-test('the external_id of a deleted company is free at once, also while its many contacts are detached', async () => {
-  const own = await app.customer();
-  const body = companyBody({ external_id: 'large' });
-  const company = await make(own, '/company', body);
-  await app.owner`
-    insert into contacts (customer_id, first_name, last_name, work_email, company_id, folded)
-    select ${own.id}, '', '', '', ${company}, '{"last_name": "", "work_email": ""}'
-    from generate_series(1, 600)`;
-  expect((await own.delete(`/company/${company}`)).status).toBe(200);
-  const [row] = await app.owner`select deleted_at from companies where id = ${company}`;
-  expect(row!['deleted_at']).not.toBeNull();
-  expect((await own.post('/company', body)).status).toBe(201);
 });
 
 test('rules of a list compare external_id exactly, with white space kept', async () => {

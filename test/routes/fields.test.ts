@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { usualScopes } from '../../src/schemas/scopes.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { activityBody, companyBody, contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
 import type { TestCustomer } from '../setup/factories.ts';
@@ -78,15 +77,11 @@ test.each(Object.keys(bodies) as (keyof typeof bodies)[])(
 test('types, references and choices are those of the values', async () => {
   for (const [object, field] of [
     ['contacts', { name: 'work_email', label: 'Work e-mail', type: 'email', required: true, max_length: 254 }],
-    ['contacts', { name: 'birth_year', type: 'integer' }],
-    ['contacts', { name: 'location_country', type: 'country' }],
     ['contacts', { name: 'company', type: 'reference', references: 'company' }],
     ['contacts', { name: 'list_ids', type: 'list', references: 'lists' }],
-    ['contacts', { name: 'phone_numbers', type: 'list' }],
     ['contacts', { name: 'created_at', type: 'datetime', writable: false }],
     ['opportunities', { name: 'priority', type: 'choice', choices: ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] }],
     ['opportunities', { name: 'contacts_ids', type: 'list', references: 'contacts' }],
-    ['products', { name: 'currency', type: 'currency' }],
     ['prospect', { name: '_id', label: 'Id', writable: false, required: false }],
   ] as const)
     expect(await fieldsOf(object)).toContainEqual(expect.objectContaining(field));
@@ -204,20 +199,13 @@ test('declarations are listed after the built-in fields, with label and choices,
 test('a declaration that says nothing new changes nothing, and each other one is in the audit log', async () => {
   for (const body of [plan, plan, { type: 'text' }]) await declare(customer, 'company/plan', body);
   await customer.delete('/fields/company/plan');
+  const actor = `key ${customer.keyId}`;
   expect(
     await app.owner`select event, actor, details from audit_events where customer_id = ${customer.id} and event like 'field.%' order by id`,
   ).toEqual([
-    {
-      event: 'field.declared',
-      actor: `key ${customer.keyId}`,
-      details: { object: 'companies', key: 'plan', type: 'choice' },
-    },
-    {
-      event: 'field.declared',
-      actor: `key ${customer.keyId}`,
-      details: { object: 'companies', key: 'plan', type: 'text' },
-    },
-    { event: 'field.removed', actor: `key ${customer.keyId}`, details: { object: 'companies', key: 'plan' } },
+    { event: 'field.declared', actor, details: { object: 'companies', key: 'plan', type: 'choice' } },
+    { event: 'field.declared', actor, details: { object: 'companies', key: 'plan', type: 'text' } },
+    { event: 'field.removed', actor, details: { object: 'companies', key: 'plan' } },
   ]);
 });
 
@@ -227,6 +215,7 @@ test.each([
   ['with a choice twice', 'plan', { type: 'choice', choices: ['a', 'a'] }, '/choices'],
   ['with an empty choice', 'plan', { type: 'choice', choices: [''] }, '/choices/0'],
   ['with a choice of blanks', 'plan', { type: 'choice', choices: ['  '] }, '/choices/0'],
+  ['with a choice that ends with a blank', 'plan', { type: 'choice', choices: ['a', 'b '] }, '/choices/1'],
   ['with the key __proto__', '__proto__', { type: 'text' }, '/key'],
   ['with choices for a text', 'plan', { type: 'text', choices: ['a'] }, '/choices'],
   ['of no type', 'plan', { type: 'colour' }, '/type'],
@@ -238,11 +227,6 @@ test.each([
     status: 400,
     body: { errors: [{ path }] },
   });
-});
-
-test('a choice that ends with a blank is refused with the reason', async () => {
-  const { body } = await declare(customer, 'contacts/plan', { type: 'choice', choices: ['gold', 'silver '] });
-  expect(body.errors).toEqual([{ path: '/choices/1', message: 'must not begin or end with white space' }]);
 });
 
 test('of one object, 200 fields can be declared, and one more is 409', async () => {
@@ -259,22 +243,4 @@ test('a declaration is of one customer alone', async () => {
   const other = await app.customer();
   await make(other, '/contacts', contactBody({ custom_fields: { seats: 'many' } }));
   expect((await customer.post('/contacts', contactBody({ custom_fields: { seats: 'many' } }))).status).toBe(400);
-});
-
-test('a merge may write what a declaration refuses', async () => {
-  const [kept, merged] = [
-    await make(customer, '/contacts', contactBody()),
-    await make(customer, '/contacts', contactBody({ custom_fields: { seats: 'many' } })),
-  ];
-  await declare(customer, 'contacts/seats', { type: 'number' });
-  expect((await customer.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
-  expect((await customer.get(`/contacts/${kept}`)).body.custom_fields).toEqual({ seats: 'many' });
-});
-
-test('a key manages fields only if its scope is named', async () => {
-  const reader = await customer.withScopes([...usualScopes]);
-  expect((await declare(reader, 'contacts/plan', plan)).status).toBe(403);
-  expect((await reader.delete('/fields/contacts/plan')).status).toBe(403);
-  const manager = await customer.withScopes(['fields:manage']);
-  expect((await declare(manager, 'contacts/plan', plan)).status).toBe(200);
 });

@@ -296,24 +296,3 @@ test('a waiting import is changed and started only after its upload', async () =
   const tooLate = { status: 409, body: { message: 'The import is PENDING: this is possible only until it starts' } };
   expect(await calls()).toMatchObject([tooLate, tooLate, tooLate]);
 });
-
-test('a waiting import shows how its file is read, and what is wrong with it', async () => {
-  const id = await beginImport(customer, { ...waiting, mapping: { Mail: 'work_email', Notes: null } });
-  const lines = ['First,last_name,Mail,Notes', ...Array.from({ length: 9 }, (_, i) => `Ada,No ${i},${i}@example,x`)];
-  await sendFile(customer, id, lines.join('\n'));
-  const refused = (await customer.get(`/imports/${id}/preview`)).body;
-  expect(refused.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
-  expect(refused.mapping).toEqual({ First: null, last_name: 'last_name', Mail: 'work_email', Notes: null });
-  expect(refused.mapping_from).toEqual({ First: null, last_name: 'name', Mail: 'given', Notes: 'given' });
-  expect(refused.errors[0]).toEqual({ path: '/mapping/First', message: '"First" is not the name of a field' });
-  expect(refused.warnings).toEqual([]);
-  await customer.patch(`/imports/${id}`, { mapping: { First: 'first_name', Mail: 'work_email', Notes: null } });
-  const { body } = await customer.get(`/imports/${id}/preview`);
-  expect(body.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
-  expect(body.mapping).toEqual({ First: 'first_name', last_name: 'last_name', Mail: 'work_email', Notes: null });
-  expect(body.records).toHaveLength(5);
-  expect(body.records[0]).toEqual({ first_name: 'Ada', last_name: 'No 0' });
-  const message = (i: number) => `"${i}@example" is not an e-mail address`;
-  const wrong = (i: number) => ({ path: `/records/${i}/work_email`, message: message(i) });
-  expect(body.errors).toEqual([0, 1, 2, 3, 4].map(wrong));
-});

@@ -108,27 +108,6 @@ test.each(starts)(
   },
 );
 
-test('every start with max_credits below what it would reserve is 402, and nothing starts; with enough, it starts', async () => {
-  const customer = await customerWith(app, { subscription: 10, verification: 10 });
-  const { id: list } = (await customer.post('/list-contact', { name: unique('List') })).body;
-  await make(customer, '/contacts', contactBody({ work_email: 'c@x.example', list_ids: [list] }));
-  const emails = [{ email: 'a@x.example' }];
-  for (const [path, body, cost] of [
-    ['/service-handler/unlock-contacts', { ...inTown, total_records: 1 }, 3],
-    ['/service-handler/unlock-selected-contacts', { ids: [people[0]!._id] }, 3],
-    ['/service-handler/verify-email', { emails }, 2],
-    [`/list-contact/verify-contacts/${list}`, {}, 2],
-  ] as const) {
-    const jobs = await countJobs(customer);
-    expect(await customer.post(path, { ...body, max_credits: cost - 1 })).toMatchObject({
-      status: 402,
-      body: { code: 'spend_cap_exceeded', required: cost, available: cost - 1 },
-    });
-    expect(await countJobs(customer)).toBe(jobs);
-    expect((await customer.post(path, { ...body, max_credits: cost })).status).toBe(200);
-  }
-});
-
 test('unlock-contacts reserves credits only for matching prospects that are not unlocked yet', async () => {
   const customer = await customerWith(app, { subscription: 1_000 });
   await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id, people[1]!._id]));
@@ -214,15 +193,6 @@ const insertContacts = (customer: TestCustomer, count: number, titleOf: (n: numb
           'job_title', lower(title), 'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
       from unnest(${Array.from({ length: count }, (_, n) => titleOf(n))}::text[]) with ordinality one (title, n)`;
 
-test('verify-contacts uses the current members by rule of a list that was just made', async () => {
-  const customer = await customerWith(app, { verification: 10_000 });
-  await insertContacts(customer, 3_000, (n) => (n < 7 ? 'Engineer' : 'Clerk'));
-  const rules = [{ field: 'job_title', operator: 'equals', value: 'engineer' }];
-  const list = (await customer.post('/list-contact', { name: 'New', rules })).body.id;
-  const { body } = await verifyList(customer, list);
-  expect((await read(customer, body.data.id)).body).toMatchObject({ total: 7, credits: { reserved: 14 } });
-});
-
 test('verify-contacts of more than 100,000 members is 409, and so is a copy of the list; neither changes anything', async () => {
   const customer = await customerWith(app, { verification: 1_000_000 });
   const { list } = await listOf(customer, []);
@@ -241,25 +211,6 @@ test('verify-contacts of more than 100,000 members is 409, and so is a copy of t
   const { body } = await verifyList(customer, list);
   expect((await read(customer, body.data.id)).body).toMatchObject({ total: 100_000 });
 });
-
-const calls: [path: string, body: object][] = [
-  ['/service-handler/unlock-contacts', { ...inTown, total_records: 1 }],
-  ['/service-handler/unlock-selected-contacts', { ids: [people[0]!._id] }],
-  ['/service-handler/verify-email', { emails: [{ email: 'a@x.example' }] }],
-];
-
-test.each(calls)(
-  'with an Idempotency-Key, %s starts one job, and returns its response again while the catalog is down',
-  async (path, body) => {
-    const customer = await customerWith(app, { subscription: 100, verification: 100 });
-    const key = { 'idempotency-key': 'k' };
-    const first = await customer.post(path, body, key);
-    const again = await whileDown(customer, path, body, key);
-    expect(again).toMatchObject({ status: 200, body: first.body, headers: { 'idempotency-replayed': 'true' } });
-    expect(await whileDown(customer, path, { ...body, sync_crm: true }, key)).toMatchObject({ status: 422 });
-    expect(await countJobs(customer)).toBe(1);
-  },
-);
 
 const turn = ({ id }: TestCustomer, limit: number) => verifyTurn(echo(limit))(contextOf(app), { customerId: id });
 
@@ -340,20 +291,6 @@ test('a job that is cancelled keeps its results, skips the open items, returns t
   expect((await creditsOf(customer)).verification).toEqual({ balance: 96, reserved: 0 });
 });
 
-test('a job that waits can be cancelled, also one of unlock-contacts, which has no items yet', async () => {
-  const customer = await customerWith(app, { subscription: 100 });
-  const { id } = (await unlock(customer, { ...inTown, total_records: 5 })).body;
-  const { body } = await customer.post(`/service-handler/${id}/cancel`);
-  expect(body).toMatchObject({
-    status: 'CANCELLED',
-    total: 5,
-    processed: 0,
-    started_at: null,
-    credits: { refunded: 15 },
-  });
-  expect((await customer.post(`/service-handler/${id}/results`)).body).toEqual([]);
-});
-
 test('a job is cancelled once by concurrent requests', async () => {
   const customer = await customerWith(app, { verification: 100 });
   const id = await start(customer, 5);
@@ -411,19 +348,10 @@ test('a job is listed newest first, by status and by type', async () => {
   expect((await customer.post('/service-handler/list', { filters: { status: 'LOST' } })).status).toBe(400);
 });
 
-test('credits are shown by pool and in the summary, without the reserved ones', async () => {
-  const customer = await customerWith(app, { subscription: 100, verification: 50 });
-  await select(customer, { ids: [randomUUID()] });
-  expect(await creditsOf(customer)).toEqual({
-    subscription: { balance: 97, reserved: 3 },
-    verification: { balance: 50, reserved: 0 },
-  });
-  expect((await customer.get('/customer/summary')).body.subscription.balance).toBe(97);
-});
-
-test('credits have a ledger, newest first, page by page', async () => {
+test('credits have a ledger, newest first, page by page, and the summary shows them without the reserved ones', async () => {
   const customer = await customerWith(app, { subscription: 100, verification: 50 });
   const { id } = (await select(customer, { ids: [randomUUID()] })).body;
+  expect((await customer.get('/customer/summary')).body.subscription.balance).toBe(97);
   await customer.post(`/service-handler/${id}/cancel`);
   const ledger = (paginate: object) => customer.post('/customer/credits/ledger', { paginate });
   const { body, headers } = await ledger({ limit: 3 });

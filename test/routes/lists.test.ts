@@ -181,16 +181,12 @@ test('a filter on lists selects members by hand and by rules: alone, in an array
   const clerk = await makeContact({ job_title: 'Clerk', list_ids: [hand] });
   const diver = await makeContact({ job_title: 'Diver' });
   const cases: [object, string[]][] = [
-    [{ list_id: pilots }, [pilot, baker]],
     [{ list_id: [pilots.toUpperCase(), hand, absent] }, [pilot, baker, clerk]],
     [{ list_id: [] }, []],
     [{ list_id: absent }, []],
-    [{ list_id: { ne: pilots } }, [clerk, diver]],
-    [{ list_id: { not_in: [bakers, hand] } }, [pilot, diver]],
     [{ list_id: { is_null: false } }, [pilot, baker, clerk]],
     [{ list_id: null }, [diver]],
     [{ list_id: { in: [pilots, bakers], ne: bakers } }, [pilot]],
-    [{ list_id: pilots, birth_year: 1990 }, [pilot]],
     [{ _or: [{ list_id: hand }, { list_id: bakers }, { birth_year: 1990 }] }, [pilot, baker, clerk]],
     [{ _or: [{ list_id: { ne: pilots } }, { list_id: bakers }], job_title: { ne: 'Diver' } }, [baker, clerk]],
   ];

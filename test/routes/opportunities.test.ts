@@ -1,15 +1,6 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import {
-  companyBody,
-  contactBody,
-  make,
-  makeUser,
-  opportunityBody,
-  productBody,
-  stagesOf,
-  type Answer,
-} from '../setup/factories.ts';
+import { companyBody, contactBody, make, opportunityBody, productBody, type Answer } from '../setup/factories.ts';
 
 const app = await startApp();
 const customer = await app.customer();
@@ -28,59 +19,15 @@ const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const faultPaths = ({ body }: Answer): string[] =>
   body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
 
-test('a created opportunity is returned with every field of the contract, empty fields as decided', async () => {
-  const body = await opportunityBody(customer);
-  const answer = await customer.post('/opportunities', body);
-  expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
-  const { id } = answer.body.data;
-  expect(await read(id)).toEqual({
-    id,
-    name: 'Deal',
-    description: '',
-    price: 0,
-    priority: 'MEDIUM',
-    stage_id: body['stage_id'],
-    contacts_ids: [],
-    company_id: null,
-    user_id_assigned: customer.adminId,
-    source_id: null,
-    estimated_closing_date: '2026-03-14T09:26:53.589Z',
-    close_date: '2026-06-30T00:00:00.000Z',
-    details: [],
-    external_id: null,
-    created_at: expect.stringMatching(/Z$/),
-    updated_at: expect.stringMatching(/Z$/),
-  });
-});
-
-test('a created opportunity stores its references in the given order, and repeated contacts once', async () => {
+test('a created opportunity keeps a repeated contact once, in the given order, and dates to the millisecond, in UTC', async () => {
   const [a, b] = [await makeContact(), await makeContact()];
-  const [p, q] = await makeProducts(2);
-  const given = {
-    description: 'd'.repeat(5000),
-    company_id: await makeCompany(),
-    source_id: absent,
-    user_id_assigned: await makeUser(app.fastify, customer.id),
-    stage_id: (await stagesOf(customer))[3]!.id,
-    priority: 'HIGHT',
-  };
   const id = await create({
-    ...given,
-    name: '  Big\t',
     contacts_ids: [b, a, b.toUpperCase()],
-    products: [line(q!, 19.99, 3), line(p!.toUpperCase(), 0.1, 7)],
     estimated_closing_date: '2026-01-01T01:00:00.123987+02:00',
     close_date: '9999-12-31T23:59:59.9999999Z',
   });
   expect(await read(id)).toMatchObject({
-    ...given,
-    name: 'Big',
     contacts_ids: [b, a],
-    price: 60.67,
-    details: [
-      { product_id: q, name: 'P1', price: 19.99, quantity: 3, total: 59.97 },
-      { product_id: p, name: 'P0', price: 0.1, quantity: 7, total: 0.7 },
-    ],
     estimated_closing_date: '2025-12-31T23:00:00.123Z',
     close_date: '9999-12-31T23:59:59.999Z',
   });
@@ -90,29 +37,6 @@ test('a created opportunity is refused with the same product twice, in whichever
   const products = [line(absent), line(absent.toUpperCase())];
   const answer = await customer.post('/opportunities', await opportunityBody(customer, { products }));
   expect([answer.status, faultPaths(answer)]).toEqual([400, ['/products/1/id']]);
-});
-
-test('an update of products removes, updates and adds lines, keeps their order, and sums up exactly', async () => {
-  const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
-  const id = await create({ products: [line(a, 0.1, 1), line(b, 0.2, 1), line(c, 5, 1)] });
-  const update = [
-    { id: b, quantity: 3 },
-    { id: a.toUpperCase(), price: 0.7 },
-  ];
-  const products = { add: [line(d, 1.0001, 2)], remove: [c], update };
-  expect((await customer.patch(`/opportunities/${id}`, { products })).status).toBe(200);
-  expect(await read(id)).toMatchObject({
-    price: 3.3002,
-    details: [
-      { product_id: a, price: 0.7, quantity: 1, total: 0.7 },
-      { product_id: b, price: 0.2, quantity: 3, total: 0.6 },
-      { product_id: d, price: 1.0001, quantity: 2, total: 2.0002 },
-    ],
-  });
-  await customer.patch(`/opportunities/${id}`, { products: { remove: [a] } });
-  await customer.patch(`/opportunities/${id}`, { products: { add: [line(a)], update: [{ id: b }] } });
-  const order = (await read(id)).details.map(({ product_id }: { product_id: string }) => product_id);
-  expect(order).toEqual([b, d, a]);
 });
 
 const refusals = async () => {
@@ -171,15 +95,6 @@ test('the total of an opportunity stays below 10^11 on create and update, and is
   const products = { update: [{ id: b, price: 100 }] };
   expect(await customer.patch(`/opportunities/${id}`, { name: 'x', products })).toMatchObject(refusal);
   expect(await read(id)).toMatchObject({ name: 'Deal', price: 99_999_999_999.9999 });
-});
-
-test('a deletion of a contact removes it from its opportunities and keeps the order of the others', async () => {
-  const contacts = [await makeContact(), await makeContact(), await makeContact()];
-  const id = await create({ contacts_ids: contacts });
-  const before = await read(id);
-  expect((await customer.delete(`/contacts/${contacts[1]}`)).status).toBe(200);
-  const after = await read(id);
-  expect(after).toEqual({ ...before, contacts_ids: [contacts[0], contacts[2]], updated_at: after.updated_at });
 });
 
 test('ETag and If-Match of opportunities cover everything that the response shows: lines, product names, contacts, the company', async () => {

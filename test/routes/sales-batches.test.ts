@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { changeOf, undoChange } from '../jobs/undoing.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, productBody, stagesOf, unique } from '../setup/factories.ts';
 
@@ -114,17 +113,6 @@ test('a batch of opportunities fails an item that refers to what does not exist,
   expect(await errorOf({ products: [twice, twice] })).toMatchObject({ code: 'validation_failed' });
 });
 
-test('a batch of opportunities finds a merged contact by its own id', async () => {
-  const { contact } = await makeAll();
-  const gone = await make(customer, '/contacts', contactBody({ external_id: 'gone' }));
-  const merged = await customer.post('/contacts/merge', { id: contact, merge_ids: [gone] });
-  expect(merged.status, JSON.stringify(merged.body)).toBe(200);
-  const { results } = await batch('/opportunities', 'create', {
-    items: [item('o', { contacts_ids: [{ external_id: 'gone' }] })],
-  });
-  expect((await read('/opportunities', results[0].id)).contacts_ids).toEqual([contact]);
-});
-
 test('a batch of opportunities sent again by upsert changes nothing, and an array of products replaces all lines', async () => {
   await makeAll();
   await make(customer, '/products', productBody({ external_id: 'q' }));
@@ -146,45 +134,4 @@ test('a batch of opportunities sent again by upsert changes nothing, and an arra
   );
   const again = await batch('/opportunities', 'update', { items: [{ id, products: kept }] });
   expect(again.counts.unchanged).toBe(1);
-});
-
-test('a batch of opportunities fails alone with a total that is too large', async () => {
-  await makeAll();
-  const large = { id: { external_id: 'p' }, price: 999_999_999, quantity: 1_000_000 };
-  const { results } = await batch('/opportunities', 'create', {
-    items: [item('o', { products: [large] }), item('a')],
-  });
-  expect(results).toMatchObject([
-    { status: 'failed', error: { code: 'validation_failed', errors: [{ path: '/products' }] } },
-    { status: 'created' },
-  ]);
-});
-
-test('a batch of opportunities is undone as one change: what it created is gone, what it changed and deleted is as before', async () => {
-  const { product } = await makeAll();
-  const made = await batch('/opportunities', 'create', {
-    items: ['a', 'b'].map((name) =>
-      item(name, { contacts_ids: [{ external_id: 'c' }], products: [{ id: product, price: 2, quantity: 2 }] }),
-    ),
-  });
-  const [a, b] = made.results.map(({ id }: { id: string }) => id);
-  const all = async () =>
-    Promise.all([a, b].map(async (id) => ({ ...(await read('/opportunities', id)), updated_at: 0 })));
-  const before = await all();
-  const upsert = await changeOf(
-    customer,
-    customer.post('/opportunities/batch/upsert', {
-      match: 'external_id',
-      items: [item('a', { name: 'Other', products: [], contacts_ids: [] }), item('new')],
-    }),
-  );
-  const added = await idOf('/opportunities', 'new');
-  const deletion = await changeOf(
-    customer,
-    customer.post('/opportunities/batch/delete', { items: [{ id: a }, { id: b }] }),
-  );
-  await undoChange(app, customer, deletion);
-  await undoChange(app, customer, upsert);
-  expect(await all()).toEqual(before);
-  expect((await customer.get(`/opportunities/${added}`)).status).toBe(404);
 });

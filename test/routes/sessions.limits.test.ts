@@ -38,11 +38,6 @@ test('failed logins of an account from an address are limited, and above the lim
   expect(limitsOf(refused)).toEqual({});
 });
 
-test('failed logins are limited in the same way for an account that does not exist', async () => {
-  const [address, email] = [freshAddress(), nobody()];
-  expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
-});
-
 test('failed logins count for the account however its e-mail address is spelled', async () => {
   const [address, email] = [freshAddress(), await newAccount()];
   const spellings = [email, email.toUpperCase(), email.replace('a', 'A')];
@@ -85,12 +80,6 @@ test('failed logins count when a deactivated user gives the right password, so t
   expect(await inTurn(3, () => loginFrom(address, email, password))).toEqual({ 401: 2, 429: 1 });
 });
 
-test('failed logins are not in the audit log when the limit rejects them', async () => {
-  const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
-  await inTurn(4, () => loginFrom(address, email, wrong));
-  expect(await owner`select attempts from failed_logins where user_id = ${userId}`).toEqual([{ attempts: 2 }]);
-});
-
 test('an attempt is not counted when the login succeeds', async () => {
   const [address, email] = [freshAddress(), await newAccount()];
   expect(await inTurn(7, () => loginFrom(address, email, password))).toEqual({ 200: 7 });
@@ -100,23 +89,6 @@ test('an attempt is not counted when the login succeeds', async () => {
 test('an attempt is not counted when the limit of the account rejects it, so that other users of the address can log in', async () => {
   const [address, email] = [freshAddress(), await newAccount()];
   expect(await inTurn(20, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 18 });
-  expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
-});
-
-test('an attempt is not counted when it fails because the database is unavailable', async () => {
-  const [address, email] = [freshAddress(), await newAccount()];
-  await owner`alter table failed_logins rename to failed_logins_away`;
-  const failed = await inTurn(4, () => loginFrom(address, email, wrong));
-  await owner`alter table failed_logins_away rename to failed_logins`;
-  expect(failed).toEqual({ 500: 4 });
-  expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
-});
-
-test('an attempt is not counted when its body is invalid', async () => {
-  const address = freshAddress();
-  const headers = { 'x-forwarded-for': address };
-  const malformed = () => inject(app, 'POST', '/api/auth/login', '{"', headers);
-  expect(await inTurn(20, malformed)).toEqual({ 400: 20 });
   expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
 });
 

@@ -71,23 +71,6 @@ describe('POST /api/auth/login', () => {
     });
   });
 
-  test('takes as long for an unknown address as for a wrong password', async () => {
-    const { email } = await makeLogin(app, (await customer()).id);
-    const timed = async (address: string) => {
-      const start = performance.now();
-      await login(app, address, 'wrong horse battery');
-      return performance.now() - start;
-    };
-    const pairs: [number, number][] = [];
-    for (let round = 0; round < 15; round += 1) {
-      pairs.push([await timed(email), await timed(`${unique('nobody')}@example.com`)]);
-    }
-    const median = (times: number[]) => times.toSorted((a, b) => a - b)[7]!;
-    const ratio = median(pairs.map(([known]) => known)) / median(pairs.map(([, unknown]) => unknown));
-    expect(ratio).toBeGreaterThan(0.6);
-    expect(ratio).toBeLessThan(1.7);
-  });
-
   test('that races with a password change does not leave a session behind', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
@@ -111,18 +94,6 @@ describe('POST /api/auth/login', () => {
     const last = await openSession(app, email);
     expect([await alive(oldest), await alive(second), await alive(last)]).toEqual([false, true, true]);
   });
-
-  test("deletes the user's expired sessions, and only those", async () => {
-    const { id } = await customer();
-    const [old, kept] = [await makeSession(app, id), await makeSession(app, id)];
-    const second = await openSession(app, old.email);
-    await owner`update sessions set expires_at = now() where user_id = ${old.userId}`;
-    await owner`update sessions set expires_at = now() where user_id = ${kept.userId}`;
-    const third = await openSession(app, old.email);
-    expect([await alive(old), await alive(second), await alive(third)]).toEqual([false, false, true]);
-    expect(await owner`select from sessions where user_id = ${old.userId}`).toHaveLength(1);
-    expect(await owner`select from sessions where user_id = ${kept.userId}`).toHaveLength(1);
-  });
 });
 
 test("POST /api/auth/logout ends this session at once and keeps the user's other sessions", async () => {
@@ -139,18 +110,6 @@ const change = (
   current: string,
   next: string,
 ) => session.call('POST', '/api/auth/password', { current_password: current, new_password: next });
-
-test("POST /api/auth/password changes the password and ends the user's other sessions, but not this one or those of other users", async () => {
-  const { id } = await customer();
-  const session = await makeSession(app, id);
-  const [other, somebody] = [await openSession(app, session.email), await makeSession(app, id)];
-  const answer = await change(session, password, 'a quite new password');
-  expect(answer.status).toBe(204);
-  expect(answer.body).toBe('');
-  expect([await alive(session), await alive(other), await alive(somebody)]).toEqual([true, false, true]);
-  expect((await login(app, session.email, 'a quite new password')).status).toBe(200);
-  expect((await login(app, session.email, password)).status).toBe(401);
-});
 
 test('POST /api/auth/password returns the same 401 as login for a wrong current password, and changes nothing', async () => {
   const session = await makeSession(app, (await customer()).id);
@@ -169,18 +128,6 @@ test('of two concurrent changes of a password one succeeds', async () => {
   expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([204, 401]);
   const winner = passwords[answers.findIndex(({ status }) => status === 204)]!;
   expect((await login(app, session.email, winner)).status).toBe(200);
-});
-
-test.each<[string, string, number]>([
-  ['11 characters', 'x'.repeat(11), 400],
-  ['129 characters', 'x'.repeat(129), 400],
-  ['11 characters of four bytes each', '😀'.repeat(11), 400],
-  ['12 characters', 'x'.repeat(12), 204],
-  ['128 characters of four bytes each', '😀'.repeat(128), 204],
-])('POST /api/auth/password answers a new password of %s rightly', async (_, next, status) => {
-  const session = await makeSession(app, (await customer()).id);
-  expect((await change(session, password, next)).status).toBe(status);
-  expect((await login(app, session.email, next)).status).toBe(status === 204 ? 200 : 401);
 });
 
 test('the audit log records logins, logouts and password changes with actor and address', async () => {
@@ -229,21 +176,6 @@ test('the audit log records failed logins and their reason under the account', a
     { ...failed, details: { ...once, reason: 'deactivated' } },
     { ...failed, details: { ...once, reason: 'wrong_password' } },
   ]);
-});
-
-test('the audit log records repeated failures from one address as one event with a count and the first and last time', async () => {
-  const { id } = await customer();
-  const { email, userId } = await makeLogin(app, id);
-  await Promise.all(Array.from({ length: 5 }, () => login(app, email, 'wrong horse battery')));
-  await owner`update failed_logins set first_at = first_at - interval '1 hour' where user_id = ${userId}`;
-  await login(app, email, 'wrong horse battery');
-  await login(app, email); // right
-  const [failed, ...others] = await failures(id);
-  expect(others).toEqual([]);
-  expect(failed!.details).toMatchObject({ attempts: '6' });
-  expect(Date.parse(failed!.created_at) - Date.parse(failed!.details['first_at']!)).toBeGreaterThan(3_599_000);
-  const [latest] = await db.lookup((sql) => listEvents(sql, id, 1));
-  expect(latest).toMatchObject({ event: 'user.logged_in' });
 });
 
 test('the audit log stays bounded however many addresses fail, and counts every attempt', async () => {

@@ -139,18 +139,6 @@ test('a start with a key that may only read lists, and spend nothing, is refused
   expect((await enrich(0)).status).toBe(200);
 });
 
-test('a start as a dry run tells the smaller of the balance and what the cap leaves', async () => {
-  const { customer, client } = await capped({ subscription: { amount: 15, per: 'month' } }, 100);
-  const available = async (by: TestCustomer) => [
-    (await unlock(by, { ...inTown, dry_run: true })).body.available,
-    (await select(by, { ids: [unlisted], dry_run: true })).body.available,
-  ];
-  expect(await available(client)).toEqual([15, 15]);
-  await unlock(client, inTown);
-  expect(await available(client)).toEqual([5, 5]);
-  expect(await available(customer)).toEqual([90, 90]);
-});
-
 test('what a key has spent counts anew each day or month of UTC, and never in total', async () => {
   const { client, keyOf, change } = await capped({ verification: { amount: 4, per: 'day' } });
   await start(client, 4);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { inject } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
-import { loopback, record, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
+import { loopback, record, startReceiver, verify } from '../jobs/webhooks/receivers.ts';
 
 const app = await startApp(loopback);
 
@@ -82,18 +82,6 @@ test('a customer has at most 10 endpoints, however many are created at once', as
   expect(await list()).toHaveLength(10);
 });
 
-test.each(['https://8.8.8.8/', 'ftp://example.com/', 'https://example.com:25/', 'https://a:b@example.com/', 'x'])(
-  'the URL %s is refused at once',
-  async (url) => {
-    const { create, call } = await start();
-    const { id } = (await create()).body.data;
-    for (const answer of [await create({ url }), await call('PATCH', `/api/webhook/${id}`, { url })]) {
-      expect(answer.status).toBe(400);
-      expect(answer.body.errors).toEqual([{ path: '/url', message: expect.stringMatching(/^must /) }]);
-    }
-  },
-);
-
 test('waiting counts what an endpoint has not got, and nothing from before it was made', async () => {
   const { customer, create, list } = await start();
   await record(app, customer.id, [['contact.created']]);
@@ -145,17 +133,6 @@ test('24 hours after a rotation the previous secret signs no more', async () => 
   await call('POST', `/api/webhook/${id}/test`);
   verify(rotated, receiver.received[0]!);
   expect(() => verify(secret, receiver.received[0]!)).toThrow(/No matching/);
-});
-
-test('a test of an endpoint says what went wrong', async () => {
-  const { call, create } = await start();
-  const receiver = await startReceiver(status(302, { location: 'http://169.254.169.254/' }));
-  const { id } = (await create({ url: receiver.url })).body.data;
-  expect((await call('POST', `/api/webhook/${id}/test`)).body).toMatchObject({
-    ok: false,
-    status: 302,
-    error: 'redirect',
-  });
 });
 
 describe('without WEBHOOK_SECRET_KEY', async () => {

@@ -97,20 +97,6 @@ test('an XLSX file for people of companies, with the custom fields of those that
   expect(sheet.headers).not.toContain('a');
 });
 
-test('an XLSX file for people of any fields, which have their own names then', async () => {
-  await make(customer, '/contacts', contactBody({ custom_fields: { n: 1 } }));
-  const fields = ['first_name', 'company', 'created_at', 'custom_fields.n'];
-  const sheet = await exported('/contacts', { fields });
-  const parts = ['company.id', 'company.name', 'company.industry'];
-  expect(sheet.headers).toEqual(['first_name', ...parts, 'created_at', 'custom_fields.n']);
-  expect((await exported('/contacts', { fields: 'importable' })).headers).toContain('work_email');
-  expect((await exported('/contacts', { fields: 'all' })).headers).toContain('custom_fields');
-});
-
-test('an XLSX file for people of no records has a header', async () => {
-  expect(await exported('/company', {})).toMatchObject({ records: [], headers: expect.arrayContaining(['Name']) });
-});
-
 test('readable fields in CSV are named as imports name them', async () => {
   await make(customer, '/contacts', contactBody({ first_name: 'Ada', custom_fields: { plan: '7' } }));
   const { status, body } = await customer.post('/contacts/export', { format: 'csv', fields: 'readable' });

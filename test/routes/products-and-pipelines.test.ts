@@ -8,28 +8,21 @@ const customer = customerOfEachTest(app);
 
 const create = (more: object = {}): Promise<string> => make(customer, '/products', productBody(more));
 const read = async (id: string) => (await customer.get(`/products/${id}`)).body;
+const makePipeline = (name: string): Promise<string> =>
+  app.db.transaction((sql) =>
+    createPipeline(sql, customer.id, {
+      name,
+      description: 'd',
+      currency: 'EUR',
+      visibility: 'PRIVATE',
+      stages: salesStages.slice(0, 2),
+    }),
+  );
 
-test("a created product is returned with every field of the contract, active and in the subscription's currency", async () => {
+test("a created product is active and in the subscription's currency, if nothing else is said", async () => {
   await app.owner`update subscriptions set currency = 'CHF' where customer_id = ${customer.id}`;
-  const answer = await customer.post('/products', { name: ' Engine ', price: 19.99, unit: 'piece' });
-  expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
-  const { id } = answer.body.data;
-  expect(await read(id)).toEqual({
-    id,
-    name: 'Engine',
-    currency: 'CHF',
-    price: 19.99,
-    unit: 'piece',
-    active: true,
-    external_id: null,
-    created_at: expect.stringMatching(/Z$/),
-    updated_at: expect.stringMatching(/Z$/),
-  });
-});
-
-test('a created product stores its fields as given, with the currency in upper case', async () => {
-  const given = { name: 'N', price: 0, unit: 'hour', active: false };
-  expect(await read(await create({ ...given, currency: 'eur' }))).toMatchObject({ ...given, currency: 'EUR' });
+  const id = await make(customer, '/products', { name: ' Engine ', price: 19.99, unit: 'piece' });
+  expect(await read(id)).toMatchObject({ name: 'Engine', currency: 'CHF', active: true, external_id: null });
 });
 
 test.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.35])(
@@ -39,10 +32,9 @@ test.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.3
   },
 );
 
-test('the list of products and the lists of opportunities, stages, imports and jobs go on by cursor, which counts for one list only', async () => {
+test('the lists of stages, imports and jobs go on by cursor, which counts for one list only', async () => {
   for (let i = 0; i < 3; i += 1) {
     await create();
-    await make(customer, '/opportunities', await opportunityBody(customer));
     await make(customer, '/imports', { object: 'contacts', mode: 'create' });
     await app.owner`
         insert into jobs (customer_id, type, pool, total, sync_crm, cost, reserved) values (${customer.id}, 'verify_email', 'verification', 1, false, 2, 0)`;
@@ -54,8 +46,6 @@ test('the list of products and the lists of opportunities, stages, imports and j
   };
   let before: unknown;
   for (const [path, more] of [
-    ['/products/list', {}],
-    ['/opportunities/list', { filters: {} }],
     ['/stages/list', { pipeline_id }],
     ['/imports/list', {}],
     ['/service-handler/list', { filters: { status: 'PENDING' } }],
@@ -82,15 +72,7 @@ test('the list of products and the lists of opportunities, stages, imports and j
 test('the list of products counts the opportunities that use a product and their pipelines', async () => {
   const [used, unused] = [await create(), await create()];
   const [lead, won] = await stagesOf(customer);
-  const second = await app.db.transaction((sql) =>
-    createPipeline(sql, customer.id, {
-      name: 'P',
-      description: '',
-      currency: 'USD',
-      visibility: 'PUBLIC',
-      stages: salesStages,
-    }),
-  );
+  const second = await makePipeline('P');
   const [elsewhere] = (await customer.get(`/pipelines/${second}`)).body.stages;
   const body = await opportunityBody(customer, { products: [{ id: used, price: 1, quantity: 1 }] });
   const ids = [];
@@ -104,28 +86,6 @@ test('the list of products counts the opportunities that use a product and their
       ]),
     );
   expect(await counts()).toEqual({ [used]: [3, 2], [unused]: [0, 0] });
-  await customer.patch(`/opportunities/${ids[0]}`, {
-    products: { remove: [used], add: [{ id: unused, price: 1, quantity: 1 }] },
-  });
-  expect(await counts()).toEqual({ [used]: [2, 2], [unused]: [1, 1] });
-  await customer.patch(`/opportunities/${ids[2]}`, { stage_id: lead!.id });
-  await customer.delete(`/opportunities/${ids[0]}`);
-  expect(await counts()).toEqual({ [used]: [2, 1], [unused]: [0, 0] });
-});
-
-test('an update of the price does not change the lines of opportunities; of the name shows in them', async () => {
-  const id = await create({ price: 5, name: 'Old' });
-  const opportunity = await make(
-    customer,
-    '/opportunities',
-    await opportunityBody(customer, { products: [{ id, price: 4, quantity: 2 }] }),
-  );
-  await customer.patch(`/products/${id}`, { price: 6, name: 'New' });
-  const { body } = await customer.get(`/opportunities/${opportunity}`);
-  expect(body).toMatchObject({
-    price: 8,
-    details: [{ product_id: id, name: 'New', price: 4, quantity: 2, total: 8 }],
-  });
 });
 
 test('a deletion of a used product keeps its lines readable and editable, but it cannot be added again', async () => {
@@ -154,4 +114,34 @@ test('a deletion of a used product keeps its lines readable and editable, but it
   expect((await customer.post('/opportunities', body)).status).toBe(404);
   expect((await patch({ remove: [gone] })).status).toBe(200);
   expect(await details()).toMatchObject([{ product_id: kept }]);
+});
+
+test('pipelines are listed newest first, with exactly the fields of a list item', async () => {
+  const id = await makePipeline('Second');
+  const { status, body } = await customer.get('/pipelines');
+  expect(status).toBe(200);
+  expect(body).toEqual([
+    { id, name: 'Second', description: 'd', currency: 'EUR', active: true },
+    { id: expect.any(String), name: 'Sales', description: '', currency: 'USD', active: true },
+  ]);
+});
+
+test('pipelines are returned with their stages in order', async () => {
+  const [{ id }] = (await customer.get('/pipelines')).body;
+  const answer = await customer.get(`/pipelines/${id}`);
+  expect(answer).toMatchObject({ status: 200, headers: { etag: expect.stringMatching(/^"[^"]+"$/) } });
+  const { stages, ...pipeline } = answer.body;
+  expect(pipeline).toMatchObject({ id, name: 'Sales', description: '', currency: 'USD', visibility: 'PUBLIC' });
+  const shown = stages.map((one: Record<string, unknown>) => [one['order'], one['name'], one['status']]);
+  expect(shown).toEqual(salesStages.map(({ name, status }, i) => [i + 1, name, status]));
+  expect(stages.map((one: Record<string, unknown>) => one['probability_percentage'])).toEqual([10, 25, 50, 75, 100, 0]);
+});
+
+test('the stage list has pages, and contains one pipeline only', async () => {
+  const pipeline_id = await makePipeline('Second');
+  const page = async (page: number) =>
+    (await customer.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
+      ({ name }: { name: string }) => name,
+    );
+  expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
 });
