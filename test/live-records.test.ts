@@ -25,10 +25,3 @@ test('reads of companies and lists leave out deleted ones', () => {
   const reading = modules.filter((path) => readsOf(readFileSync(join(root, path), 'utf8')).length > 0);
   expect(reading.toSorted()).toEqual(Object.keys(exceptions).toSorted());
 });
-
-test('a read that names a table itself is recognised', () => {
-  expect(readsOf('select 1\nfrom companies co')).toHaveLength(1);
-  expect(readsOf('select 1 from x join lists l on true')).toHaveLength(1);
-  expect(readsOf('delete from companies where id = 1')).toHaveLength(0);
-  expect(readsOf('from ${liveCompanies(sql, customerId)}')).toHaveLength(0);
-});

@@ -1,6 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import * as ajvFormats from 'ajv-formats';
 import * as fc from 'fast-check';
+import type { TSchema } from '@sinclair/typebox';
 import { describe, expect, test } from 'vitest';
 import { CompanyExport, ContactExport } from '../../src/schemas/files.ts';
 import { compile } from '../../src/validation/validator.ts';
@@ -153,13 +154,6 @@ function expectAgreement(name: string, values: fc.Arbitrary<unknown>, faultsOf: 
   expect(accepted).toBeGreaterThan(100);
 }
 
-test.each([
-  ['ContactFilters', contactFilterFields, ContactFilters],
-  ['CompanyFilters', companyFilterFields, CompanyFilters],
-] as const)('the documented %s agree with the service', (name, fields, filters) => {
-  expectAgreement(name, filtersOf(fields), compile(filters).faultsOf);
-});
-
 const orders = (fields: FilterFields) => {
   const field = fc.constantFrom(
     'score',
@@ -186,37 +180,24 @@ const orders = (fields: FilterFields) => {
   return fc.oneof(byField, fc.array(key, { maxLength: 4 }), operand);
 };
 
-test.each([
-  ['ContactOrder', contactFilterFields],
-  ['CompanyOrder', companyFilterFields],
-  ['ProspectOrder', prospectOrderFields],
-] as const)('the documented %s agrees with the service', (name, fields: FilterFields) => {
-  expectAgreement(name, orders(fields), compile(OrderBy(fields)).faultsOf);
-});
+const exportFields = fc.oneof(
+  fc.constantFrom<unknown>('importable', 'all', 'none', null),
+  fc.array(
+    fc.constantFrom('id', 'score', 'last_name', 'company_name', 'custom_fields.plan', 'custom_fields.', 'unknown'),
+    { maxLength: 4 },
+  ),
+);
 
-test.each([
-  ['ContactExportOrder', contactFilterFields, ContactExport],
-  ['CompanyExportOrder', companyFilterFields, CompanyExport],
-] as const)('the documented %s agrees with the service', (name, fields, { properties }) => {
-  expectAgreement(name, orders(fields), compile(properties.order_by).faultsOf);
-});
-
-test.each([
-  ['ContactExportFields', ContactExport],
-  ['CompanyExportFields', CompanyExport],
-] as const)('the documented %s agree with the service', (name, { properties }) => {
-  const names = fc.constantFrom(
-    'id',
-    'score',
-    'last_name',
-    'company_name',
-    'custom_fields.plan',
-    'custom_fields.',
-    'unknown',
-  );
-  const values = fc.oneof(
-    fc.constantFrom<unknown>('importable', 'all', 'none', null),
-    fc.array(names, { maxLength: 4 }),
-  );
-  expectAgreement(name, values, compile(properties.fields).faultsOf);
+test.each<[string, fc.Arbitrary<unknown>, TSchema]>([
+  ['ContactFilters', filtersOf(contactFilterFields), ContactFilters],
+  ['CompanyFilters', filtersOf(companyFilterFields), CompanyFilters],
+  ['ContactOrder', orders(contactFilterFields), OrderBy(contactFilterFields)],
+  ['CompanyOrder', orders(companyFilterFields), OrderBy(companyFilterFields)],
+  ['ProspectOrder', orders(prospectOrderFields), OrderBy(prospectOrderFields)],
+  ['ContactExportOrder', orders(contactFilterFields), ContactExport.properties.order_by],
+  ['CompanyExportOrder', orders(companyFilterFields), CompanyExport.properties.order_by],
+  ['ContactExportFields', exportFields, ContactExport.properties.fields],
+  ['CompanyExportFields', exportFields, CompanyExport.properties.fields],
+])('the documented %s agree with the service', (name, values, schema) => {
+  expectAgreement(name, values, compile(schema).faultsOf);
 });

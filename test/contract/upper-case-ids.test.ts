@@ -1,15 +1,10 @@
 import { createHash } from 'node:crypto';
-import { beforeAll, describe, expect, test } from 'vitest';
-import { commands } from '../../src/commands/program.ts';
-import { companyFilterFields } from '../../src/schemas/companies.ts';
-import { contactFilterFields } from '../../src/schemas/contacts.ts';
-import type { FilterFields } from '../../src/schemas/filters.ts';
+import { describe, expect, test } from 'vitest';
 import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
-import { contactsCsv, countsOf, importFile } from '../jobs/importing.ts';
+import { contactsCsv, importFile } from '../jobs/importing.ts';
 import { visitorOf } from '../pages/visitor.ts';
-import { declaredRoutes, type Json } from './declared.ts';
+import { declaredRoutes } from './declared.ts';
 import { makeRecords, recordAt, unchecked, type Records } from './records.ts';
 import { bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
 
@@ -47,75 +42,6 @@ test.each(positions)('$name reads the id at $pointer in lower case', ({ route, p
   expect(given).not.toEqual(expected);
   expect(compile(pointer === thePath ? route.params! : route.body!).faultsOf(given)).toEqual([]);
   expect(given).toEqual(expected);
-});
-
-describe('ids that code reads', () => {
-  let customer: TestCustomer;
-  let company: string;
-  let user: string;
-  let list: string;
-  let contact: string;
-
-  beforeAll(async () => {
-    customer = await app.customer();
-    company = await make(customer, '/company', companyBody());
-    user = customer.adminId;
-    list = (await customer.post('/list-contact', { name: 'List' })).body.id;
-    const more = { company: { id: company }, assigned_to: user, list_ids: [list] };
-    contact = await make(customer, '/contacts', contactBody(more));
-    await make(customer, '/contacts', contactBody());
-    await make(customer, '/company', companyBody());
-  });
-
-  const found = async (noun: string, filters: object): Promise<unknown[]> =>
-    (await customer.post(`/${noun}/list`, { filters })).body.map((one: Json) => one['id']);
-
-  const uuidFields = [contactFilterFields, companyFilterFields].flatMap((fields: FilterFields) =>
-    Object.entries(fields.types).flatMap(([field, type]) => (type === 'uuid' ? [{ noun: fields.noun, field }] : [])),
-  );
-
-  test.each(uuidFields)('the filter $noun $field finds the same', async ({ noun, field }) => {
-    const ids = { assigned_to: user, company_id: company, list_id: list, id: noun === 'contacts' ? contact : company };
-    const id = upper(ids[field as keyof typeof ids]);
-    const own = noun === 'contacts' ? contact : company;
-    for (const filter of [id, [id], { eq: id }, { in: [id] }])
-      expect(await found(noun, { [field]: filter }), JSON.stringify(filter)).toEqual([own]);
-    for (const filter of [{ ne: id }, { not_in: [id] }])
-      expect(await found(noun, { [field]: filter }), JSON.stringify(filter)).not.toContain(own);
-  });
-
-  test.each(['equals', 'in'])('a rule with %s selects and shows the same', async (operator) => {
-    const rules = [{ field: 'company_id', operator, value: upper(company) }];
-    const { id } = (await customer.post('/list-contact', { name: 'By rule', rules })).body;
-    expect((await customer.get(`/list-contact/${id}`)).body.rules).toMatchObject([{ value: company }]);
-    expect(await found('contacts', { list_id: id })).toEqual([contact]);
-  });
-
-  test('the items of a batch', async () => {
-    const fields = (spelling: Spelling) => ({
-      assigned_to: spelling(user),
-      company: { id: spelling(company) },
-      list_ids: [spelling(list)],
-    });
-    const batch = async (operation: string, items: object[]): Promise<Json[]> =>
-      (await customer.post(`/contacts/batch/${operation}`, { items })).body.data.results;
-    const made = await batch('create', [contactBody(fields(upper)), contactBody()]);
-    const [id, other] = made.map((one) => one['id'] as string) as [string, string];
-    expect(await batch('update', [{ id: upper(other), ...fields(upper) }])).toMatchObject([{ status: 'updated' }]);
-    for (const one of await batch('read', [{ id: upper(id) }, { id: other }]))
-      expect(one['record']).toMatchObject(fields(lower));
-    expect(await batch('delete', [{ id }, { id: upper(id) }])).toMatchObject([
-      { status: 'deleted', id },
-      { error: {} },
-    ]);
-    await batch('delete', [{ id: upper(other) }]);
-  });
-
-  test('the records of an import', async () => {
-    const file = `id,first_name,assigned_to,company.id\n${[contact, 'New', user, company].map(upper).join()}`;
-    const settings = { object: 'contacts', mode: 'update', format: 'csv', list_ids: [upper(list)] };
-    expect(countsOf(await importFile(app, customer, settings, file))).toMatchObject({ updated: 1, failed: 0 });
-  });
 });
 
 describe('pages', () => {
@@ -181,23 +107,4 @@ describe('pages', () => {
       returning id`;
     return view!['id'] as string;
   }
-});
-
-test('every option of the command line that takes an id converts it', async () => {
-  const id = anyId('');
-  const { Command } = await import('commander');
-  const converted: string[] = [];
-  for (const [name, { load }] of Object.entries(commands)) {
-    const command = new Command(name);
-    (await load()).define(command);
-    for (const verb of [command, ...command.commands])
-      for (const { flags, parseArg } of verb.options.filter((option) => option.flags.endsWith(' <id>'))) {
-        const parsed: unknown[] = [parseArg!(upper(id), undefined)].flat();
-        // `privacy` takes identifiers of several kinds.
-        const ids = parsed.map((one) => (one as { value?: string }).value ?? one);
-        expect(ids, `${name} ${verb.name()} ${flags}`).toEqual([id]);
-        converted.push(flags);
-      }
-  }
-  expect(converted).toContain('--customer <id>');
 });

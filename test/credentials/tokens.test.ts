@@ -19,20 +19,6 @@ describe('a new token', () => {
     expect(values.some((value) => value >= 2n ** 255n)).toBe(true);
   });
 
-  test('is recognised with any prefix that can be configured', () => {
-    fc.assert(
-      fc.property(fc.stringMatching(/^[a-z][a-z0-9]{1,15}$/), (prefix) => {
-        const token = mintToken(prefix);
-        expect(recogniseToken(token.reveal())?.hash()).toEqual(token.hash());
-      }),
-    );
-  });
-
-  test('shows its prefix and four characters', () => {
-    const token = mintToken('sda');
-    expect(token.start).toBe(token.reveal().slice(0, 8));
-  });
-
   test('hashes to the SHA-256 of its whole text', () => {
     expect(new RawToken('abc').hash().toString('hex')).toBe(
       'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
@@ -54,11 +40,7 @@ describe('a mistyped token is not recognised:', () => {
 
   test.each([
     ['empty', () => ''],
-    ['cut', (text: string) => text.slice(0, -1)],
-    ['longer', (text: string) => `${text}0`],
     ['with white space around it', (text: string) => ` ${text}\n`],
-    ['in another case', (text: string) => text.toUpperCase()],
-    ['with two neighbours swapped', swapNeighbours],
   ])('%s', (_, change) => {
     expect(recogniseToken(change(mintToken('sda').reveal()))).toBeUndefined();
   });
@@ -83,11 +65,6 @@ describe('the clear text of a token', () => {
 function fromBase62(text: string): bigint {
   const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
   return Array.from(text).reduce((value, digit) => value * 62n + BigInt(digits.indexOf(digit)), 0n);
-}
-
-function swapNeighbours(text: string): string {
-  const at = Array.from({ length: 40 }, (_, index) => index + 4).find((index) => text[index] !== text[index + 1])!;
-  return text.slice(0, at) + text[at + 1] + text[at] + text.slice(at + 2);
 }
 
 function logLine(token: RawToken): string {
