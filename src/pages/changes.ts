@@ -1,14 +1,17 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { startUndo, tryUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
 import { findNamedRecords, listDeletions, type NamedRecord } from '../queries/history/timeline.ts';
+import { requireJobView } from '../queries/jobs/jobs.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
+import { allJobs, finalStatuses } from '../schemas/jobs.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question } from './base/layout.ts';
 import { cursorPager, filterChoice, showButton } from './base/forms.ts';
@@ -110,9 +113,24 @@ export async function changes(app: FastifyInstance): Promise<void> {
       const undone = await requireUndo(request);
       const { change, one } = undone;
       const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), change.id, one?.record_id));
-      return job ? pathWith(`/app/jobs/${job.id}`, { back: backOf(undone, request) }) : '/app/jobs?done=sent';
+      if (!job) return '/app/jobs?done=sent';
+      const back = backOf(undone, request);
+      // The page of a record that the undo deletes is gone.
+      const deletes = one ? one.type === 'created' : Object.values(change.counts).some(({ created }) => created > 0);
+      const isSeen = !deletes && (await isTakenBackSoon(request, job.id));
+      return isSeen ? pathWith(back, { done: 'undone' }) : pathWith(`/app/jobs/${job.id}`, { back });
     },
   });
+}
+
+/** Waits at most 2 seconds for the job of an undo. Returns true if the job has taken back everything by then. */
+async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<boolean> {
+  for (let left = 40; left > 0; left -= 1) {
+    const { status, total, succeeded } = await lookUp(request, requireJobView, jobId, allJobs);
+    if ((finalStatuses as readonly string[]).includes(status)) return status === 'COMPLETED' && succeeded === total;
+    await sleep(50);
+  }
+  return false;
 }
 
 /**

@@ -120,9 +120,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await drag(1);
     await page.getByText('It is moved.').waitFor();
     expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[1]!.id);
-    await page.getByRole('link', { name: 'Undo' }).click();
-    await page.getByRole('dialog', { name: 'Undo' }).waitFor();
-    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Undo' }).waitFor();
     await customer.patch(`/opportunities/${id}`, { stage_id: stages[2]!.id });
     await drag(0);
     await page.getByText(`Somebody else has moved it to ${stages[2]!.name} meanwhile.`).waitFor();

@@ -3,7 +3,7 @@ import { canonicalId, etagOf } from '../../text/ids.ts';
 import { tokenMark, tokenField, text, linesIn, asSentBack, queryOf, queryText, pageNumberOf } from './requests.ts';
 import type { Fields } from './requests.ts';
 import type { Faults } from './refusals.ts';
-import { notice, pager, pathWith, dialogLink, html, type Html } from './html.ts';
+import { notice, pager, pathWith, html, type Html } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */
 
@@ -52,15 +52,23 @@ export const cursorPager = (request: FastifyRequest, next: string | undefined): 
 export function doneNotice(request: FastifyRequest, given: Readonly<Record<string, string>> = {}): Html {
   const done = queryText(request, 'done');
   if (done === 'sent') return sentBefore;
-  const texts: Readonly<Record<string, string>> = { deleted: 'It is deleted.', moved: 'It is moved.', ...given };
-  return Object.hasOwn(texts, done) ? notice(texts[done]!, 'good', undoLink(request)) : '';
+  const usual = { deleted: 'It is deleted.', moved: 'It is moved.', undone: 'It is taken back.' };
+  const texts: Readonly<Record<string, string>> = { ...usual, ...given };
+  return Object.hasOwn(texts, done) ? notice(texts[done]!, 'good', undoButton(request)) : '';
 }
 
-/** Returns a link that undoes the last action, if the query parameter `change` names its changes (`withUndo`). */
-export function undoLink(request: FastifyRequest): Html {
+/**
+ * Returns a button that undoes the last action, if the query parameter `change` names its changes (`withUndo`). It leads
+ * back to the same page.
+ */
+export function undoButton(request: FastifyRequest): Html {
   const change = canonicalId(queryText(request, 'change'));
   if (change === undefined) return '';
-  return dialogLink('Undo', pathWith(`/app/changes/${change}/undo`, { back: request.url.split('?')[0]! }));
+  const [path, query] = request.url.split('?') as [string, string];
+  const view = new URLSearchParams(query);
+  for (const name of ['done', 'n', 'more', 'change']) view.delete(name);
+  const back = pathWith(path, Object.fromEntries(view));
+  return form(pathWith(`/app/changes/${change}/undo`, { back }), html`<button class="link">Undo</button>`);
 }
 
 interface FieldOptions {

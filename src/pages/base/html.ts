@@ -12,7 +12,9 @@ export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
 export const notice = (text: string, tone: Tone = 'good', more: Html = ''): Html =>
-  html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}!${when(more, ` ${more}`)}</p>`;
+  html`<div class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">
+    ${text}!${when(more, ` ${more}`)}
+  </div>`;
 
 export const empty = (title: string, text: string, drawing: PictureName = 'search', link: Html = ''): Html =>
   html`<div class="empty">

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { memberDeletes, withUndo } from '../base/layout.ts';
-import { doneNotice, controlsFor, undoLink } from '../base/forms.ts';
+import { doneNotice, controlsFor, undoButton } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, isAdmin, queryOf, queryText, type Fields } from '../base/requests.ts';
 import { requireValid, type Faults } from '../base/refusals.ts';
 import { notice, html, type Html } from '../base/html.ts';
@@ -203,5 +203,5 @@ export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKi
   if (done !== 'deleted' && done !== 'assigned') return doneNotice(request);
   if (!Number.isInteger(number) || number < 1) return '';
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
-  return notice(`${what} ${done}.`, 'good', undoLink(request));
+  return notice(`${what} ${done}.`, 'good', undoButton(request));
 }

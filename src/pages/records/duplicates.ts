@@ -10,7 +10,7 @@ import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, type Answer } from '../base/layout.ts';
-import { form, numberedPager, formFaults, select, tick, hidden, undoLink } from '../base/forms.ts';
+import { form, numberedPager, formFaults, select, tick, hidden, doneNotice, undoButton } from '../base/forms.ts';
 import { search, write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { notSent, requireCurrent, refusalOf } from '../base/refusals.ts';
@@ -229,12 +229,12 @@ const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
 
 function doneText(request: FastifyRequest): Html {
   const done = queryText(request, 'done');
-  if (!/^\d{1,6}$/.test(done)) return '';
+  if (!/^\d{1,6}$/.test(done)) return doneNotice(request);
   const more = queryText(request, 'more') === '' ? '' : ' More are left: merge them too.';
   const nothing = 'Nothing was merged: something has just changed, or too much would move. Compare the records.';
   return done === '0'
     ? notice(`${nothing}${more}`, 'warning')
-    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.${more}`, 'good', undoLink(request));
+    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.${more}`, 'good', undoButton(request));
 }
 
 async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
