@@ -49,14 +49,6 @@ test('the OpenAPI document has a unique id for every operation, which begins wit
   for (const name of names) expect(name).toMatch(new RegExp(`^(${verbs.join('|')})([A-Z][A-Za-z]+|In|Out)$`));
 });
 
-test('the OpenAPI document describes every tag, contacts first and health last', () => {
-  const names = document.tags.map(({ name }) => name);
-  const used = new Set(routes.map(({ url, method }) => operationOf(url, method)!.tags[0]!));
-  expect(names.toSorted()).toEqual([...used].toSorted());
-  expect([names[0], names.at(-1)]).toEqual(['contacts', 'health']);
-  for (const { description } of document.tags) expect(description).toMatch(/^[A-Z].*[.]$/);
-});
-
 test.each(routes)(
   'the OpenAPI document describes the summary, access and every status of $name',
   ({ url, method, access, responses }) => {

@@ -57,14 +57,6 @@ test('a change to another type takes the times of a task away', async () => {
   expect(await read(id)).toMatchObject({ type: 'call', due_at: null, done_at: null });
 });
 
-test('the list of activities searches words in title and body', async () => {
-  const one = await note({ title: 'Müller', body: 'asked about the price' });
-  const other = await note({ body: 'The price is too high for Mueller' });
-  expect(await found({ search: 'price muller' })).toEqual([one]);
-  expect(await found({ search: 'mueller PRICE' })).toEqual([other, one]);
-  expect(await found({ search: 'engine' })).toEqual([]);
-});
-
 test('the list of activities only tasks match is_done and is_overdue, whichever their value', async () => {
   await note();
   const open = await task();

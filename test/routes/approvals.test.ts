@@ -65,11 +65,6 @@ test('a call that is larger than its key may send writes nothing until an admin 
 
 test.each([
   [
-    'a batch that deletes',
-    async (client: TestCustomer, ids: string[]) =>
-      client.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) }),
-  ],
-  [
     'a merge',
     async (client: TestCustomer, [id, ...merge_ids]: string[]) => client.post('/contacts/merge', { id, merge_ids }),
   ],

@@ -132,32 +132,9 @@ describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf }) => {
   });
 });
 
-const { send, created } = callsOf('/contacts', contactBody);
+const { send } = callsOf('/contacts', contactBody);
 
-test('batches of contacts that read find a record by a value that it has, while the value goes from one record to another', async () => {
-  const external_id = unique('x');
-  const ids = [await created({ external_id }), await created()];
-  const move = ([from, to]: string[]) => {
-    const items = [
-      { id: from, external_id: null },
-      { id: to, external_id },
-    ];
-    return send('update', { items, atomic: true });
-  };
-  const found: unknown[] = [];
-  for (let i = 0; i < 200; i += 1) {
-    const [{ body }, moved] = await Promise.all([
-      send('read', { match: 'external_id', items: [{ external_id }] }),
-      move(ids),
-    ]);
-    expect(moved.status).toBe(200);
-    found.push(body.data.results[0].record?.external_id ?? body.data.results[0].status);
-    ids.reverse();
-  }
-  expect(new Set(found)).toEqual(new Set([external_id]));
-});
-
-test('batches of contacts keep hostile items apart from the others', async () => {
+test('batches of contacts keep hostile items apart from the others, and create with what a record needs only', async () => {
   const hostile = [
     null,
     [],
@@ -167,8 +144,10 @@ test('batches of contacts keep hostile items apart from the others', async () =>
     { ...contactBody(), ['\ud800']: 1 },
     Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
   ];
-  const answer = await send('create', { items: [...hostile, contactBody()] });
-  expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
+  // A contact needs no more than a name and something to find it by.
+  const least = { first_name: 'Al', external_id: unique('x') };
+  const answer = await send('create', { items: [...hostile, { first_name: 'Al' }, least] });
+  expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length + 1 });
   for (const { error } of answer.body.data.results.slice(0, -1)) {
     expect(error.code).toBe('validation_failed');
     expect(error.errors.length).toBeGreaterThan(0);

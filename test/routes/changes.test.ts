@@ -43,7 +43,7 @@ describe('the history of a record', () => {
       '/contacts',
       contactBody({ job_title: 'Clerk', company: { id: company }, custom_fields: { plan: 'gold', seats: 3 } }),
     );
-    const { first_name, last_name, work_email } = contactBody();
+    const { work_email } = contactBody();
     await customer.patch(`/contacts/${id}`, { job_title: 'Countess', custom_fields: { plan: null, vip: true } });
     await customer.patch(`/contacts/${id}`, { job_title: 'Queen', company: null });
     await customer.delete(`/contacts/${id}`);
@@ -51,16 +51,10 @@ describe('the history of a record', () => {
     expect(shown.status).toBe(200);
     const actor = { type: 'key', id: expect.any(String) };
     const told = { object: 'contact', record_id: id, source: 'api', actor, occurred_at: expect.any(String) };
-    expect(shown.body).toMatchObject([
-      { ...told, type: 'deleted' },
-      { ...told, type: 'updated' },
-      { ...told, type: 'updated' },
-      { ...told, type: 'created' },
-    ]);
+    const types = ['deleted', 'updated', 'updated', 'created'];
+    expect(shown.body).toMatchObject(types.map((type) => ({ ...told, type })));
     const [deleted, second, first, created] = shown.body.map(({ fields }: { fields: object }) => fields);
     expect(created).toMatchObject({
-      first_name: [null, first_name],
-      last_name: [null, last_name],
       work_email: [null, work_email],
       job_title: [null, 'Clerk'],
       company: [null, company],

@@ -239,19 +239,6 @@ test('the file of an import is that of the upload that began last, if several ar
   expect((await stored(id)).hash).toBe(hashOf(Buffer.alloc(1_500_000, 'b')));
 });
 
-test('the file of an import is refused for a cancelled import', async () => {
-  const id = await beginImport(customer, waiting);
-  const call = openUpload(id);
-  call.write(Buffer.alloc(1_500_000));
-  await expect.poll(async () => (await stored(id)).pieces, { timeout: 10_000 }).toBe(1);
-  expect((await customer.post(`/imports/${id}/cancel`)).body.status).toBe('CANCELLED');
-  call.end();
-  expect((await answerTo(call)).status).toBe(409);
-  expect((await sendFile(customer, id, 'x')).status).toBe(409);
-  expect((await stored(id)).pieces).toBe(0);
-  expect((await customer.post(`/imports/${id}/cancel`)).status).toBe(409);
-});
-
 test('the file of an import may take longer than other requests, and holds no connection of the database meanwhile', async () => {
   const { server } = app.fastify;
   const { requestTimeout, headersTimeout } = server;

@@ -1,6 +1,15 @@
-import { expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, opportunityBody, productBody, type Answer } from '../setup/factories.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  opportunityBody,
+  productBody,
+  stagesOf,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
 
 const app = await startApp();
 const customer = await app.customer();
@@ -31,12 +40,6 @@ test('a created opportunity keeps a repeated contact once, in the given order, a
     estimated_closing_date: '2025-12-31T23:00:00.123Z',
     close_date: '9999-12-31T23:59:59.999Z',
   });
-});
-
-test('a created opportunity is refused with the same product twice, in whichever spelling of its id', async () => {
-  const products = [line(absent), line(absent.toUpperCase())];
-  const answer = await customer.post('/opportunities', await opportunityBody(customer, { products }));
-  expect([answer.status, faultPaths(answer)]).toEqual([400, ['/products/1/id']]);
 });
 
 const refusals = async () => {
@@ -135,3 +138,49 @@ test.each([5, {}, 'no id', ['no id'], [5], Array.from({ length: 101 }, () => '01
     }
   },
 );
+
+describe('the list of opportunities', () => {
+  let customer: TestCustomer;
+  let ids: Record<'contact' | 'left' | 'company' | 'gone', string>;
+  let stages: { id: string; pipeline_id: string }[];
+  beforeAll(async () => {
+    customer = await app.customer();
+    stages = await stagesOf(customer);
+    ids = {
+      contact: await makeContact(customer),
+      left: await makeContact(customer),
+      company: await makeCompany(customer),
+      gone: await makeCompany(customer),
+    };
+    await create({ name: 'One', contacts_ids: [ids.contact] }, customer);
+    await create({ name: 'Two', company_id: ids.company, stage_id: stages[1]!.id }, customer);
+    await create({ name: 'Three', company_id: ids.gone, contacts_ids: [ids.left] }, customer);
+    await customer.delete(`/contacts/${ids.left}`);
+    await customer.delete(`/company/${ids.gone}`);
+  });
+
+  const namesOf = async (filters: object, by = customer): Promise<unknown[]> =>
+    (await by.post('/opportunities/list', { filters })).body.map(({ name }: { name: string }) => name);
+
+  test.each<[string, () => object, string[]]>([
+    ['another contact', () => ({ contact_id: { ne: ids.contact } }), ['Three', 'Two']],
+    ['no contact', () => ({ contact_id: null }), ['Three', 'Two']],
+    ['some contact', () => ({ contact_id: { is_null: false } }), ['One']],
+    ['a deleted company', () => ({ company_id: ids.gone }), []],
+    ['a deleted contact', () => ({ contact_id: ids.left }), []],
+    ['no company, or a deleted one', () => ({ company_id: null }), ['Three', 'One']],
+    ['another pipeline', () => ({ pipeline_id: { not_in: [stages[0]!.pipeline_id] } }), []],
+    ['several stages', () => ({ stage_id: { in: [stages[1]!.id, stages[2]!.id] } }), ['Two']],
+  ])('keeps to a filter by %s', async (_name, filters, expected) => {
+    expect(await namesOf(filters())).toEqual(expected);
+  });
+
+  test('is empty for another customer, who uses the same ids, and refuses the cursor of this one', async () => {
+    const other = await app.customer();
+    for (const filters of [{ contact_id: ids.contact }, { company_id: ids.company }, { stage_id: stages[0]!.id }])
+      expect(await namesOf(filters, other)).toEqual([]);
+    const { headers } = await customer.post('/opportunities/list', { paginate: { limit: 1 } });
+    const cursor = headers['x-next-cursor'];
+    expect((await other.post('/opportunities/list', { paginate: { cursor } })).status).toBe(400);
+  });
+});

@@ -32,9 +32,9 @@ test.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.3
   },
 );
 
-test('the lists of stages, imports and jobs go on by cursor, which counts for one list only', async () => {
+test('lists go on by cursor in any order, which counts for one list only', async () => {
   for (let i = 0; i < 3; i += 1) {
-    await create();
+    await create({ name: `P${(i * 2) % 3}`, price: i % 2 });
     await make(customer, '/imports', { object: 'contacts', mode: 'create' });
     await app.owner`
         insert into jobs (customer_id, type, pool, total, sync_crm, cost, reserved) values (${customer.id}, 'verify_email', 'verification', 1, false, 2, 0)`;
@@ -46,6 +46,8 @@ test('the lists of stages, imports and jobs go on by cursor, which counts for on
   };
   let before: unknown;
   for (const [path, more] of [
+    ['/products/list', { order_by: { price: 'ASC' } }],
+    ['/products/list', { order_by: { name: 'DESC' } }],
     ['/stages/list', { pipeline_id }],
     ['/imports/list', {}],
     ['/service-handler/list', { filters: { status: 'PENDING' } }],

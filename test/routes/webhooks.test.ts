@@ -82,21 +82,13 @@ test('a customer has at most 10 endpoints, however many are created at once', as
   expect(await list()).toHaveLength(10);
 });
 
-test('waiting counts what an endpoint has not got, and nothing from before it was made', async () => {
-  const { customer, create, list } = await start();
-  await record(app, customer.id, [['contact.created']]);
-  await create();
-  await record(app, customer.id, [['contact.created'], ['company.created'], ['contact.created']]);
-  await record(app, customer.id, [['contact.created']]);
-  expect((await list())[0].waiting).toBe(3);
-});
-
-test('waiting leaves out what is not sent: what happens while inactive, and what imports write', async () => {
+test('waiting counts what an endpoint has not got, but not what was before it, what imports write and what happens while inactive', async () => {
   const { customer, call, create, list } = await start();
+  await record(app, customer.id, [['contact.created']]);
   const { id } = (await create()).body.data;
   const set = (active: boolean) => call('PATCH', `/api/webhook/${id}`, { active });
   const happens = async (source?: 'import') => {
-    await record(app, customer.id, [['contact.created'], ['contact.created']], source);
+    await record(app, customer.id, [['contact.created'], ['company.created'], ['contact.created']], source);
     return (await list())[0].waiting;
   };
   expect(await happens('import')).toBe(0);
