@@ -2,7 +2,7 @@ import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, expect, test } from 'vitest';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
-import { beginImport, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import { importFile, sendBytes, workAtAll } from '../importing.ts';
 
 const app = await startApp();
 const customer = customerOfEachTest(app);
@@ -112,19 +112,6 @@ test('an export from before the declaration comes back unchanged', async () => {
   const failed = await importFile(app, customer, { ...again, format: 'ndjson' }, other);
   expect(failed).toMatchObject({ unchanged: 1, failed: 1 });
   expect(JSON.stringify(await messagesOf(failed.id))).toContain('custom_fields.seats: \\"few\\" is not a number');
-});
-
-test('a preview reads and checks the values as the import does', async () => {
-  const id = await beginImport(customer, { ...created, start: false });
-  await sendFile(customer, id, fileOf('Ada,ada@example.com,"1.249,00",ja,31.12.2024,example.com,7,Bronze'));
-  const { body } = await customer.get(`/imports/${id}/preview`);
-  const read = { seats: 1249, vip: true, since: '2024-12-31', site: 'https://example.com', code: '7' };
-  expect(body.records[0].custom_fields).toEqual(read);
-  expect(body.mapping['custom_fields.seats']).toBe('custom_fields.seats');
-  expect(body.warnings).toContainEqual({
-    path: '/records/0/custom_fields/plan',
-    message: '"Bronze" is not one of its choices: Silver, Gold',
-  });
 });
 
 test('numbers, dates and booleans of a sheet are values of declared fields', async () => {

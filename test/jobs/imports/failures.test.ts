@@ -2,7 +2,17 @@ import { expect, test } from 'vitest';
 import type { Import } from '../../../src/schemas/imports.ts';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
-import { beginImport, contactsCsv, failurePages, importFile, newContacts, sendFile } from '../importing.ts';
+import {
+  beginImport,
+  contactLines,
+  contactsCsv,
+  failurePages,
+  importFile,
+  newContacts,
+  openErrors,
+  sendFile,
+  workAtAll,
+} from '../importing.ts';
 
 const app = await startApp();
 const customer = customerOfEachTest(app);
@@ -46,36 +56,24 @@ test('of columns with the same header each has a name of its own', async () => {
   });
 });
 
-test('of columns with the same header, a preview shows the field of the one that has one', async () => {
-  const id = await beginImport(customer, { object: 'contacts', mode: 'create', start: false, guess: true });
-  await sendFile(customer, id, 'E-mail,Last name,E-mail\na@example.com,L,b@example.com');
-  expect((await customer.get(`/imports/${id}/preview`)).body.mapping).toMatchObject({ 'E-mail': 'work_email' });
-});
-
 test('more than 20 other addresses are named in a warning, or fail the record, new and stored', async () => {
   const emails = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}${i}@x.example`);
-  const created = { object: 'contacts', mode: 'create' };
-  const stored = contactBody({ external_id: 'full', other_emails: emails('s', 19) });
-  const id = await make(customer, '/contacts', stored);
-  const header = 'external_id,first_name,work_email';
-  const [many, fitting] = [emails('n', 23).join('; '), emails('n', 21).join('; ')];
-  const done = await importFile(app, customer, created, `${header}\nnew,A,${many}\nfits,B,${fitting}`);
-  expect(done).toMatchObject({ created: 2, warnings: 1, failed: 0 });
-  const warning = 'other_emails: has more than 20 addresses: "n21@x.example", "n22@x.example"';
-  expect((await pagesOf(done.id, 10)).flat()).toMatchObject([{ line: 2, warning }]);
-  const { body } = await customer.post('/contacts/list', { filters: { external_id: 'new' } });
-  expect(body).toMatchObject([{ work_email: 'n0@x.example', other_emails: emails('n', 21).slice(1) }]);
-
-  const update = { object: 'contacts', mode: 'update', match: 'external_id' };
-  const text = `${header}\nfull,C,w@x.example; s3@x.example; t1@x.example; t2@x.example`;
-  const failed = await importFile(app, customer, { ...update, invalid_values: 'fail' }, text);
-  expect(failed).toMatchObject({ updated: 0, failed: 1 });
-  const error = 'other_emails: has more than 20 addresses: "t2@x.example"';
-  expect((await pagesOf(failed.id, 10)).flat()).toMatchObject([{ line: 2, error }]);
-  const updated = await importFile(app, customer, update, text);
-  expect(updated).toMatchObject({ updated: 1, failed: 0, warnings: 1 });
-  expect((await pagesOf(updated.id, 10)).flat()).toMatchObject([{ line: 2, warning: error }]);
-  expect((await customer.get(`/contacts/${id}`)).body.other_emails).toEqual([...emails('s', 19), 't1@x.example']);
+  const settings = { object: 'contacts', mode: 'upsert', match: 'external_id' };
+  await make(customer, '/contacts', contactBody({ external_id: 'full', other_emails: emails('s', 19) }));
+  const lines = [`new,A,${emails('n', 22).join('; ')}`, 'full,C,w@x.example; s3@x.example; t1@x.example; t2@x.example'];
+  const text = ['external_id,first_name,work_email', ...lines].join('\n');
+  const messages = ['n21', 't2'].map((name) => `other_emails: has more than 20 addresses: "${name}@x.example"`);
+  const failed = await importFile(app, customer, { ...settings, invalid_values: 'fail' }, text);
+  expect(failed).toMatchObject({ created: 0, updated: 0, failed: 2 });
+  expect((await pagesOf(failed.id, 10)).flat()).toMatchObject(messages.map((error) => ({ error })));
+  const done = await importFile(app, customer, settings, text);
+  expect(done).toMatchObject({ created: 1, updated: 1, failed: 0, warnings: 2 });
+  expect((await pagesOf(done.id, 10)).flat()).toMatchObject(messages.map((warning) => ({ warning })));
+  const { body } = await customer.post('/contacts/list', { order_by: { external_id: 'DESC' } });
+  expect(body.map(({ other_emails: others }: { other_emails: string[] }) => others)).toEqual([
+    emails('n', 21).slice(1),
+    [...emails('s', 19), 't1@x.example'],
+  ]);
 });
 
 test('cells with NUL characters are kept until the record is written, and shown with a replacement', async () => {
@@ -111,4 +109,35 @@ test('a cursor of another import, a limit that is none and an unknown word are r
     });
   const stranger = await app.customer();
   expect((await stranger.get(`/imports/${one.id}/failures`)).status).toBe(404);
+});
+
+const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error,_warning\r\n';
+
+async function uploaded(...lines: string[]): Promise<string> {
+  const id = await beginImport(customer, newContacts);
+  await sendFile(customer, id, contactsCsv(...lines));
+  return id;
+}
+
+test('an errors file that is opened before its import ends has the columns of the import and all failed records', async () => {
+  const id = await uploaded('Ada,Lovelace,no address,');
+  const { readAll } = await openErrors(app, customer, id);
+  await workAtAll(app, customer);
+  const pieces = (await readAll()).map(String);
+  expect(pieces).toEqual([columns, expect.stringMatching(/^Ada,Lovelace,no address,,2,/)]);
+});
+
+test('a large errors file is read in small parts, which are the whole file', async () => {
+  const id = await uploaded(...contactLines(3));
+  await workAtAll(app, customer);
+  const texts = Array.from({ length: 40 }, (_, i) => 'é😀'.repeat(2_000 + i));
+  await app.owner`
+    insert into import_rows (customer_id, import_id, line, cells, error)
+    select ${customer.id}, ${id}, n + 1, json_build_array(text), 'is wrong'
+    from unnest(${texts}::text[]) with ordinality given (text, n)`;
+  const lines = texts.map((text, i) => `${text},,,,${i + 2},is wrong,\r\n`);
+  const { readAll } = await openErrors(app, customer, id);
+  const pieces = (await readAll()).map(String);
+  expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(256 * 1024);
+  expect(pieces.join('') === columns + lines.join('')).toBe(true);
 });

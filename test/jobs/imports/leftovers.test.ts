@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { encoderOf } from '../../../src/files/encodings.ts';
 import { sweepJobs } from '../../../src/jobs/workers.ts';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
-import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { type TestCustomer } from '../../setup/factories.ts';
 import { beginImport, contactsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
 
@@ -67,21 +67,6 @@ describe('a value that cannot be read', () => {
     expect(lenient).toMatchObject({ created: 1, warnings: 1 });
   });
 
-  test('of a company says what a company needs', async () => {
-    const done = await importFile(
-      app,
-      customer,
-      created,
-      'work_email,last_name,company.industry\na@example.com,A,Steel\n',
-    );
-    expect(await failuresOf(done.id)).toMatchObject([
-      {
-        warning:
-          'company: must be an id, an external_id, or a name or domain or both; industry only beside a name or domain',
-      },
-    ]);
-  });
-
   test('is needed if it names the stored record', async () => {
     const settings = { ...created, mode: 'upsert', match: 'work_email' };
     const done = await importFile(app, customer, settings, 'work_email,first_name\nno address,Ada\n,Bob\n');
@@ -90,13 +75,6 @@ describe('a value that cannot be read', () => {
       { error: 'work_email: "no address" is not an e-mail address' },
       { error: 'work_email: is missing' },
     ]);
-  });
-
-  test('that is what the record holds already stays, without a warning', async () => {
-    await make(customer, '/contacts', contactBody({ external_id: 'a', mobile_phone: 'ask', birth_year: 1815 }));
-    const settings = { ...created, mode: 'update', match: 'external_id' };
-    const done = await importFile(app, customer, settings, 'external_id,mobile_phone\na,ask\n');
-    expect(done).toMatchObject({ unchanged: 1, warnings: 0 });
   });
 
   test('makes an errors file that is imported again as it is, once it is corrected', async () => {
@@ -251,20 +229,6 @@ describe('what is remembered for guessing', () => {
   };
   const mappingOf = async (id: string) => (await customer.get(`/imports/${id}/preview`)).body.mapping;
   const file = 'ID,Vorname,Mail\na1,Ada,ada@example.com\n';
-
-  test('is what a mapping meant, also of a column that the import ignored', async () => {
-    const matched = { object: 'contacts', mode: 'upsert', match: 'external_id' };
-    const text = file.replace('Vorname', 'external_id');
-    await importFile(app, customer, { ...matched, guess: true, mapping: { ID: 'id', Mail: null } }, text);
-    const again = await waiting(text, { ...matched });
-    expect(await mappingOf(again)).toMatchObject({ ID: 'id', Mail: null });
-    await customer.post(`/imports/${again}/start`);
-    await workAtAll(app, customer);
-    expect(await mappingOf(await waiting(text, { mode: 'update', match: 'id' }))).toMatchObject({
-      ID: 'id',
-      Mail: null,
-    });
-  });
 
   test('is for an import what its preview showed, whatever others remember before it starts', async () => {
     const id = await waiting(file);

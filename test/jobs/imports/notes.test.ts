@@ -86,20 +86,3 @@ test('a key that may not make activities cannot import notes: it is told, and a 
   expect((await client.get(`/imports/${begun.data.id}`)).body).toMatchObject({ status: 'FAILED' });
   expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'z' }, { body: 'y' }]);
 });
-
-test('notes of a check are made though the key that began it may make none any more', async () => {
-  const customer = await app.customer();
-  const few = ['contacts:create', 'contacts:update', 'contacts:read'] as const;
-  const client = await customer.withScopes([...few, 'activities:create']);
-  const settings = { object: 'contacts', mode: 'create', mapping: { Bemerkung: 'note' }, guess: true } as const;
-  const file = 'work_email,Bemerkung\nv@b.example,kept\n';
-  const checked = await importFile(app, client, { ...settings, dry_run: true }, file);
-  const less = await customer.withScopes([...few]);
-  await app.owner`update api_keys set permissions = array_remove(permissions, 'activities:create') where id = ${client.keyId}`;
-  expect(await customer.post(`/imports/${checked.id}/start`, { dry_run: false })).toMatchObject({ status: 200 });
-  await workAtAll(app, customer);
-  const { mapping: _, ...guessing } = settings;
-  await importFile(app, less, guessing, file.replace('v@', 'u@'));
-  await importFile(app, customer, guessing, file.replace('v@', 't@').replace('kept', 'remembered'));
-  expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'remembered' }, { body: 'kept' }]);
-});

@@ -1,10 +1,24 @@
 import { writeXlsx } from 'hucre/xlsx';
 import { describe, expect, test } from 'vitest';
+import { CallerHungUp } from '../../../src/access/credentials.ts';
+import type { Database } from '../../../src/database/db.ts';
+import { unavailable } from '../../../src/errors.ts';
 import { encodingOfMark } from '../../../src/files/encodings.ts';
 import { importRecords } from '../../../src/jobs/import-records.ts';
+import { receiveFile } from '../../../src/jobs/start-import.ts';
+import { allImports } from '../../../src/queries/jobs/imports.ts';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
-import { beginImport, openErrors, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import {
+  beginImport,
+  contactLines,
+  contactsCsv,
+  newContacts,
+  openErrors,
+  sendBytes,
+  sendFile,
+  workAtAll,
+} from '../importing.ts';
 import { contextOf } from '../working.ts';
 import { partsOf as workbookParts, zipped } from '../../files/xlsx/workbooks.ts';
 
@@ -59,16 +73,6 @@ describe('the encoding of a file', () => {
     expect(encodingOfMark(errors)).toBe(encodingOfMark(bytes));
     const again = await done(created, errors);
     expect(again).toMatchObject({ encoding, total: 1, failed: 1 });
-  });
-
-  test('of a CSV does not depend on its first character', async () => {
-    const bytes = Buffer.from(
-      '{note},first_name,last_name,work_email\n,J\xf6rg,M\xfcller,joerg@example.com\n',
-      'latin1',
-    );
-    const settings = { ...created, format: 'csv', mapping: { '{note}': null } } as const;
-    expect(await done(settings, bytes)).toMatchObject({ status: 'COMPLETED', encoding: 'windows-1252', created: 1 });
-    expect(await lastNames()).toEqual(['Müller']);
   });
 
   test('is shown by the import and its preview, and can be changed before the start', async () => {
@@ -285,4 +289,55 @@ describe('an XLSX file', () => {
     expect([sent.statusCode, sent.body.includes('The XLSX file is larger than 50 MiB')]).toEqual([413, true]);
     expect((await app.owner`select from import_chunks where import_id = ${id}`).count).toBe(0);
   });
+});
+
+describe('a file whose upload ends in an error', () => {
+  test('is kept, without an error, if the upload was committed and only the answer to the commit was lost', async () => {
+    const id = await beginImport(customer, newContacts);
+    const losing = {
+      ...app.db,
+      transaction: async (work: Parameters<Database['transaction']>[0]) => {
+        const result = await app.db.transaction(work);
+        if ((await customer.get(`/imports/${id}`)).body.status !== 'UPLOADING') throw unavailable('The answer is lost');
+        return result;
+      },
+    } as unknown as Database;
+    await receive(losing, customer.id, id);
+    await workAtAll(app, customer);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 3 });
+  });
+
+  test.each([
+    ['a piece', 2],
+    ['the end', 3],
+  ])('is not started by the transaction of %s that commits after the clean-up', async (_name, number) => {
+    const id = await beginImport(customer, newContacts);
+    const cleaned = Promise.withResolvers<void>();
+    let [begun, late] = [0, Promise.resolve() as Promise<unknown>];
+    // The caller hangs up while this transaction runs: its call rejects, and the transaction continues.
+    const hangingUp = {
+      ...app.db,
+      transaction: async (work: Parameters<Database['transaction']>[0]) => {
+        begun += 1;
+        if (begun !== number) return app.db.transaction(work);
+        late = cleaned.promise.then(() => app.db.transaction(work)).catch((error: unknown) => error);
+        throw new CallerHungUp();
+      },
+    } as unknown as Database;
+    await expect(receive(hangingUp, customer.id, id)).rejects.toThrow('hung up');
+    cleaned.resolve();
+    await late;
+    expect((await app.owner`select from import_chunks where customer_id = ${customer.id}`).count).toBe(0);
+    expect((await customer.get(`/imports/${id}`)).body.status).toBe('UPLOADING');
+    expect((await sendFile(customer, id, contactsCsv(...contactLines(2)))).status).toBe(200);
+    await workAtAll(app, customer);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 2 });
+  });
+
+  async function receive(db: Database, customerId: string, id: string): Promise<void> {
+    async function* pieces(): AsyncGenerator<Buffer> {
+      yield Buffer.from(contactsCsv(...contactLines(3)));
+    }
+    await receiveFile({ db, cleaner: app.db }, customerId, { id, visible: allImports }, pieces());
+  }
 });
