@@ -54,15 +54,6 @@ test('a file of deals names other records by own ids, and stages by their names'
   expect(people.map(({ body }) => body.external_id)).toEqual(['p-2', 'p-1']);
 });
 
-test.each(['n/a', '-', ';'])('a cell %j for contacts changes nothing', async (cell) => {
-  await importAll();
-  for (const header of ['contacts_ids', 'contacts.external_id']) {
-    const done = await importFile(app, customer, settings('opportunities'), `external_id,${header}\nd-1,${cell}\n`);
-    expect(countsOf(done)).toMatchObject({ unchanged: 1, failed: 0 });
-    expect(done.warnings).toBe(0);
-  }
-});
-
 test.each(['csv', 'ndjson', 'xlsx'])(
   'an exported %s file changes nothing when it is imported again',
   async (format) => {

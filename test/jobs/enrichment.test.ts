@@ -4,13 +4,11 @@ import { takeTurn } from '../../src/jobs/turns.ts';
 import { jobBatches } from '../../src/jobs/workers.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
 import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
-import { readEnriched } from '../../src/queries/crm/enrichment.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { suppress } from '../catalog/suppress.ts';
 import { membersOf, wrongCounts } from '../queries/memberships/recount.ts';
 import { startApp } from '../setup/app.ts';
-import { beforeStatement } from '../setup/between-statements.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
 import { creditsOf, customerWith, read } from './calls.ts';
 import { contextOf } from './working.ts';
@@ -121,17 +119,6 @@ test.each([
   expect(job.credits).toMatchObject({ charged: 0, refunded: 1 });
   const { body } = await customer.post('/prospect/match', { people: [{ profnet_url: stranger.profnet_url }] });
   expect(body.results).toMatchObject([{ status: 'none' }]);
-});
-
-test('people of the same name at no company are not the same', async () => {
-  const customer = await customerWith(app, { subscription: 10 });
-  for (const name of ['-', 'n/a']) {
-    const { first_name, last_name } = await add({ job_company_name: name });
-    const id = await contact(customer, { first_name, last_name, company: { name } });
-    const { job, results } = await enrich(customer, { contact_ids: [id], max_credits: 1 });
-    expect(results.get(id)).toMatchObject({ status: 'skipped', reason: 'no_match' });
-    expect(job.credits).toMatchObject({ charged: 0, refunded: 1 });
-  }
 });
 
 test('every contact that is filled from a person comes from the person, so an erasure marks all of them, merged ones too', async () => {
@@ -264,50 +251,6 @@ test('a deleted contact fails, and a merged one is enriched as the one that stay
     { item: deleted, status: 'failed', reason: 'not_found' },
   ]);
   expect((await customer.get(`/contacts/${kept}`)).body.job_title).toBe('Analyst');
-});
-
-test('contacts that are merged while their people are searched for are enriched as one', async () => {
-  const customer = await customerWith(app, { subscription: 10 });
-  const [ada, eve] = [await add(), await add()];
-  const [merged, kept] = [
-    await contact(customer, { profnet_url: `https://${ada.profnet_url}` }),
-    await contact(customer, { profnet_url: `https://${eve.profnet_url}` }),
-  ];
-  const started = await start(customer, { contact_ids: [merged, kept], max_credits: 10 });
-  let merging: Promise<unknown> | undefined;
-  const search: typeof app.catalog.search = async (...given) => {
-    await (merging ??= customer.post('/contacts/merge', { id: kept, merge_ids: [merged] }));
-    return app.catalog.search(...given);
-  };
-  const work = () =>
-    takeTurn('unlock', jobBatches)(
-      { ...contextOf(app), catalog: { ...app.catalog, search } },
-      { customerId: customer.id },
-    );
-  await work();
-  // The pause before the batch is repeated.
-  await app.owner`update jobs set due_at = now() where id = ${started.body.id}`;
-  await work();
-  const { body: rows } = await customer.post(`/service-handler/${started.body.id}/results`);
-  expect(rows).toMatchObject([
-    { item: merged, contact_id: kept, status: 'succeeded', charged: 1, result: { prospect_id: eve._id } },
-    { item: kept, status: 'skipped', reason: 'duplicate', charged: 0 },
-  ]);
-  expect((await creditsOf(customer)).subscription).toEqual({ balance: 9, reserved: 0 });
-});
-
-test('a contact is read as the one that stays, or not at all, while that one is merged in turn', async () => {
-  const customer = await customerWith(app, { subscription: 10 });
-  const [id, merged, kept] = [await contact(customer), await contact(customer), await contact(customer)];
-  const merge = (into: string, one: string) => customer.post('/contacts/merge', { id: into, merge_ids: [one] });
-  await merge(merged, id);
-  const readBeside = (beside: () => Promise<unknown>) =>
-    app.db
-      .search((sql) => readEnriched(beforeStatement(sql, 3, beside), customer.id, [id]))
-      .then((found) => found.get(id)?.id)
-      .catch((error: { code: string }) => error.code);
-  expect(['unavailable', kept]).toContain(await readBeside(() => merge(kept, merged)));
-  expect(await readBeside(() => Promise.resolve())).toBe(kept);
 });
 
 test('a start takes either ids or filters, and names its faults: unknown contacts, scopes, and too few credits', async () => {

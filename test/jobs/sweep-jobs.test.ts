@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { sweepJobs } from '../../src/jobs/workers.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { startWorkers, sweepJobs } from '../../src/jobs/workers.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';
@@ -55,4 +55,17 @@ test('the sweep removes inputs and results 30 days after the end, and keeps the 
   });
   expect((await customer.post(`/service-handler/${old}/results`)).body).toEqual([]);
   expect((await app.owner`select from credit_entries where job_id = ${old}`).count).toBe(2);
+});
+
+test('a worker completes the messages of every schedule', async () => {
+  const workers = await startWorkers({ ...contextOf(app), url: app.url });
+  onTestFinished(() => workers.stop());
+  // With the data that pg-boss stores for them.
+  const scheduled = await app.owner<{ id: string; name: string }[]>`
+    insert into pgboss.job (name, data) select name, data from pgboss.schedule returning id, name`;
+  expect(scheduled.map(({ name }) => name).toSorted()).toEqual(['remove-idempotency-records', 'sweep-jobs']);
+  const ids = scheduled.map(({ id }) => id);
+  const done = async () =>
+    (await app.owner`select from pgboss.job where id = any(${ids}) and state = 'completed'`).count;
+  await expect.poll(done, { timeout: 30_000 }).toBe(2);
 });

@@ -6,7 +6,7 @@ import { settle, takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { enqueueTurn, type Message } from '../../src/queries/records/turns.ts';
 import { startApp } from '../setup/app.ts';
-import { grant, inject, type TestCustomer } from '../setup/factories.ts';
+import { grant, type TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
 const app = await startApp();
@@ -66,31 +66,16 @@ function held(): { slice: JobBatch; begun: Promise<void>; open: () => void } {
   return { slice, begun: begun.opened, open: go.open };
 }
 
-test('the log lines of a worker name the request that started the job or created the import', async () => {
+test('the log lines of a worker name the request that started the job', async () => {
   const lines: Record<string, unknown>[] = [];
   const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
   const caller = await app.customer();
   await grant(app.fastify, caller.id, 'verification', 1);
-  const send = (path: string, body: object) =>
-    inject(app.fastify, 'POST', `/api/ext${path}`, JSON.stringify(body), {
-      authorization: `X-API-Key ${caller.key}`,
-      'x-request-id': `of${path}`.replaceAll('/', '-'),
-    });
-  await send('/service-handler/verify-email', { emails: [{ email: 'nobody' }], sync_crm: false });
-  await send('/imports', { object: 'contacts', mode: 'create', format: 'csv' });
-  const db = app.db.for({ customerId: caller.id }, 'job');
-  await takeTurn('verify', jobBatches)({ ...context, db, log }, { customerId: caller.id });
-  const [job] = await app.owner`select id from jobs where customer_id = ${caller.id}`;
-  expect(lines).toContainEqual(
-    expect.objectContaining({
-      job_id: job!['id'],
-      reqId: 'of-service-handler-verify-email',
-      msg: 'a job is completed',
-    }),
-  );
-  expect(await app.owner`select request_id from imports where customer_id = ${caller.id}`).toEqual([
-    { request_id: 'of-imports' },
-  ]);
+  const body = { emails: [{ email: 'nobody' }], sync_crm: false };
+  const { id } = (await caller.post('/service-handler/verify-email', body, { 'x-request-id': 'of-verify-email' })).body;
+  await takeTurn('verify', jobBatches)({ ...context, log }, { customerId: caller.id });
+  const said = { job_id: id, reqId: 'of-verify-email', msg: 'a job is completed' };
+  expect(lines).toContainEqual(expect.objectContaining(said));
 });
 
 test('the slots of two worker processes are shared: one customer alone gets half of them, another gets one at once, and all jobs complete', async () => {
@@ -194,22 +179,6 @@ test('a start has a message of its own, however long it takes to commit: turns o
   expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED' });
 });
 
-test('a turn that finds its job locked by another transaction leaves the next one a pause', async () => {
-  const customer = await app.customer();
-  const job = await begin(app, customer, 10);
-  await app.owner`delete from pgboss.job where name = 'verify' and data ->> 'customerId' = ${customer.id}`;
-  await app.owner.begin(async (tx) => {
-    await tx`select from jobs where customer_id = ${customer.id} and id = ${job} for no key update`;
-    await turnOf(customer, echo());
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
-  });
-  const later = await app.owner`
-      select from pgboss.job
-      where name = 'verify' and state = 'created' and data ->> 'customerId' = ${customer.id}
-        and start_after <= now() + interval '3 seconds'`;
-  expect(later).toHaveLength(1);
-});
-
 test('a turn settles nothing once another one has taken its job', async () => {
   const customer = await app.customer();
   const job = await begin(app, customer, 10);
@@ -243,20 +212,6 @@ test('a turn is told when the queue gives its message to another worker, and set
   open();
   await late;
   expect(await jobRow(app, job)).toMatchObject({ succeeded: 3, failures: 0 });
-});
-
-test('a turn of a worker that was frozen before it took a job leaves the job to the worker that got its message', async () => {
-  const customer = await app.customer();
-  const job = await begin(app, customer, 10);
-  const frozen = await takeMessage(customer);
-  const { slice, begun, open } = held();
-  const next = turnOf(customer, slice, await takeMessage(customer));
-  await begun;
-  await turnOf(customer, echo(), frozen);
-  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
-  open();
-  await next;
-  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
 });
 
 test('a turn leaves a job to the turn that works at it, as long as the queue sees a sign of life', async () => {

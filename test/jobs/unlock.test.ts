@@ -137,17 +137,6 @@ test('already unlocked prospects are skipped, and prospects without a valid emai
   expect(await booksOf(app, customer)).toEqual({ balance: 93, reserved: 0 });
 });
 
-test('a job that finds fewer prospects than requested completes with those and releases the unspent credits', async () => {
-  const customer = await customerWith(app, { subscription: 500 });
-  const { filters } = await people(30);
-  const job = await startUnlock(customer, { filters, total_records: 30 });
-  const more = await startUnlock(customer, { filters, total_records: 30 });
-  const [one, two] = [await ended(customer, job), await ended(customer, more)];
-  expect([one.status, two.status]).toEqual(['COMPLETED', 'COMPLETED']);
-  expect(one.succeeded + two.succeeded).toBe(30);
-  expect(await booksOf(app, customer)).toEqual({ balance: 470, reserved: 0 });
-});
-
 test('selected prospects are processed in the given order, each with its own result', async () => {
   const customer = await customerWith(app, { subscription: 100 });
   const { made } = await people(4, (i) => (i === 2 ? { work_email: '' } : {}));
@@ -239,15 +228,4 @@ test('with sync_crm unlocked prospects become contacts with companies, list memb
   ]);
   expect(await wrongCounts(customer, app.owner)).toEqual([]);
   for (const { shouldBe } of lists) expect(shouldBe.length).toBeGreaterThan(30);
-});
-
-test('an already unlocked prospect becomes a contact for free when it is requested again', async () => {
-  const customer = await customerWith(app, { subscription: 10 });
-  const { made } = await people(1);
-  await ended(customer, await startSelected(customer, idsOf(made)));
-  const job = await startSelected(customer, idsOf(made), true);
-  expect(await ended(customer, job)).toMatchObject({ skipped: 1, credits: { reserved: 0, charged: 0 } });
-  const [item] = await resultsOf(customer, job);
-  expect(item!.reason).toBe('already_unlocked');
-  expect((await customer.get(`/contacts/${item!.contact_id}`)).body.work_email).toBe(made[0]!.work_email);
 });

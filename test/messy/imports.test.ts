@@ -3,48 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { failurePages, sendBytes, workAtAll, type Failure } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
-import { officeList } from './files.ts';
-import type { Person } from './writing.ts';
 
 const app = await startApp();
 
 const failuresOf = async (customer: TestCustomer, id: string): Promise<Failure[]> =>
   (await failurePages(customer, id, 100)).flat();
-
-interface Stored extends Record<string, string | null> {
-  work_email: string;
-}
-
-const storedContacts = ({ id }: TestCustomer) => app.owner<Stored[]>`
-  select c.first_name, c.last_name, c.work_email, c.job_title, c.location_locality, c.location_postal_code, c.location_country,
-    c.mobile_phone, o.company_name
-  from contacts c
-  left join companies o on o.customer_id = c.customer_id and o.id = c.company_id
-  where c.customer_id = ${id}`;
-
-/** Fields of the file by what a person calls them. */
-const fieldOf: Record<keyof Person, string> = {
-  firstName: 'first_name',
-  lastName: 'last_name',
-  company: 'company_name',
-  title: 'job_title',
-  city: 'location_locality',
-  postalCode: 'location_postal_code',
-  country: 'location_country',
-  mobile: 'mobile_phone',
-};
-
-const shown = (row: Stored, name: keyof Person): string => row[fieldOf[name]] ?? '';
-
-/** A phone number whose country nobody knows is kept as it is written. */
-const isAsWritten = (name: keyof Person, found: string, value = ''): boolean =>
-  name === 'mobile' &&
-  !found.startsWith('+') &&
-  digitsOf(found)
-    .replace(/^00/, '')
-    .replace(/^(49)0/, '$1') === digitsOf(value);
-
-const digitsOf = (text: string): string => text.replaceAll(/\D/g, '');
 
 /** What becomes of a small file that somebody has reported, in `test/messy/inputs`. */
 interface Reported {
@@ -185,56 +148,7 @@ describe('a file that somebody has reported is read as people expect', () => {
     expect('object' in wanted && wanted.object === 'companies' ? companies : rows).toMatchObject(stored);
     expect(failures.map(({ warning }) => warning)).toEqual(said.map((text) => expect.stringMatching(pattern(text))));
   });
-
-  test('without a header: the reason says what to do', async () => {
-    const customer = await app.customer();
-    const bytes = await readFile(new URL('inputs/headerless-addresses.csv', import.meta.url));
-    const id = await sendBytes(app, customer, { object: 'contacts', mode: 'create', guess: true }, bytes);
-    await workAtAll(app, customer);
-    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({
-      status: 'FAILED',
-      error:
-        'the file has no header line: its first line has the value "ada.north@firm.example" (line 1): write the names of the ' +
-        'columns into a first line, or set `header` to false',
-    });
-  });
 });
 
 const pattern = (text: string | RegExp): RegExp =>
   typeof text === 'string' ? new RegExp(text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)) : text;
-
-test('a messy list of an office is imported by guessing alone', async () => {
-  const file = officeList();
-  const customer = await app.customer();
-  const id = await sendBytes(app, customer, { object: 'contacts', mode: 'create', guess: true }, file.bytes);
-  await workAtAll(app, customer);
-  const done = (await customer.get(`/imports/${id}`)).body;
-  expect(done).toMatchObject({ status: 'COMPLETED', error: null });
-  const failures = await failuresOf(customer, id);
-  const written = done.created / (done.total - file.hopeless);
-  expect(written, JSON.stringify([done, failures.filter(({ error }) => error).slice(0, 5)])).toBeGreaterThanOrEqual(
-    0.98,
-  );
-  expect(failures.filter(({ line }) => line !== 1)).toHaveLength(done.failed + done.warnings);
-
-  const rows = new Map((await storedContacts(customer)).map((row) => [row.work_email.toLowerCase(), row]));
-  const warnings = failures.filter(({ warning, line }) => warning !== undefined && line > 1);
-  const wrong: unknown[] = [];
-  for (const [address, person] of file.people) {
-    const row = rows.get(address);
-    if (!row) {
-      wrong.push([address, 'is missing']);
-      continue;
-    }
-    const warned = warnings.find(({ record }) =>
-      Object.values(record).some((cell) => cell.toLowerCase().includes(address)),
-    )?.warning;
-    for (const [name, value] of Object.entries(person) as [keyof Person, string | undefined][]) {
-      const found = shown(row, name);
-      const isNamed = warned?.includes(`${fieldOf[name]}: `) === true || isAsWritten(name, found, value);
-      if (value === undefined ? name === 'country' && found !== '' : found !== value && !isNamed)
-        wrong.push([address, name, value, found]);
-    }
-  }
-  expect(wrong.slice(0, 20)).toEqual([]);
-});

@@ -1,8 +1,7 @@
-import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, expect, test } from 'vitest';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
-import { importFile, sendBytes, workAtAll } from '../importing.ts';
+import { importFile } from '../importing.ts';
 
 const app = await startApp();
 const customer = customerOfEachTest(app);
@@ -112,19 +111,4 @@ test('an export from before the declaration comes back unchanged', async () => {
   const failed = await importFile(app, customer, { ...again, format: 'ndjson' }, other);
   expect(failed).toMatchObject({ unchanged: 1, failed: 1 });
   expect(JSON.stringify(await messagesOf(failed.id))).toContain('custom_fields.seats: \\"few\\" is not a number');
-});
-
-test('numbers, dates and booleans of a sheet are values of declared fields', async () => {
-  const sheet = [
-    ['first_name', 'work_email', ...keys.map((key) => `custom_fields.${key}`)],
-    ['Ada', 'ada@example.com', 12.5, true, new Date('2024-12-31T00:00:00Z'), 'https://example.com', 7, 'gold'],
-  ];
-  const file = await writeXlsx({ sheets: [{ name: 'Contacts', rows: sheet }] });
-  const id = await sendBytes(app, customer, created, Buffer.from(file));
-  await workAtAll(app, customer);
-  expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ created: 1, warnings: 0 });
-  const plan = 'Gold';
-  expect(await customOf()).toEqual([
-    { seats: 12.5, vip: true, since: '2024-12-31', site: 'https://example.com', code: '7', plan },
-  ]);
 });

@@ -4,7 +4,6 @@ import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
 import {
   beginImport,
-  contactLines,
   contactsCsv,
   failurePages,
   importFile,
@@ -83,14 +82,6 @@ test('cells with NUL characters are kept until the record is written, and shown 
   expect(body).toMatchObject([{ line: 2, error: expect.stringContaining('NUL'), record: { first_name: 'A\ufffdda' } }]);
 });
 
-test('a page of large records is shorter', async () => {
-  const large = 'x'.repeat(300_000);
-  const done = await importLines(...Array.from({ length: 5 }, () => `${large},A,no address,`));
-  const pages = await pagesOf(done.id, 100);
-  expect(Math.max(...pages.map((page) => page.length))).toBeLessThan(4);
-  expect(pages.flat().map(({ line }) => line)).toEqual([2, 3, 4, 5, 6]);
-});
-
 test('without failures the page is empty; before a file is there it is 409', async () => {
   const done = await importLines('Ada,Lovelace,ada@example.com,');
   expect(await pagesOf(done.id, 10)).toEqual([[]]);
@@ -111,33 +102,12 @@ test('a cursor of another import, a limit that is none and an unknown word are r
   expect((await stranger.get(`/imports/${one.id}/failures`)).status).toBe(404);
 });
 
-const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error,_warning\r\n';
-
-async function uploaded(...lines: string[]): Promise<string> {
-  const id = await beginImport(customer, newContacts);
-  await sendFile(customer, id, contactsCsv(...lines));
-  return id;
-}
-
 test('an errors file that is opened before its import ends has the columns of the import and all failed records', async () => {
-  const id = await uploaded('Ada,Lovelace,no address,');
+  const id = await beginImport(customer, newContacts);
+  await sendFile(customer, id, contactsCsv('Ada,Lovelace,no address,'));
   const { readAll } = await openErrors(app, customer, id);
   await workAtAll(app, customer);
   const pieces = (await readAll()).map(String);
+  const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error,_warning\r\n';
   expect(pieces).toEqual([columns, expect.stringMatching(/^Ada,Lovelace,no address,,2,/)]);
-});
-
-test('a large errors file is read in small parts, which are the whole file', async () => {
-  const id = await uploaded(...contactLines(3));
-  await workAtAll(app, customer);
-  const texts = Array.from({ length: 40 }, (_, i) => 'é😀'.repeat(2_000 + i));
-  await app.owner`
-    insert into import_rows (customer_id, import_id, line, cells, error)
-    select ${customer.id}, ${id}, n + 1, json_build_array(text), 'is wrong'
-    from unnest(${texts}::text[]) with ordinality given (text, n)`;
-  const lines = texts.map((text, i) => `${text},,,,${i + 2},is wrong,\r\n`);
-  const { readAll } = await openErrors(app, customer, id);
-  const pieces = (await readAll()).map(String);
-  expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(256 * 1024);
-  expect(pieces.join('') === columns + lines.join('')).toBe(true);
 });

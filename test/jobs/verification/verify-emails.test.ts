@@ -1,6 +1,5 @@
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../../src/process/config.ts';
-import { retryJob } from '../../../src/jobs/start-job.ts';
 import { verifyEmails } from '../../../src/jobs/verify-emails.ts';
 import type { JobItem } from '../../../src/schemas/jobs.ts';
 import type { Verification } from '../../../src/schemas/verification.ts';
@@ -85,11 +84,9 @@ const outcomes = async (id: string) =>
   (await results(id)).map((one) => [one.item, one.status, one.reason ?? one.result!.status, one.charged]);
 const expectSettled = (id: string): Promise<void> => expectJobSettled(app, customer, id);
 
-const addressesAt = (at: string, count: number): string[] => Array.from({ length: count }, (_, i) => `ada${i}@${at}`);
 /** Returns how often a mail server checked each of these emails. */
 const timesAsked = (addresses: string[]): number[] =>
   addresses.map((address) => mail.recipients.filter((one) => one === address).length);
-const statusOf = async (contact: string) => (await customer.get(`/contacts/${contact}`)).body.verification_status;
 
 test('every email gets the outcome of its checks, in the given order, and an unknown outcome is free', async () => {
   const unknown = names.name('servfail');
@@ -216,42 +213,6 @@ test('each email of a list is verified once, and the outcome is written to all i
   await expectSettled(id);
 });
 
-test('the outcome of an email that very many contacts have is written in transactions of bounded size', async () => {
-  const list = (await customer.post('/list-contact', { name: 'All' })).body.id;
-  const items = Array.from({ length: 850 }, () =>
-    contactBody({ work_email: `ada@${domain}`, list_ids: [list], industry: 'Mining' }),
-  );
-  for (let i = 0; i < 3; i += 1)
-    expect((await customer.post('/contacts/batch/create', { items })).body.data.counts.created).toBe(850);
-  const { id } = (await customer.post(`/list-contact/verify-contacts/${list}`)).body.data;
-  await ended(id);
-  await expectSettled(id);
-  const transactions = await app.owner<{ status: string; contacts: number }[]>`
-    select verification_status as status, count(*)::integer as contacts
-    from contacts
-    where customer_id = ${customer.id}
-    group by verification_status, xmin::text
-    order by contacts`;
-  expect(transactions.reduce((sum, { contacts }) => sum + contacts, 0)).toBe(2_550);
-  expect(new Set(transactions.map(({ status }) => status))).toEqual(new Set(['verified']));
-  expect(transactions.at(-1)!.contacts).toBeLessThanOrEqual(1_000);
-});
-
-test('emails that wait for a slow domain are left to later turns, and all are verified in the end', async () => {
-  const worker = newWorker({ VERIFY_DOMAIN_INTERVAL_MS: '250' });
-  const addresses = [...addressesAt(domain, 40), `bob@${newDomain()}`];
-  const id = await verify([...addresses, 'nobody']);
-  await worker.turn();
-  const { processed, status } = await readJob(id);
-  expect(status).toBe('PROCESSING');
-  expect(processed).toBeGreaterThan(5);
-  expect(processed).toBeLessThan(42);
-  await ended(id, worker);
-  expect(await readJob(id)).toMatchObject({ succeeded: 42 });
-  await expectSettled(id);
-  expect(timesAsked(addresses)).toEqual(addresses.map(() => 1));
-});
-
 test('a stopping turn settles verified emails, and waits for the others no longer than its shutdown time', async () => {
   const { slow } = slowDomain();
   const { turn, stop } = newWorker({ SHUTDOWN_MS: '500' });
@@ -261,62 +222,4 @@ test('a stopping turn settles verified emails, and waits for the others no longe
   stop();
   await first;
   expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 2 });
-});
-
-test('a stopping worker waits for mailbox checks in flight and leaves the other emails to the next worker', async () => {
-  const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
-  const addresses = [...addressesAt(slow, 6), ...addressesAt(fast, 2)];
-  const id = await verify(addresses);
-  const { turn, stop } = newWorker({ VERIFY_DOMAIN_CONNECTIONS: '2' });
-  const first = turn();
-  await expect.poll(() => timesAsked(addresses), patience).toEqual([1, 1, 0, 0, 0, 0, 1, 1]);
-  stop();
-  answer();
-  await first;
-  expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 4 });
-  await newWorker().turn();
-  expect(await readJob(id)).toMatchObject({ status: 'COMPLETED', succeeded: addresses.length });
-  await expectSettled(id);
-  expect(timesAsked(addresses)).toEqual(addresses.map(() => 1));
-});
-
-test('a repeated email gets its result together with the first one; after a cancellation a retry verifies both, for both contacts', async () => {
-  const { slow, answer } = slowDomain();
-  const [first, second] = [
-    await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` })),
-    await make(customer, '/contacts', contactBody({ work_email: `Ada@${slow}` })),
-  ];
-  const given = [
-    { email: `ada@${slow}`, contact_id: first },
-    { email: ` ADA@${slow} `, contact_id: second },
-  ];
-  const id = await verify(given, true);
-  const turn = newWorker().turn();
-  await expect.poll(() => timesAsked([`ada@${slow}`]), patience).toEqual([1]);
-  expect((await customer.post(`/service-handler/${id}/cancel`)).body).toMatchObject({
-    status: 'CANCELLED',
-    skipped: 2,
-  });
-  answer();
-  await turn;
-  expect([await statusOf(first), await statusOf(second)]).toEqual(['unverified', 'unverified']);
-  await expectSettled(id);
-  const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, id));
-  await newWorker().turn();
-  expect(await readJob(retry.id)).toMatchObject({ status: 'COMPLETED', total: 2, succeeded: 1, skipped: 1 });
-  expect([await statusOf(first), await statusOf(second)]).toEqual(['verified', 'verified']);
-  await expectSettled(retry.id);
-});
-
-test('a turn that another one has followed writes no results and no contacts', async () => {
-  const { slow, answer } = slowDomain();
-  const contact = await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` }));
-  const id = await verify([{ email: `ada@${slow}`, contact_id: contact }], true);
-  const turn = newWorker().turn();
-  await expect.poll(() => timesAsked([`ada@${slow}`]), patience).toEqual([1]);
-  await app.owner`update jobs set attempt = attempt + 1 where id = ${id}`;
-  answer();
-  await turn;
-  expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 0, credits: { charged: 0 } });
-  expect(await statusOf(contact)).toBe('unverified');
 });

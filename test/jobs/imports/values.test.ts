@@ -3,7 +3,8 @@ import { encoderOf } from '../../../src/files/encodings.ts';
 import { sweepJobs } from '../../../src/jobs/workers.ts';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { type TestCustomer } from '../../setup/factories.ts';
-import { beginImport, contactsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import { beginImport, contactsOf, countsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import { undoChange } from '../undoing.ts';
 import { contextOf } from '../working.ts';
 
 const app = await startApp();
@@ -185,17 +186,6 @@ describe('guessed columns', () => {
     );
   });
 
-  test('are FAILED without `guess`, and so is a column of values without a header', async () => {
-    expect((await importFile(app, customer, created, file)).error).toContain('"Vorname" is not the name of a field');
-    const unnamed = 'first_name,work_email,\nAda,ada@example.com,\nBob,bob@example.com,x\n';
-    expect((await importFile(app, customer, created, unnamed)).error).toContain(
-      'has values in column 3, which has no header (line 3)',
-    );
-    expect(await importFile(app, customer, { ...created, ignore_unknown: true }, unnamed)).toMatchObject({
-      created: 2,
-    });
-  });
-
   test('are remembered for the same headers of the same customer and kind of record', async () => {
     const mapping = {
       Schuhgröße: { field: 'custom_fields.shoe', type: 'text' },
@@ -294,4 +284,72 @@ describe('a dry run that has ended', () => {
     expect(await kept()).toEqual(ids.slice(2));
     expect((await startForReal(ids[2]!)).status).toBe(200);
   });
+});
+
+test('a column of notes makes each note once, and an undo takes the records with their notes back', async () => {
+  const file =
+    'work_email,Notizen\nada@example.com,"Met at the fair.\nCall in May"\nbob@example.com,-\ncy@example.com,\n';
+  const settings = { object: 'contacts', mode: 'upsert', match: 'work_email', guess: true } as const;
+  const first = await importFile(app, customer, settings, file);
+  expect(countsOf(first)).toMatchObject({ created: 3, failed: 0 });
+  const again = await importFile(app, customer, settings, file.replace('-', 'New'));
+  expect(countsOf(again)).toMatchObject({ unchanged: 3 });
+  const notes = (await customer.post('/activities/list', {})).body;
+  expect(notes).toMatchObject([
+    { type: 'note', body: 'New', title: '' },
+    { type: 'note', body: 'Met at the fair.\nCall in May', contact_id: expect.any(String) },
+  ]);
+  await undoChange(app, customer, first.id);
+  expect((await customer.post('/contacts/list', {})).body).toMatchObject([{ work_email: 'bob@example.com' }]);
+  expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'New' }]);
+  await importFile(app, customer, { object: 'companies', mode: 'create' }, 'company_name,note\nEngines,Old friends\n');
+  expect((await customer.post('/activities/list', { filters: { body: 'Old friends' } })).body).toMatchObject([
+    { body: 'Old friends', company_id: expect.any(String) },
+  ]);
+});
+
+test('a key that may not make activities cannot import notes: it is told, and a guess leaves them out', async () => {
+  // Its mapping is remembered for all keys of the customer.
+  await importFile(
+    app,
+    customer,
+    { object: 'contacts', mode: 'create', guess: true },
+    'work_email,Notes\nz@b.example,y\n',
+  );
+  const client = await customer.withScopes(['contacts:create', 'contacts:update', 'contacts:read']);
+  const named = await client.post('/imports', { object: 'contacts', mode: 'create', mapping: { Notes: 'note' } });
+  expect(named).toMatchObject({ status: 403 });
+  const done = await importFile(
+    app,
+    client,
+    { object: 'contacts', mode: 'create', guess: true },
+    'work_email,Notes\na@b.example,x\n',
+  );
+  expect(countsOf(done)).toMatchObject({ created: 1 });
+  expect((await client.get(`/imports/${done.id}/failures`)).body).toMatchObject([
+    { line: 1, warning: expect.stringContaining('Notes') },
+  ]);
+  const whoever = { object: 'contacts', mode: 'create', guess: true, dry_run: true } as const;
+  const checked = await importFile(app, customer, whoever, 'work_email,Notes\ny@b.example,x\n');
+  expect(checked).toMatchObject({ status: 'COMPLETED', created: 1 });
+  expect(await client.post(`/imports/${checked.id}/start`, { dry_run: false })).toMatchObject({ status: 403 });
+  // Whoever starts an import decides, not who changes it before.
+  const begunByKey = await beginImport(client, { ...whoever, dry_run: false, start: false });
+  await sendFile(client, begunByKey, 'work_email,Notes\nw@b.example,z\n');
+  const previews = [customer, client].map(
+    async (one) => (await one.get(`/imports/${begunByKey}/preview`)).body.mapping,
+  );
+  expect(await Promise.all(previews)).toMatchObject([{ Notes: 'note' }, { Notes: null }]);
+  const later = await beginImport(customer, { ...whoever, dry_run: false, start: false });
+  await sendFile(customer, later, 'work_email,Notes\nw@b.example,z\n');
+  expect(await client.patch(`/imports/${later}`, {})).toMatchObject({ status: 200 });
+  expect(await customer.post(`/imports/${later}/start`, {})).toMatchObject({ status: 200 });
+  const begun = await beginImport(client, { object: 'contacts', mode: 'create' });
+  await sendFile(client, begun, 'work_email,note\nd@b.example,x\n');
+  await workAtAll(app, customer);
+  expect((await client.get(`/imports/${begun}`)).body).toMatchObject({
+    status: 'FAILED',
+    error: expect.stringContaining('"note" is not the name of a field'),
+  });
+  expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'z' }, { body: 'y' }]);
 });

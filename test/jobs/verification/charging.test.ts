@@ -1,13 +1,14 @@
-import { expect, test } from 'vitest';
-import { cancelJob, retryJob } from '../../../src/jobs/start-job.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { parseConfig } from '../../../src/process/config.ts';
 import { verifyEmails } from '../../../src/jobs/verify-emails.ts';
 import { checkCredits } from '../../../src/queries/jobs/credit-checks.ts';
-import { allJobs } from '../../../src/schemas/jobs.ts';
+import { openCanary } from '../../../src/verification/mail-hosts.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
 import { startApp } from '../../setup/app.ts';
-import { contactBody, make, makeList, unique, type TestCustomer } from '../../setup/factories.ts';
-import { startNameServer } from '../../setup/name-server.ts';
-import { customerWith, read, verify } from '../calls.ts';
+import { contactBody, grant, inject, make, makeList, unique, type TestCustomer } from '../../setup/factories.ts';
+import { readJournal } from '../../setup/journal.ts';
+import { randomDomain, startNameServer } from '../../setup/name-server.ts';
+import { creditsOf, customerWith, read, verify } from '../calls.ts';
 import { expectSettled } from '../verifying.ts';
 import { contextOf, verifyTurn } from '../working.ts';
 
@@ -101,16 +102,6 @@ test('an address that was verified in the last 24 hours is found by its last out
   expect((await run(customer, [one])).rows).toMatchObject([{ reused: true, result: { status: 'invalid' } }]);
 });
 
-test('an address that was verified in the last 24 hours is still free if the operator turns reuse off before a worker comes', async () => {
-  const customer = await funded();
-  const addresses = [address(), address()];
-  await run(customer, addresses);
-  const id = await started(customer, given(addresses));
-  const off = { ...contextOf(app), config: { ...app.config, VERIFY_REUSE_HOURS: 0 } };
-  await verifyTurn(verifyEmails)(off, { customerId: customer.id });
-  expect((await ended(customer, id)).rows).toMatchObject([{ reused: true }, { reused: true }]);
-});
-
 test('an address that was verified in the last 24 hours never costs more than was reserved, if the earlier result is gone', async () => {
   const customer = await funded();
   const [one, other] = [address(), address()];
@@ -156,17 +147,6 @@ test('two jobs at once with the same addresses are charged once for each', async
   expect(await app.db.lookup((sql) => checkCredits(sql, customer.id))).toEqual([]);
 });
 
-test('a retry does not reserve for addresses that were verified meanwhile', async () => {
-  const customer = await funded();
-  const addresses = [address(), address(), address()];
-  const id = await started(customer, given(addresses));
-  await app.db.transaction((sql) => cancelJob(sql, customer.id, id, allJobs));
-  await run(customer, addresses.slice(0, 2));
-  const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, id));
-  await work(customer);
-  expect((await ended(customer, retry.id)).job.credits).toMatchObject({ reserved: 1, charged: 1 });
-});
-
 test('a list is verified twice for the price of once; a dry run tells the price, and starts nothing', async () => {
   const customer = await funded();
   const list = await makeList(app.fastify, customer);
@@ -198,4 +178,141 @@ test('a dry run of addresses tells the price, within the cap of the key', async 
   expect((await verify(capped, dry)).body).toEqual({ matches: 2, cost: 1, available: 7 });
   expect((await verify(customer, { ...dry, fresh: true })).body).toEqual({ matches: 2, cost: 2, available: 999 });
   expect((await app.owner`select from jobs where customer_id = ${customer.id}`).count).toBe(1);
+});
+
+test('credits.low is told once for each grant, when less than a tenth of it can be spent', async () => {
+  const customer = await customerWith(app, { verification: 50 });
+  const start = (count: number) => started(customer, given(Array.from({ length: count }, address)));
+  const told = async () => {
+    const rows = await readJournal(app.owner, customer.id);
+    const events = rows.map(({ source, type, data }) => ({ type, source, ...data }));
+    return events.filter(({ type }) => type === 'credits.low');
+  };
+  await start(45);
+  expect(await told()).toEqual([]);
+  const job = await start(1);
+  const first = { type: 'credits.low', source: 'api', pool: 'verification', available: 4 };
+  expect(await told()).toEqual([first]);
+  await customer.post(`/service-handler/${job}/cancel`);
+  await start(2);
+  expect(await told()).toEqual([first]);
+  await grant(app.fastify, customer.id, 'verification', 100);
+  await start(100);
+  expect(await told()).toEqual([first, { ...first, available: 3 }]);
+});
+
+/** Starts a name server, and returns a function that creates a worker process of its own: with new caches. */
+async function network(more: Record<string, string> = {}) {
+  const names = await startNameServer();
+  const newWorker = () => {
+    const config = parseConfig({ VERIFY_DNS_SERVERS: names.address, ...more });
+    const verifier = openVerifier(config);
+    onTestFinished(() => verifier.close());
+    return ({ id }: TestCustomer) =>
+      verifyTurn(verifyEmails)({ ...contextOf(app), config, verifier }, { customerId: id });
+  };
+  return { names, newWorker };
+}
+
+const jobOf = async (customer: TestCustomer, id: string) => (await read(customer, id)).body;
+const resultsOf = async (customer: TestCustomer, id: string) =>
+  (await customer.post(`/service-handler/${id}/results`)).body;
+/** Ends the pause before the job's next batch. */
+const wake = (id: string) => app.owner`update jobs set due_at = now() where id = ${id}`;
+const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
+const readiness = async () => (await inject(app.fastify, 'GET', '/readyz')).body;
+
+test('while the name server denies everything, a job waits and nothing is charged; then it goes on', async () => {
+  const { names, newWorker } = await network();
+  const customer = await funded();
+  const domain = names.name({ mx: [[1, 'mail.test']] });
+  names.deniesAll = true;
+  const addresses = [`ada@${domain}`, `bob@${domain}`, `cy@${randomDomain()}`, 'no address', `x@mailinator.com`];
+  const id = await started(customer, given(addresses));
+  const worker = newWorker();
+  await worker(customer);
+  expect(await jobOf(customer, id)).toMatchObject({
+    status: 'PROCESSING',
+    waiting_for: 'name_server',
+    processed: 1,
+    credits: { charged: 1 },
+  });
+  await expect.poll(readiness).toMatchObject({ status: 'ready', checks: { verification: 'degraded' } });
+  await app.owner`update customers set status = 'SUSPENDED' where id = ${customer.id}`;
+  await expect.poll(readiness).toMatchObject({ status: 'ready', checks: { verification: 'up' } });
+  await app.owner`update customers set status = 'OK' where id = ${customer.id}`;
+
+  // Again and again, the canaries are asked once.
+  for (let again = 0; again < 3; again += 1) {
+    await wake(id);
+    await worker(customer);
+  }
+  expect([names.asked('gmail.com'), names.asked('outlook.com')]).toEqual([['MX'], ['MX']]);
+  expect(await jobOf(customer, id)).toMatchObject({ waiting_for: 'name_server', processed: 1 });
+  expect((await creditsOf(customer)).verification).toEqual({ balance: 995, reserved: 4 });
+
+  names.deniesAll = false;
+  await wake(id);
+  await newWorker()(customer);
+  expect(await jobOf(customer, id)).toMatchObject({ status: 'COMPLETED', waiting_for: null });
+  const outcomes = (await resultsOf(customer, id)).map(({ result, charged }: never) => [result['status'], charged]);
+  expect(outcomes).toEqual([
+    ['verified', 1],
+    ['verified', 1],
+    ['invalid', 1],
+    ['invalid', 1],
+    ['disposable', 1],
+  ]);
+  await expectSettled(app, customer, id);
+  await expect.poll(async () => (await readiness()).checks.verification).toBe('up');
+});
+
+test('after an hour, the addresses that wait end unknown and are free', async () => {
+  const { names, newWorker } = await network();
+  const customer = await funded();
+  names.deniesAll = true;
+  const id = await started(customer, given([`ada@${randomDomain()}`, `bob@${randomDomain()}`, 'x@mailinator.com']));
+  const worker = newWorker();
+  await worker(customer);
+  await app.owner`update jobs set waiting_since = ${minutesAgo(59)} where id = ${id}`;
+  await wake(id);
+  await worker(customer);
+  expect(await jobOf(customer, id)).toMatchObject({ waiting_for: 'name_server', processed: 0 });
+  await app.owner`update jobs set waiting_since = ${minutesAgo(60)} where id = ${id}`;
+  await wake(id);
+  await worker(customer);
+  const job = await jobOf(customer, id);
+  expect(job).toMatchObject({ status: 'COMPLETED', waiting_for: null, credits: { charged: 0, refunded: 3 } });
+  for (const { result, charged } of await resultsOf(customer, id))
+    expect([result.status, result.checks.mx.reason, charged]).toEqual(['unknown', 'name_server', 0]);
+  await expectSettled(app, customer, id);
+});
+
+test.each([
+  ['one canary that is found is enough', 'gmail.com,canary.test'],
+  ['without canaries the name server is believed', ''],
+])('%s', async (_, VERIFY_CANARY_DOMAINS) => {
+  const { names, newWorker } = await network({ VERIFY_CANARY_DOMAINS });
+  const customer = await funded();
+  names.deniesAll = VERIFY_CANARY_DOMAINS === '';
+  const id = await started(customer, given([`ada@${randomDomain()}`]));
+  await newWorker()(customer);
+  expect(await jobOf(customer, id)).toMatchObject({ status: 'COMPLETED', credits: { charged: 1 } });
+});
+
+test('the canaries are asked at most once a minute, and again after it', async () => {
+  const now = vi.spyOn(performance, 'now').mockReturnValue(5);
+  onTestFinished(() => now.mockRestore());
+  let isUp = false;
+  const asked: string[] = [];
+  const isBelieved = openCanary(['a.test', 'b.test'], async (domain) => {
+    asked.push(domain);
+    return isUp;
+  });
+  expect(await Promise.all([isBelieved(), isBelieved()])).toEqual([false, false]);
+  isUp = true;
+  now.mockReturnValue(60_004);
+  expect([await isBelieved(), asked]).toEqual([false, ['a.test', 'b.test']]);
+  now.mockReturnValue(60_005);
+  expect([await isBelieved(), asked.length]).toEqual([true, 4]);
 });
