@@ -230,11 +230,11 @@ export async function audit(app: FastifyInstance): Promise<void> {
     const isMore = events.length === pageEvents && page < maxPages;
     const columns: readonly Column<AuditEvent>[] = [
       ['When', (one) => moment(one.created_at)],
-      ['What', (one) => plain(one.event)],
+      ['What', (one) => plain(one.event).replace('Api key', 'API key')],
       ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
-      ['By', (one) => html`${names.get(one.actor) ?? one.actor}`],
+      ['By', (one) => html`${one.actor === 'anonymous' ? 'nobody logged in' : (names.get(one.actor) ?? one.actor)}`],
       ['From', (one) => html`${one.address ?? '–'}`],
-      ['Details', (one) => detailsOf(one.details)],
+      ['Details', (one) => detailsOf(one.details), 'long'],
     ];
     const none = empty('Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock');
     return {
@@ -248,6 +248,9 @@ export async function audit(app: FastifyInstance): Promise<void> {
 /** Returns the details of an event in words, without ids. */
 function detailsOf({ approval, webhook: _id, url, ...details }: AuditEvent['details']): Html {
   const call = approval && html`<a href="${section}/${approval}">${nameOf({ url: url ?? '' })}</a>`;
-  const texts = Object.entries(details).map(([name, value]) => html`${`${name.replaceAll('_', ' ')}: ${value}`}`);
+  const texts = Object.entries(details).map(
+    ([name, value]) =>
+      html`${name.replaceAll('_', ' ')}: ${name === 'reason' ? `${value}`.replaceAll('_', ' ') : value}`,
+  );
   return [...(call ? [call] : []), ...texts].join('; ');
 }

@@ -82,7 +82,7 @@ test('the page of the audit log shows admins who did what', async () => {
   const { customer, visitor } = await start('admin');
   await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
   const text = textOf(await visitor.get('/app/audit'));
-  expect(text).toMatch(new RegExp(`Api key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
+  expect(text).toMatch(new RegExp(`API key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
   expect(text).toContain(`User logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
 });
 
