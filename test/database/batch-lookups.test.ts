@@ -1,54 +1,21 @@
 import { expect, test } from 'vitest';
 import { batchLookups, recordReader, type SharedDatabase } from '../../src/database/db.ts';
 
-type Found = { key: string; value: string };
-
-const gatherTexts = (load: (keys: string[]) => Promise<Found[]>) =>
-  batchLookups(
-    (key: string) => key,
-    load,
-    (found) => found.key,
-  );
-
-/** Looks up keys by upper-casing them, and records the calls. */
-function recordingLoad() {
-  const calls: string[][] = [];
-  const load = async (keys: string[]) => {
-    calls.push(keys);
-    return keys.filter((key) => key !== 'unknown').map((key) => ({ key, value: key.toUpperCase() }));
-  };
-  return { calls, load };
-}
-
-test('a call has at most the given number of keys', async () => {
-  const { calls, load } = recordingLoad();
+test('a look-up that arrives during a call waits for the next call, which can know what is new', async () => {
+  const calls: PromiseWithResolvers<string>[] = [];
   const find = batchLookups(
     (key: string) => key,
-    load,
+    async (keys) => {
+      const value = await calls[calls.push(Promise.withResolvers<string>()) - 1]!.promise;
+      return keys.map((key) => ({ key, value }));
+    },
     ({ key }) => key,
-    2,
   );
-  const found = await Promise.all(['a', 'b', 'a', 'c', 'd'].map(find));
-  expect(found.map((one) => one?.value)).toEqual(['A', 'B', 'A', 'C', 'D']);
-  expect(calls).toEqual([['a', 'b'], ['a', 'c'], ['d']]);
-});
-
-test('a look-up that arrives during a call waits for the next call', async () => {
-  const calls: { keys: string[]; finish: (value: string) => void }[] = [];
-  const find = gatherTexts(
-    (keys) =>
-      new Promise((resolve) => {
-        calls.push({ keys, finish: (value) => resolve(keys.map((key) => ({ key, value }))) });
-      }),
-  );
-  const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
   const early = find('a');
-  await nextTurn();
+  await new Promise(setImmediate);
   const late = find('a');
-  await nextTurn();
-  expect(calls.map((call) => call.keys)).toEqual([['a'], ['a']]);
-  calls[0]!.finish('before');
-  calls[1]!.finish('after');
+  await new Promise(setImmediate);
+  for (const [i, value] of ['before', 'after'].entries()) calls[i]!.resolve(value);
   expect((await Promise.all([early, late])).map((one) => one?.value)).toEqual(['before', 'after']);
 });
 

@@ -33,69 +33,6 @@ const unavailable = { code: 'unavailable', retryAfter: 1 };
 const terminate = (pid: number): Promise<unknown> =>
   asSuperuser((sql) => sql`select pg_terminate_backend(${pid}, 5000)`);
 
-test("rows have the types of the API's JSON", async () => {
-  const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
-  const [row] = await db.lookup(
-    (sql) => sql`
-        select
-          '2026-03-14 10:26:53.5+01'::timestamptz as instant,
-          array['2026-03-14 10:26:53.5891+01'::timestamptz, null] as instants,
-          '2026-03-14'::date as day,
-          12.5::numeric(14,4) as price,
-          9007199254740991::bigint as count,
-          '\\xdeadbeef'::bytea as hash,
-          '{{1,2},{3,NULL}}'::integer[] as grid,
-          '{}'::text[] as nothing`,
-  );
-  expect(row).toEqual({
-    instant: '2026-03-14T09:26:53.500Z',
-    instants: ['2026-03-14T09:26:53.589Z', null],
-    day: '2026-03-14',
-    price: 12.5,
-    count: 9007199254740991,
-    hash: Buffer.from('deadbeef', 'hex'),
-    grid: [
-      [1, 2],
-      [3, null],
-    ],
-    nothing: [],
-  });
-  const [found] = await db.search((sql) => sql`select ${id}::uuid = any (${[id]}) as found`);
-  expect(found).toEqual({ found: true });
-});
-
-test.each(['lookup', 'search', 'transaction'] as const)(
-  'rows return every value that was sent as a parameter through %s',
-  async (pool) => {
-    const sent = {
-      texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
-      ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
-      none: [] as string[],
-      numbers: [1.5, -2, 1e15],
-      flags: [true, false],
-      hashes: [Buffer.from('00ff', 'hex')],
-      instant: '2026-03-14T09:26:53.589Z',
-      document: { a: ['x', 1, null], 'ü"': {} },
-      hash: Buffer.from('00ff', 'hex'),
-    };
-    const read = (
-      sql: Pick<postgres.Sql<{ instant: string }>, 'json' | 'array'> & postgres.ISql<{ instant: string }>,
-    ) => sql`
-      select
-        ${sent.texts}::text[] as texts,
-        ${sent.ids}::uuid[] as ids,
-        ${sent.none}::text[] as none,
-        ${sent.numbers}::numeric[] as numbers,
-        ${sql.array(sent.flags)}::boolean[] as flags,
-        ${sql.array(sent.hashes)}::bytea[] as hashes,
-        ${sent.instant}::timestamptz as instant,
-        ${sql.json(sent.document)}::jsonb as document,
-        ${sent.hash}::bytea as hash`;
-    const [row] = await db[pool]<postgres.Row[]>(read);
-    expect(row).toEqual(sent);
-  },
-);
-
 test('the pools use the service role, UTC, time limits and no JIT', async () => {
   const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
       current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
@@ -105,13 +42,6 @@ test('the pools use the service role, UTC, time limits and no JIT', async () => 
     const limits = { statement: '10s', lock: '10s', idle: '10s' };
     expect(row).toEqual({ role: 'sales_data_api', zone: 'UTC', login: 'sales_service', jit: 'off', ...limits });
   }
-});
-
-test('the pools plan searches for their values and do not prepare them', async () => {
-  const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
-      select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
-  expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
-  expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
 });
 
 test('the pools work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
@@ -131,23 +61,6 @@ test('the pools work while another is full, and the full one rejects with 503 in
   await small.close();
 });
 
-test('the pools reject new work once closed, and finish work in flight', async () => {
-  const other = openDatabase(parseConfig({}), database.url);
-  const begun = Promise.withResolvers<void>();
-  const go = Promise.withResolvers<void>();
-  const underWay = other.search(async (sql) => {
-    begun.resolve();
-    await go.promise;
-    return sql`select 1 as one`;
-  });
-  await begun.promise;
-  const closed = other.close();
-  await expect(other.lookup((sql) => sql`select 1`)).rejects.toMatchObject(unavailable);
-  go.resolve();
-  expect(await underWay).toEqual([{ one: 1 }]);
-  await closed;
-});
-
 describe('a customer', () => {
   /** Returns the texts of the service's running statements. */
   const running = async (text: string): Promise<number> => {
@@ -159,26 +72,6 @@ describe('a customer', () => {
     return count;
   };
   const patience = { timeout: 10_000, interval: 20 };
-
-  test.each(['lookup', 'search', 'transaction'] as const)(
-    'that fills the pool %s leaves slots for another customer',
-    async (pool) => {
-      const limits = {
-        DATABASE_SEARCH_CONNECTIONS: '4',
-        DATABASE_TRANSACTION_CONNECTIONS: '4',
-        DATABASE_QUEUE_MS: '60000',
-      };
-      const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1', ...limits }), database.url);
-      const [one, other] = ['one', 'other'].map((customerId) => small.for({ customerId }, null));
-      const hold = Promise.withResolvers<void>();
-      const greedy = Array.from({ length: 100 }, () => one![pool](() => hold.promise));
-      const read = (sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`;
-      expect(await other![pool]<postgres.Row[]>(read)).toEqual([{ one: 1 }]);
-      hold.resolve();
-      await Promise.all(greedy);
-      await small.close();
-    },
-  );
 
   test('whose time is up has nothing written, unless the transaction has committed', async () => {
     const outcomes = await Promise.all(
@@ -210,20 +103,6 @@ describe('a customer', () => {
       db.for({ customerId: `${i}`, waitMs: patience.timeout }, null).transaction((tx) => tx`select ${i}::integer as i`),
     );
     expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
-  });
-
-  test('cannot delay the look-up of credentials', async () => {
-    const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1' }), database.url);
-    const slow = small.for({ customerId: 'one' }, null).lookup((sql) => sql`select pg_sleep(60) as in_the_way`);
-    slow.catch(() => undefined);
-    await expect.poll(() => running('in_the_way'), patience).toBe(1);
-    expect(await small.credentials((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
-    await asSuperuser(
-      (sql) => sql`
-      select pg_terminate_backend(pid) from pg_stat_activity where query like '%in_the_way%' and pid <> pg_backend_pid()`,
-    );
-    await expect(slow).rejects.toMatchObject(unavailable);
-    await small.close();
   });
 });
 

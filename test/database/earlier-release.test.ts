@@ -232,62 +232,43 @@ test('what waits for the endpoints of an earlier release is still to be sent, an
 test('failed records of an earlier release keep their cells, and imports under way go on behind their last record', async () => {
   const { owner, makeCustomer, upgrade } = await databaseBefore('0055');
   const customer = await makeCustomer();
-  const begin = async (format: string, layout: object | null, lines: string, more: object = {}): Promise<string> => {
+  const begin = async (layout: object | null, lines: string, more: object): Promise<string> => {
+    const state = { status: 'PROCESSING', file_bytes: 1, total: 10, failed: 3, is_automatic: true, dry_run: false };
+    const settings = { name: '', object: 'contacts', mode: 'create', ignore_unknown: false, list_ids: [] };
     const row = {
       customer_id: customer,
-      name: '',
-      object: 'contacts',
-      mode: 'create',
-      format,
-      ignore_unknown: false,
-      list_ids: [],
-      dry_run: false,
-      is_automatic: true,
-      status: 'PROCESSING',
-      file_bytes: 1,
+      ...settings,
+      ...state,
       layout: layout && owner.json(layout as never),
-      total: 10,
-      failed: 3,
       ...more,
     };
     const [{ id }] = await owner<[{ id: string }]>`insert into imports ${owner(row as never)} returning id`;
     await owner`
-      insert into import_errors (customer_id, import_id, position, lines)
-      values (${customer}, ${id}, 7, ${lines})`;
+      insert into import_errors (customer_id, import_id, position, lines) values (${customer}, ${id}, 7, ${lines})`;
     return id;
   };
   const csv = await begin(
-    'csv',
     { separator: ';', headers: ['first_name', '_error', 'a "b"'], columns: [], omitted: [1] },
     '"x;\n""y""";;2;is wrong;\r\nAda;"1";5;;"left; out"\r\n;;6;"has more";;further;"2"\r\n',
-    { position: owner.json({ bytes: 99, line: 8 }) },
+    { format: 'csv', position: owner.json({ bytes: 99, line: 8 }) },
   );
-  const ndjson = await begin('ndjson', null, '"{""a"":1}",1,is wrong,\r\n', {
-    status: 'COMPLETED',
-    finished_at: '2026-03-01',
-    created: 7,
-  });
-  const converted = await begin('xlsx', { separator: ',', headers: ['a'], columns: [] }, 'x,3,is wrong,\r\n', {
-    is_converted: true,
-  });
+  const ended = { format: 'ndjson', status: 'COMPLETED', finished_at: '2026-03-01', created: 7 };
+  const ndjson = await begin(null, '"{""a"":1}",1,is wrong,\r\n', ended);
+  const sheet = { separator: ',', headers: ['a'], columns: [] };
+  const converted = await begin(sheet, 'x,3,is wrong,\r\n', { format: 'xlsx', is_converted: true });
   await upgrade();
 
   const rows = await owner<{ import_id: string; line: number; cells: string; error: string; warning: string }[]>`
     select import_id, line, cells::text as cells, error, warning from import_rows order by import_id, line`;
+  const textsOf = (line: number, cells: string) => fromStored(line, cells).cells.map(({ text }) => text);
   expect(
-    rows.map(({ import_id: id, line, cells, error, warning }) => [
-      id,
-      line,
-      fromStored(line, cells).cells.map(({ text }) => text),
-      error,
-      warning,
-    ]),
+    rows.map(({ import_id, line, cells, error, warning }) => [import_id, line, textsOf(line, cells), error ?? warning]),
   ).toEqual([
-    [csv, 2, ['x;\n"y"', '', ''], 'is wrong', null],
-    [csv, 5, ['Ada', '', '1'], null, 'left; out'],
-    [csv, 6, ['', '', '', 'further', '2'], 'has more', null],
-    [ndjson, 1, ['{"a":1}'], 'is wrong', null],
-    [converted, 3, ['x'], 'is wrong', null],
+    [csv, 2, ['x;\n"y"', '', ''], 'is wrong'],
+    [csv, 5, ['Ada', '', '1'], 'left; out'],
+    [csv, 6, ['', '', '', 'further', '2'], 'has more'],
+    [ndjson, 1, ['{"a":1}'], 'is wrong'],
+    [converted, 3, ['x'], 'is wrong'],
   ]);
   const imports = await owner`select id, status, total, done_line, error from imports order by id`;
   expect(imports.map((row) => Object.values(row))).toEqual([

@@ -1,5 +1,4 @@
-import postgres from 'postgres';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { killServer, startServer, stopServer } from '../../src/database/embedded-cluster.ts';
 import type { Cluster } from '../../src/database/embedded-cluster.ts';
 import { startOwnCluster } from '../setup/own-cluster.ts';
@@ -14,12 +13,10 @@ interface Line {
 /** A running `serve` and `work`. */
 const running: Record<string, ServerProcess> = {};
 let cluster: Cluster;
-let superuser: postgres.Sql;
 
 beforeAll(async () => {
   const own = await startOwnCluster('outages');
   cluster = own.cluster;
-  superuser = postgres(own.urls.superuser, { max: 1, onnotice: () => {} });
   await migrate(own.urls.owner);
   for (const command of ['serve', 'work'])
     running[command] = await startServerProcess(own.urls.service, { LOG_LEVEL: 'info' }, [
@@ -28,8 +25,6 @@ beforeAll(async () => {
       '--json',
     ]);
 });
-
-afterAll(() => superuser.end({ timeout: 1 }));
 
 const messagesOf = (lines: string[]): string[] =>
   lines.map((line) => JSON.parse(line) as Line).map(({ level, msg }) => `${level} ${msg}`);
@@ -61,21 +56,4 @@ test('a restart and a crash of the database are two lines each, in an idle serve
     ).toEqual([...outage, ...outage]);
     expect(since.join()).not.toContain('"stack"');
   }
-});
-
-test('a connection that the server ends is no outage', async () => {
-  const before = Object.values(running).map((one) => messagesOf(one.log).length);
-  const [ended] = await superuser<[{ now: string }]>`
-    select pg_terminate_backend(pid), clock_timestamp()::text as now
-    from pg_stat_activity
-    where datname = 'outages' and application_name = 'sales-data-api'
-    order by backend_start desc
-    limit 1`;
-  const checked = () => superuser`
-    select 1
-    from pg_stat_activity
-    where datname = 'outages' and query = 'select 1' and state = 'idle' and query_start > ${ended.now}::timestamptz`;
-  await expect.poll(checked, { timeout: 10_000 }).toHaveLength(1);
-  const since = Object.values(running).map((one, i) => messagesOf(one.log).slice(before[i]));
-  expect(since.flat().filter((line) => line.includes('the database'))).toEqual([]);
 });
