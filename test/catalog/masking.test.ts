@@ -15,12 +15,9 @@ test.each([
 ])('of the address %j a customer who has not paid sees %j', (email, shown) => expect(masked(email)).toBe(shown));
 
 test.each([
-  'n/a',
   'call me @ +44 20 7946 0000',
   'ada@engines.example, +44 20 7946 0000',
   'ada@+442079460000 ',
-  '@ada.lovelace',
-  'ada.lovelace@',
   'ada@ada lovelace',
   `${'a'.repeat(250)}@engines.example`,
   '😀',

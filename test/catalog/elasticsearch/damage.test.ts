@@ -1,10 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { namesOf } from '../../../src/catalog/elasticsearch/indexes.ts';
-import { openCatalog } from '../../../src/catalog/open.ts';
 import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/jobs/unlocks.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../../setup/elasticsearch.ts';
@@ -73,7 +70,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
   const unindexed = (): Promise<string[]> => app.db.lookup((sql) => findUnindexedProspects(sql, 10));
 
   const added = () => person({ last_name: 'Added' });
-  const counted = async (one: Catalog = app.catalog): Promise<number> => one.count({ criteria: [] });
+  const counted = (): Promise<number> => app.catalog.count({ criteria: [] });
   /** Waits until all calls succeed. */
   const answersAgain = async () => {
     await expect.poll(statuses, { timeout: 60_000, interval: 300 }).toEqual(allAnswer);
@@ -97,17 +94,6 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
       hurt: () => ask('POST', `${name}/_close`),
       mend: () => ask('POST', `${name}/_open`),
       seen: peopleUnavailable,
-    },
-    'is blocked for reads': {
-      hurt: () => block('read', true),
-      mend: () => block('read', null),
-      seen: peopleUnavailable,
-    },
-    'is blocked for writes': { hurt: () => block('write', true), mend: () => block('write', null), seen: allAnswer },
-    'is made read-only': {
-      hurt: () => block('read_only', true),
-      mend: () => block('read_only', null),
-      seen: allAnswer,
     },
     'shares its alias with another index': {
       hurt: () => ask('PUT', `${alias}-other`, { aliases: { [alias]: {} } }),
@@ -169,18 +155,6 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     expect(await app.catalog.count({ criteria: [], netNewFor: unlocker!.customer_id })).toBe(39);
   });
 
-  test('whose name another index has taken takes no import until that index is gone', async () => {
-    await ask('DELETE', await index());
-    await ask('PUT', `${alias}/_doc/1?refresh`, { id_high: '1', score: 1, note: 'of somebody' });
-    expect(await statuses()).toEqual(peopleUnavailable);
-    await expect.poll(ready).toBe('degraded');
-    await expect(runImport(app, people)).rejects.toMatchObject({ code: 'unavailable' });
-    expect(await ask('GET', `${alias}/_doc/1`)).toMatchObject({ _source: { note: 'of somebody' } });
-    await ask('DELETE', alias);
-    expect((await runImport(app, people)).people).toBe(40);
-    await answersAgain();
-  });
-
   test('whose suggestions are deleted has them again after an import', async () => {
     const [values] = await indexesBehind(url, namesOf(app.config).values);
     await ask('DELETE', values!);
@@ -190,70 +164,20 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     await answersAgain();
   });
 
-  describe('during an import', () => {
+  test('that is deleted during an import: the import fails, no index is created under its name, and the next import starts over', async () => {
     const many = Array.from({ length: 5_000 }, (_, i) => person({ score: i % 101, last_name: 'Many' }));
-
-    /** Returns the services of an app; their catalog runs `hurt` before it writes the third batch. */
-    function hurting(one: TestApp, hurt: () => Promise<unknown>): { db: TestApp['db']; catalog: Catalog } {
-      let writes = 0;
-      const write = async (batch: Parameters<Catalog['write']>[0]): Promise<void> => {
-        if ((writes += 1) === 3) await hurt();
-        await one.catalog.write(batch);
-      };
-      return { db: one.db, catalog: { ...one.catalog, write } };
-    }
-    const interrupt = () => Promise.reject(new Error('interrupted'));
-
-    test('that is deleted: the import fails, no index is created under its name, and the next import starts over', async () => {
-      const doomed = hurting(app, async () => ask('DELETE', await index()));
-      await expect(runImport(doomed, many, 'doomed')).rejects.toMatchObject({ code: 'unavailable' });
-      const left = (await ask('GET', `${environment['ELASTICSEARCH_INDEX']}*?expand_wildcards=all`)) as object;
-      expect(Object.keys(left).filter((name) => !name.includes('-values-'))).toEqual([]);
-      const report = await runImport(app, many, 'doomed');
-      expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
-      expect(await counted()).toBe(5_000);
-    });
-
-    test('that is another one than before: an interrupted import starts over and reports it', async () => {
-      const other = await startApp({
-        ...environment,
-        ELASTICSEARCH_INDEX: `${environment['ELASTICSEARCH_INDEX']}-other`,
-      });
-      const catalog = openCatalog(other.config, app.db);
-      onTestFinished(() => catalog.close());
-      await expect(runImport(hurting(app, interrupt), many, 'twice')).rejects.toThrow('interrupted');
-      const report = await runImport({ db: app.db, catalog }, many, 'twice');
-      expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
-      expect(report.notes.join()).toContain('starting over');
-      expect(await counted(catalog)).toBe(5_000);
-    });
-
-    test('that was lost before: an interrupted import is resumed, and searches see nothing before its end', async () => {
-      await ask('DELETE', await index());
-      await expect(runImport(hurting(app, interrupt), many, 'resumed')).rejects.toThrow('interrupted');
-      expect((await statuses())['list']).toBe(503);
-      const report = await runImport(app, many, 'resumed');
-      expect(report).toMatchObject({ loaded: 5_000, people: 5_000 });
-      expect(report.resumed_at_line).toBeGreaterThan(1);
-      await answersAgain();
-      expect(await counted()).toBe(5_000);
-    });
-
-    test('whose alias is moved to another index: the import fails, and so does the next one until it is moved back', async () => {
-      const { catalog } = hurting(app, async () => {
-        const [before] = await indexesBehind(url, alias);
-        const actions = [{ remove: { index: before, alias } }, { add: { index: `${alias}-1`, alias } }];
-        await ask('PUT', `${alias}-1`, { mappings: { dynamic: 'strict' } });
-        await ask('POST', '_aliases', { actions });
-      });
-      const before = await index();
-      await expect(runImport({ db: app.db, catalog }, many, 'moved')).rejects.toMatchObject({ code: 'unavailable' });
-      await ask('DELETE', `${alias}-1`);
-      await expect(runImport(app, many, 'moved')).rejects.toMatchObject({ code: 'unavailable' });
-      await ask('POST', '_aliases', { actions: [{ add: { index: before, alias } }] });
-      const report = await runImport(app, many, 'moved');
-      expect([report.loaded, await index()]).toEqual([5_000, before]);
-    });
+    let writes = 0;
+    const write: Catalog['write'] = async (batch) => {
+      if ((writes += 1) === 3) await ask('DELETE', await index());
+      await app.catalog.write(batch);
+    };
+    const doomed = runImport({ db: app.db, catalog: { ...app.catalog, write } }, many, 'doomed');
+    await expect(doomed).rejects.toMatchObject({ code: 'unavailable' });
+    const left = (await ask('GET', `${environment['ELASTICSEARCH_INDEX']}*?expand_wildcards=all`)) as object;
+    expect(Object.keys(left).filter((name) => !name.includes('-values-'))).toEqual([]);
+    const report = await runImport(app, many, 'doomed');
+    expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
+    expect(await counted()).toBe(5_000);
   });
 });
 
@@ -269,36 +193,4 @@ describe.skipIf(noElasticsearch)(`a catalog that was never imported ${need}`, as
     expect((await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog).toBe('up');
     expect(await app.catalog.status()).toMatchObject({ people: 0, details: { state: 'not imported yet' } });
   });
-});
-
-describe('an incomplete response of the cluster', () => {
-  const page = { hits: { hits: [], total: { value: 0, relation: 'eq' } } };
-  for (const [name, body] of Object.entries({
-    'because a shard failed': {
-      ...page,
-      timed_out: false,
-      _shards: { total: 3, successful: 2, skipped: 0, failed: 1 },
-    },
-    'because a shard did not respond': { ...page, _shards: { total: 3, successful: 2, skipped: 0, failed: 0 } },
-    'because the search timed out': {
-      ...page,
-      timed_out: true,
-      _shards: { total: 3, successful: 3, skipped: 0, failed: 0 },
-    },
-  }))
-    test(`${name} returns 503`, async () => {
-      const server = createServer((request, response) => {
-        request.resume().on('end', () => {
-          const headers = { 'content-type': 'application/json', 'x-elastic-product': 'Elasticsearch' };
-          response.writeHead(200, headers).end(JSON.stringify(body));
-        });
-      }).listen(0, '127.0.0.1');
-      await once(server, 'listening');
-      onTestFinished(() => void server.close());
-      const { port } = server.address() as { port: number };
-      const app = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}` });
-      const customer = await app.customer();
-      expect((await customer.post('/prospect/list', {})).status).toBe(503);
-      expect((await customer.post('/prospect/metadata', {})).status).toBe(503);
-    });
 });

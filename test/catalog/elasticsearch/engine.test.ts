@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
-import { ClusterClient } from '../../../src/catalog/elasticsearch/cluster.ts';
 import { namesOf, newIndex } from '../../../src/catalog/elasticsearch/indexes.ts';
-import { rebuildValues } from '../../../src/catalog/elasticsearch/values.ts';
 import { toSearch } from '../../../src/catalog/prospects.ts';
 import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/jobs/unlocks.ts';
 import { startApp } from '../../setup/app.ts';
@@ -75,28 +73,6 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     await ask('POST', '/_open');
     await catalog.syncUnlocks([ada._id]);
     expect(await unindexed()).toEqual([]);
-  });
-
-  test('suggestions do not depend on the number of values counted per request', async () => {
-    const { catalog, config } = services;
-    const spellings = ['Zoë', 'zoe', 'ZOE', 'Zoe', 'Zoe', 'Zoe', 'Yara', 'yara', 'YARA', 'Xena', 'Will', 'Vera', 'Una'];
-    const mostlyLast = ['QUINN', 'QUinn', 'QuINN', 'Quinn', 'quinn', 'quinn'];
-    // No person of the random catalogs has such a name.
-    const names = [...spellings, ...mostlyLast].map((name) => `Paged ${name}`);
-    const people = names.map((last_name) => person({ last_name, job_title: last_name }));
-    await writePeople(catalog, people);
-    await catalog.finish();
-    const suggested = () =>
-      Promise.all(
-        ['', 'paged z', 'paged y', 'paged quinn'].map((search) => catalog.suggest({ source: 'last_name', search })),
-      );
-    const before = await suggested();
-    expect(before[1]).toEqual([{ type: 'last_name', value: 'Paged Zoe' }]);
-    expect(before[3]).toEqual([{ type: 'last_name', value: 'Paged quinn' }]);
-    const nodes = new ClusterClient(config);
-    await rebuildValues(nodes, namesOf(config), config, 3);
-    await nodes.close();
-    expect(await suggested()).toEqual(before);
   });
 
   afterAll(async () => {

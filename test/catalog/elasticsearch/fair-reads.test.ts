@@ -72,47 +72,41 @@ test('a customer that requests a hundred pages at once does not block another on
   expect(heavy.sent).toBe(statuses.filter((status) => status === 201).length);
 });
 
-test('a slow read is not retried, and many slow reads of one customer do not block others', async () => {
-  const { one, other, heavy } = await play(
-    (response, search) => {
-      if (search === undefined) alive(response);
-      else if (!isHeavy(search)) nothingFound(response);
-    },
-    { ELASTICSEARCH_TIMEOUT_MS: '300' },
-  );
-  for (let i = 0; i < 8; i += 1) {
-    expect(await list(one, heavyPage)).toBe(503);
-    expect(await list(other)).toBe(201);
-  }
-  expect(heavy.sent).toBe(8);
-});
-
-test("when the cluster rejects one customer's queries as too large, other customers are not blocked", async () => {
-  const { one, other } = await play((response, search) => {
-    if (search === undefined) alive(response);
-    else if (isHeavy(search)) answer(response, 429, refusal('circuit_breaking_exception'));
-    else nothingFound(response);
-  });
-  for (let i = 0; i < 12; i += 1) expect(await list(one, heavyPage)).toBe(503);
-  expect(await list(other)).toBe(201);
-});
+test.each([
+  ['too slow', undefined],
+  ['rejected as too large', 'circuit_breaking_exception'],
+  ['rejected because queues are full', 'es_rejected_execution_exception'],
+])(
+  'reads of one customer that are %s are 503 and not sent again; they do not block other customers, and succeed once they can',
+  async (_what, reason) => {
+    let isMended = false;
+    const { one, other, heavy } = await play(
+      (response, search) => {
+        if (search === undefined) alive(response);
+        else if (isMended || !isHeavy(search)) nothingFound(response);
+        else if (reason) answer(response, 429, refusal(reason));
+      },
+      { ELASTICSEARCH_TIMEOUT_MS: '300' },
+    );
+    for (let i = 0; i < 8; i += 1) {
+      expect(await list(one, heavyPage)).toBe(503);
+      expect(await list(other)).toBe(201);
+    }
+    expect(heavy.sent).toBe(8);
+    isMended = true;
+    expect(await list(one, heavyPage)).toBe(201);
+  },
+);
 
 test.each([
-  ['whose queues are full', true],
-  ['that is silent', false],
-])('a cluster %s causes 503, and the next call after it has recovered succeeds', async (_state, answers) => {
-  let isDown = true;
-  const { one, other } = await play(
-    (response, search) => {
-      if (search === undefined) alive(response);
-      else if (!isDown) nothingFound(response);
-      else if (answers) answer(response, 429, refusal('es_rejected_execution_exception'));
-    },
-    { ELASTICSEARCH_TIMEOUT_MS: '300' },
-  );
-  for (let i = 0; i < 6; i += 1) expect(await list(i % 2 ? one : other)).toBe(503);
-  isDown = false;
-  for (const customer of [one, other]) expect(await list(customer)).toBe(201);
+  ['a shard failed', { _shards: { total: 3, successful: 2, failed: 1 } }],
+  ['a shard did not respond', { _shards: { total: 3, successful: 2, failed: 0 } }],
+  ['the search timed out', { timed_out: true }],
+])('a response of the cluster that is incomplete because %s is 503', async (_why, fault) => {
+  const whole = { timed_out: false, _shards: { total: 3, successful: 3, skipped: 0, failed: 0 } };
+  const hits = { hits: [], total: { value: 0, relation: 'eq' } };
+  const { one } = await play((response) => answer(response, 200, { hits, ...whole, ...fault }));
+  expect([await list(one), (await one.post('/prospect/metadata', {})).status]).toEqual([503, 503]);
 });
 
 test('an aborted read is cancelled in the cluster, and does not count as a failure of the cluster', async () => {

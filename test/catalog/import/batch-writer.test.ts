@@ -62,25 +62,3 @@ test('a slow write does not block others, but the saved line does not pass it', 
   expect(noted[0], 'no line was saved before the first batch was written').toBe(-1);
   expect(noted.at(-1)).toBe(25_001);
 });
-
-test('if two batches contain the same person, the later batch waits for the earlier one', async () => {
-  const twice = person({});
-  const kept: string[] = [];
-  const catalog = {
-    encode: ({ person: { job_title } }: { person: { job_title: string } }) => job_title,
-    write: async (people: EncodedPerson[]) => {
-      const found = people.find(({ id }) => id === twice._id);
-      if (!found) return;
-      const title = found.bytes.toString();
-      if (title === 'earlier') await sleep(50);
-      kept.push(title);
-    },
-  };
-  const writer = new BatchWriter(catalog, start, () => Promise.resolve());
-  const people = Array.from({ length: 3_000 }, () => person({}));
-  people[0] = { ...twice, job_title: 'earlier' };
-  people[2_500] = { ...twice, job_title: 'later' };
-  for (const [line, one] of people.entries()) await writer.take(line, toDocument(one));
-  await writer.end();
-  expect(kept).toEqual(['earlier', 'later']);
-});

@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { PersonIds } from '../../../src/catalog/parse-records.ts';
 import { report } from '../../../src/catalog/privacy-report.ts';
-import { apply, erase, removeSuppression, list } from '../../../src/catalog/privacy.ts';
+import { erase, removeSuppression } from '../../../src/catalog/privacy.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { jobBatches } from '../../../src/jobs/workers.ts';
 import { takeTurn } from '../../../src/jobs/turns.ts';
@@ -276,19 +276,6 @@ test('a job that runs keeps the values of the last person who is not suppressed,
   for (let turn = 0; turn < 4; turn += 1)
     await take({ ...context, catalog: { ...context.catalog, search } }, { customerId: customer.id });
   expect(progress).toMatchObject([null, { after: { id: people[1]!._id } }, { after: { id: people[2]!._id } }]);
-});
-
-test('a saved list that names somebody twice suppresses the person once', async () => {
-  const services = { ...app, notify: () => undefined };
-  const noted = { operator: 'tests', case_ref: randomUUID() };
-  await erase(services, { kind: 'email', value: `${noted.case_ref}@twice.example` }, noted);
-  const saved = await list(services, noted);
-  const own = saved.suppressions.find(({ case_ref }) => case_ref === noted.case_ref);
-  await removeSuppression(services, undefined, noted);
-  const twice = { ...saved, suppressions: [{ ...own!, is_erasure: false }, own!] };
-  expect(await apply(services, twice, noted)).toMatchObject({ suppressed: 1 });
-  const [stored] = await app.owner`select is_erasure from suppressions where case_ref = ${noted.case_ref}`;
-  expect(stored).toEqual({ is_erasure: true });
 });
 
 test('a person is found in the results of jobs by an address with quotation marks', async () => {
