@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import ts from 'typescript';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { placementOf } from '../src/database/citus.ts';
 
 // Forms of SQL that Citus 14 refuses on distributed tables, or runs with another result. Each was run on a real cluster.
@@ -241,17 +241,12 @@ test('the statements of the service are found', () => {
   );
 });
 
-describe.each([
+test.each([
   ...forms.map((form) => ({ ...form, texts: [...statements, ...changes] })),
   ...migrationForms.map((form) => ({ ...form, texts: changes })),
-])('$name', ({ isIn, refused, texts }) => {
-  test('is recognised', () => {
-    expect(refused.filter((text) => !isIn(text))).toEqual([]);
-  });
-
-  test('is in no statement', () => {
-    expect(texts.filter(({ text }) => isIn(text) && !localTables.test(text))).toEqual([]);
-  });
+])('is recognised, and is in no statement: $name', ({ isIn, refused, texts }) => {
+  expect(refused.filter((text) => !isIn(text))).toEqual([]);
+  expect(texts.filter(({ text }) => isIn(text) && !localTables.test(text))).toEqual([]);
 });
 
 /**

@@ -41,20 +41,6 @@ async function readAll(after: ReadPosition, limit = 1_000): Promise<{ ids: unkno
   }
 }
 
-test('a reader gets each event once, in the order of the transactions, by pages of any size', async () => {
-  await record('a');
-  await record('b', 'c', 'd');
-  await record(...Array.from({ length: 1_200 }, (_, i) => `e${i}`));
-  await record('f');
-  const wanted = ['a', 'b', 'c', 'd', ...Array.from({ length: 1_200 }, (_, i) => `e${i}`), 'f'];
-  for (const limit of [1_000, 100, 7]) expect((await readAll(oldest, limit)).ids).toEqual(wanted);
-  const { next } = await readAll(start);
-  expect(next.position).toBe(wanted.length);
-  expect(await read(next)).toEqual({ events: [], next, isMore: false });
-  await record('g');
-  expect((await readAll(next)).ids).toEqual(['g']);
-});
-
 /** Records the event `late` in a transaction that stays open. Returns a function that commits it. */
 async function recordLate(): Promise<() => Promise<void>> {
   const wait = Promise.withResolvers<void>();
@@ -81,22 +67,6 @@ test('an event that is committed late appears behind what was read before', asyn
   expect((await readAll(oldest)).ids).toEqual(['first', 'late']);
 });
 
-test('readers of some types get only these, and come to the end', async () => {
-  await record('a');
-  const id = randomUUID();
-  await app.db.transaction(async (sql) =>
-    addToJournal(sql, customer.id, [
-      { type: 'list.deleted', data: { id } },
-      { type: 'contact.created', data: { id } },
-    ]),
-  );
-  await record('d');
-  const page = await readEvents(app.db, customer.id, { after: oldest, types: ['list.deleted'], limit: 10 });
-  expect(page).toMatchObject({ events: [{ type: 'list.deleted', position: 2 }], next: { position: 4 }, isMore: false });
-  const [event] = page.events;
-  expect(event!.data).toEqual({ id, source: 'command', actor: { type: 'operator' }, change_id: expect.any(String) });
-});
-
 test('a place whose event is not there is expired; the last place never is', async () => {
   await record('a');
   const { next } = await readAll(oldest);
@@ -114,31 +84,6 @@ test('a place whose event is not there is expired; the last place never is', asy
   await record('c');
   for (const place of [oldest, last]) expect((await readAll(place)).ids).toEqual(['c']);
   await expect(read({ ...last, id: next.id })).rejects.toMatchObject(expired);
-});
-
-test('eight writers: positions have no gap, in the order of the commits, and totals are exact after each', async () => {
-  const [answered, places]: [string[], FeedPosition[]] = [[], []];
-  await Promise.all(
-    Array.from({ length: 8 }, async (_, writer) => {
-      for (let i = 0; i < 40; i += 1) {
-        const { position } = await findEnd(app.db, customer.id);
-        await record(`${writer} ${i}`);
-        answered.push(`${writer} ${i}`);
-        const after = await readAll({ position });
-        // What was answered before this write began is not behind it, and the write is.
-        expect(after.ids).toContain(`${writer} ${i}`);
-        places.push(after.next);
-      }
-    }),
-  );
-  const { ids, next } = await readAll(start);
-  expect(next.position).toBe(320);
-  expect(new Set(ids)).toEqual(new Set(answered));
-  for (const place of places) await read(place);
-  const rows = await app.owner<{ position: number; contacts: number }[]>`
-    select position::integer, contacts::integer from journal where customer_id = ${customer.id} order by position`;
-  expect(rows).toEqual(Array.from({ length: 320 }, (_, i) => ({ position: i + 1, contacts: i + 1 })));
-  expect(await app.db.lookup((sql) => readTotals(sql, customer.id))).toEqual({ contacts: 320, companies: 0 });
 });
 
 /** Makes rows of the customer so old that they are truncated. */

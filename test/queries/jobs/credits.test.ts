@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
-import { adjustCredits, chargeCredits, releaseCredits, reserveCredits } from '../../../src/queries/jobs/credits.ts';
+import { chargeCredits, releaseCredits, reserveCredits } from '../../../src/queries/jobs/credits.ts';
 import { insertJob } from '../../../src/queries/jobs/jobs.ts';
 import { startApp } from '../../setup/app.ts';
 import { grant } from '../../setup/factories.ts';
@@ -48,24 +48,6 @@ async function ledgerOf(id: string): Promise<string[]> {
 }
 
 describe('the ledger', () => {
-  test('has an entry for every change of a balance, with the balances after it', async () => {
-    const { id, job } = await spender(100);
-    await reserve(id, job, 30);
-    await inTransaction(async (sql) => {
-      await chargeCredits(sql, id, job, { pool, amount: 12 });
-      await releaseCredits(sql, id, job, { pool, amount: 18 });
-    });
-    await inTransaction((sql) => adjustCredits(sql, id, { pool, amount: -8, note: 'counted twice' }));
-    expect(await ledgerOf(id)).toEqual([
-      'grant 100 → 100/0',
-      'reserve 30 → 70/30',
-      'charge 12 → 70/18',
-      'release 18 → 88/0',
-      'adjust -8 → 80/0',
-    ]);
-    expect(await balanceOf(id)).toEqual({ available: 80, reserved: 0 });
-  });
-
   test('is numbered without a gap, and each entry follows from the previous one, under concurrent changes', async () => {
     const { id } = await spender(1_000);
     const jobs = await Promise.all(Array.from({ length: 30 }, () => jobOf(id)));
@@ -138,16 +120,5 @@ describe('a reservation', () => {
     const charge = inTransaction((sql) => chargeCredits(sql, id, job, { pool, amount: 21 }));
     await expect(charge).rejects.toThrow(/credit_balances_reserved_not_negative/);
     expect(await balanceOf(id)).toEqual({ available: 30, reserved: 20 });
-  });
-});
-
-describe('an adjustment', () => {
-  test('takes only available credits', async () => {
-    const { id, job } = await spender(50);
-    await reserve(id, job, 20);
-    const adjust = (amount: number) => inTransaction((sql) => adjustCredits(sql, id, { pool, amount, note: null }));
-    await expect(adjust(-31)).rejects.toMatchObject({ shortage: { required: 31, available: 30, pool } });
-    await adjust(-30);
-    expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
   });
 });

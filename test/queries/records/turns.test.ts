@@ -6,7 +6,6 @@ import { migrate } from '../../../src/database/migrate.ts';
 import { queues } from '../../../src/database/queues.ts';
 import { lowestId } from '../../../src/database/connection.ts';
 import { startApp } from '../../setup/app.ts';
-import { runCli } from '../../setup/cli.ts';
 import { contactBody, unique } from '../../setup/factories.ts';
 import { contextOf } from '../../jobs/working.ts';
 
@@ -78,13 +77,4 @@ test('only idempotency records older than a day are removed', async () => {
   await removeIdempotencyRecords(contextOf(app), {});
   const kept = await app.owner`select key from idempotency_records where customer_id = ${customer.id}`;
   expect(kept.map(({ key }) => key)).toEqual([young]);
-});
-
-test('a worker that cannot start reports the error and exits', async () => {
-  const { owner, url } = await startApp();
-  // The worker has partly started when this fails.
-  await owner`drop function pgboss.create_queue`;
-  const { code, stdout, stderr } = await runCli(['work', '--json'], { DATABASE_URL: url, LOG_LEVEL: 'error' });
-  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
-  expect(stderr).toContain('create_queue');
 });
