@@ -3,9 +3,43 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { textsOf, FileProbe, FileRefused, type ImportFile } from '../../src/files/encodings.ts';
 import { countryCodes } from '../../src/files/phones.ts';
 import { openXlsx } from '../../src/files/xlsx.ts';
-import { lenient, readContent } from './reading.ts';
-import { costOf, maxHeldMs } from './cost.ts';
+import { contacts, lenient, lines, readContent } from './reading.ts';
 import { partsFrom, partsOf, zipped } from './xlsx/workbooks.ts';
+
+/** What a piece of work has cost this process. */
+interface Cost<T> {
+  result: T;
+  /**
+   * The longest time for which it has computed without handling other events (ms). Of processor time: what other
+   * processes take does not count.
+   */
+  heldMs: number;
+  /** The most memory that the process had more than before (bytes). */
+  memory: number;
+}
+
+/** What held the event loop before it was mended held it for seconds; a slow machine takes 250 ms for what takes 50. */
+const maxHeldMs = 1_000;
+
+async function costOf<T>(work: () => Promise<T>): Promise<Cost<T>> {
+  const before = process.memoryUsage.rss();
+  let last = process.threadCpuUsage();
+  const cost = { heldMs: 0, memory: 0 };
+  const look = (): void => {
+    const { user, system } = process.threadCpuUsage(last);
+    last = process.threadCpuUsage();
+    cost.heldMs = Math.max(cost.heldMs, (user + system) / 1_000);
+    cost.memory = Math.max(cost.memory, process.memoryUsage.rss() - before);
+  };
+  const timer = setInterval(look, 1);
+  try {
+    const result = await work();
+    look();
+    return { result, ...cost };
+  } finally {
+    clearInterval(timer);
+  }
+}
 
 const partBytes = 256 * 1024;
 
@@ -43,20 +77,10 @@ const outcomes: [string, () => Buffer | string | Promise<Buffer>, string][] = [
     () => `${'x'.repeat(1e6)},first_name,last_name\n1,Ada,L\n`,
     '{"first_name":"Ada","last_name":"L"}',
   ],
-  [
-    'a column name of 2 MB',
-    () => `${'x'.repeat(2e6)},first_name\n1,Ada\n`,
-    'the file has a header line that is longer than 1 MiB (line 1)',
-  ],
   ['16,000 columns', () => `${names(16_000)}\n`, 'the file has more than 10000 columns (line 1)'],
   [
     '10,000 columns with the same name',
     () => `first_name,${'Phone,'.repeat(9_998)}last_name\n${`Ada${','.repeat(9_999)}L\n`.repeat(300)}`,
-    '{"first_name":"Ada","last_name":"L"}',
-  ],
-  [
-    '10,000 columns that say nothing',
-    () => `first_name,${names(9_998)},last_name\n${`Ada,${'a@b.example,'.repeat(9_998)}L\n`.repeat(20)}`,
     '{"first_name":"Ada","last_name":"L"}',
   ],
   [
@@ -70,11 +94,6 @@ const outcomes: [string, () => Buffer | string | Promise<Buffer>, string][] = [
     '{"first_name":"A"}',
   ],
   [
-    'rows with a cell far to the right of the header',
-    () => zipped(partsOf(`${header}${'<row><c r="XFD1"><v>1</v></c></row>'.repeat(5_000)}`)),
-    'has more cells than the header line, which has 2',
-  ],
-  [
     'a row with 100,000 cells in one column',
     () => zipped(partsOf(`${header}<row>${'<c r="A2"><v>1</v></c>'.repeat(100_000)}</row>`)),
     'the file has two cells in one place (line 2): open it in a spreadsheet program and save it again',
@@ -83,21 +102,6 @@ const outcomes: [string, () => Buffer | string | Promise<Buffer>, string][] = [
     'Windows-1252 that becomes UTF-8',
     () => Buffer.concat([Buffer.from(`a,b\n${'J\xfcrgen,M\xfcller\n'.repeat(100)}`, 'latin1'), Buffer.from(utf8)]),
     'the file is not valid UTF-8 (line 2): save it in one encoding',
-  ],
-  [
-    'an old Excel file, or one with a password',
-    () => Buffer.concat([Buffer.from('d0cf11e0a1b11ae10000', 'hex'), randomBytes(100_000)]),
-    'it is an old Excel file, or one with a password: save it as XLSX without a password',
-  ],
-  [
-    'a page of HTML that is named .xls',
-    () => '<html><body><table><tr><td>first_name</td></tr></table>',
-    'the file is not CSV: it is a page of HTML or XML',
-  ],
-  [
-    'a JSON array',
-    () => '[{"first_name": "Ada"}]',
-    'the file is not CSV: it is a JSON array: write one object on each',
   ],
   ['a PDF', () => '%PDF-1.7\nx', 'the file is not CSV: it is a PDF: export the records'],
   [
@@ -110,11 +114,6 @@ const outcomes: [string, () => Buffer | string | Promise<Buffer>, string][] = [
         'xl/vbaProject.bin': randomBytes(1_000),
       }),
     '{"first_name":"Ada","last_name":"=1+1"}',
-  ],
-  [
-    'many empty texts',
-    () => zipped(partsOf(`${header}<row>${cell('A2', 'Ada')}</row>`, '<si/>'.repeat(100_000))),
-    '{"first_name":"Ada"}',
   ],
   [
     'a text of 6 MB in pieces',
@@ -142,5 +141,38 @@ describe('a hostile file is refused in plain words, or read; it costs little mem
     expect(heldMs).toBeLessThan(maxHeldMs);
     // Garbage that is not collected yet counts: up to 140 MB were seen.
     expect(memory).toBeLessThan(256 * 1024 * 1024);
+  });
+});
+
+describe('256 MiB without a record, or of one, take little memory and never hold the event loop', () => {
+  const aRecord = { records: [expect.any(Object)] };
+
+  test.each<[string, ImportFile, string, string, object]>([
+    ['one cell', contacts, 'x', 'x', aRecord],
+    [
+      'a quote left open',
+      contacts,
+      '"',
+      '\n',
+      { records: [], refused: 'the file has a quote that is not closed (line 2)' },
+    ],
+    ['white space', contacts, ' ', ' ', { records: [] }],
+    ['blank lines', contacts, '\r', '\n', { records: [] }],
+    ['NDJSON', lines, '[', '[', aRecord],
+  ])('%s', async (_what, file, start, repeated, expected) => {
+    const chunk = Buffer.alloc(1024 * 1024, repeated);
+    async function* chunks(): AsyncGenerator<Buffer> {
+      if (file.format === 'csv') yield Buffer.from('first_name\n');
+      yield Buffer.from(start);
+      for (let i = 0; i < 256; i += 1) yield chunk;
+    }
+    let found: Partial<Awaited<ReturnType<typeof readContent>>> = {};
+    const { heldMs, memory } = await costOf(async () => {
+      found = await readContent(file, { texts: textsOf(chunks(), 'utf-8') });
+    });
+    const { layout: _, rows: _rows, ...outcome } = found;
+    expect(outcome).toEqual(expected);
+    expect(memory).toBeLessThan(128 * 1024 * 1024);
+    expect(heldMs).toBeLessThan(maxHeldMs);
   });
 });

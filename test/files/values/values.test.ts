@@ -177,8 +177,6 @@ describe('a cell', () => {
 describe('a cell of a custom field', () => {
   test.each([
     ['number', '1 234,5', 1234.5],
-    ['number', '− 1’234’567', -1234567],
-    ['number', '10 20', '/custom_fields/v "10 20" is not a number (such as 1234.5)'],
     ['number', "12'5", '/custom_fields/v "12\'5" is not a number (such as 1234.5)'],
     ['date', '2024-12-31T23:30:00Z', '2024-12-31'],
     ['date', '31. 12. 2024, 10:30', '2024-12-31'],
@@ -216,12 +214,8 @@ test.each(['1e-7', '1e+21', '1E5', '1.50', '007', '0.0000001'])(
 );
 
 test.each([
-  ['31.12.2026', '2026-12-31T00:00:00Z'],
   ['31.12.2026 6:30+02:00', '2026-12-31T06:30:00+02:00'],
-  ['2026-12-31 18:00:00.5', '2026-12-31T18:00:00.5Z'],
   ['2026-12-31 18:00:00-05', '2026-12-31T18:00:00-05:00'],
-  ['2026-12-31T18:00', '2026-12-31T18:00:00Z'],
-  ['2026-12-31T18:00:00.123Z', '2026-12-31T18:00:00.123Z'],
   [
     '2026-12-31 10:00 - 18:00',
     '/close_date "2026-12-31 10:00 - 18:00" is not a date and time (such as 2024-12-31T18:00:00Z)',
@@ -242,7 +236,6 @@ describe('a number with one point or comma before three digits', () => {
     ['the thousands of others', ['1.200', '2.345.678'], [1200, 2_345_678]],
     ['the point of others', ['1,200', '12.345', '0.5'], [1200, 12.345, 0.5]],
     ['none', ['1.200', '950'], [refused('1.200', '1200 or 1.2000'), 950]],
-    ['none', ['-12,345'], [refused('-12,345', '-12345 or -12.3450')]],
     ['both', ['1.200', '2.5', '2,5'], [refused('1.200', '1200 or 1.2000'), 2.5, 2.5]],
   ])('is read by %s: %j', async (_mark, texts, values) => {
     const items = itemsOf(await read(numbers, `v\n${texts.map((text) => `"${text}"`).join('\n')}\n`));
