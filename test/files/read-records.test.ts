@@ -167,6 +167,16 @@ const withoutNothing = (item: Record<string, unknown>): Record<string, unknown> 
   );
 
 describe('an exported file', () => {
+  test.each([
+    ['a name that is no field', ['id', 'nonsense'], '/fields/1'],
+    ['a field of every object', ['constructor'], '/fields/0'],
+    ['a name twice', ['id', 'id'], '/fields/1'],
+    ['a company and a part of it', ['company', 'company.id'], '/fields/1'],
+  ])('cannot have %s', (_what, given, path) => {
+    const refusal = { code: 'validation_failed', faults: [{ path, message: expect.any(String) }] };
+    expect(() => columnsOf(contactFileFields, given, 'csv')).toThrow(expect.objectContaining(refusal));
+  });
+
   test('has a line for each record that is read again, even if its only cell is blank', async () => {
     const writer = recordWriter('csv', columnsOf(contactFileFields, ['middle_name'], 'csv'));
     const records = ['', ' ', '\t', '\\N', null].map((middle_name) => ({ middle_name }));

@@ -1,6 +1,7 @@
 import { DomainError } from '../../src/errors.ts';
 import type { Cell } from '../../src/files/columns.ts';
 import { textsOf, FileRefused, type ImportFile } from '../../src/files/encodings.ts';
+import type { Mapping } from '../../src/schemas/imports.ts';
 import { readLines, type Content } from '../../src/files/header.ts';
 import { readHeaderOf, readLayout, type CsvLayout } from '../../src/files/layout.ts';
 import { settleLayout } from '../../src/files/settle-layout.ts';
@@ -95,9 +96,9 @@ async function columnsOf(
 }
 
 /** Decides how the columns of a CSV file are read. */
-export const layoutFor = async (file: ImportFile, content: string): Promise<CsvLayout> => {
+export const layoutFor = async (file: ImportFile, content: string, remembered?: Mapping): Promise<CsvLayout> => {
   const texts = textsOf(chunksOf(Buffer.from(content), [50]), 'utf-8');
-  return readLayout(file, await readHeaderOf(file, { texts }), () => Promise.resolve(undefined));
+  return readLayout(file, await readHeaderOf(file, { texts }), () => Promise.resolve(remembered));
 };
 
 /** The items of a file that can be read; of a failed record, the message of its first fault. */

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { columnsOf } from '../../src/files/columns.ts';
@@ -34,4 +35,27 @@ test('a cell of XLSX ends with … where Excel cannot hold the whole text', asyn
   const [most, more] = await written(['x'.repeat(longestCell), 'y'.repeat(longestCell + 1)]);
   expect(most).toBe('x'.repeat(longestCell));
   expect(more).toBe(`${'y'.repeat(longestCell - 1)}…`);
+});
+
+test('a file of XLSX is written no further than its reader reads, and reads no more records when that goes away', async () => {
+  const read = { pages: 0, isEnded: false };
+  async function* endless(): AsyncGenerator<object[]> {
+    try {
+      // Random texts, which cannot be compressed to nothing.
+      for (; read.pages < 100_000; read.pages += 1)
+        yield Array.from({ length: 500 }, () => ({ custom_fields: { a: crypto.randomUUID() } }));
+    } finally {
+      read.isEnded = true;
+    }
+  }
+  const file = xlsxBytes(columns, 'Contacts', endless());
+  for (let bytes = 0; bytes < 100_000;) bytes += (await file.next()).value!.length;
+  let before: number;
+  do {
+    before = read.pages;
+    for (let i = 0; i < 100; i += 1) await nextTurn();
+  } while (read.pages > before);
+  expect(read.pages).toBeLessThan(100);
+  await file.return(undefined);
+  await expect.poll(() => read.isEnded).toBe(true);
 });

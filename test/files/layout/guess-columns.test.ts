@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { ImportFile } from '../../../src/files/encodings.ts';
+import type { Mapping } from '../../../src/schemas/imports.ts';
+import { usedMapping } from '../../../src/files/settle-layout.ts';
 import { contacts, layoutFor } from '../reading.ts';
 
 const guessed: ImportFile = { ...contacts, guess: true };
@@ -94,5 +96,14 @@ describe('a field', () => {
       Email: 'work_email',
       'Business Phone': 'phone_numbers',
     });
+  });
+
+  test('that was left out is left out again, however often files with these headers come', async () => {
+    let known: Mapping = { 'E-mail': 'work_email', 'E-mail 2': null };
+    for (let i = 0; i < 3; i += 1) {
+      const layout = await layoutFor(guessed, 'E-mail,E-mail 2\na@x.example,b@x.example\n', known);
+      expect(layout.columns).toEqual(['work_email', null]);
+      known = usedMapping(layout);
+    }
   });
 });

@@ -18,6 +18,7 @@ describe('the header line', () => {
 
   test.each<[string, ImportFile, string, string]>([
     ['nothing', contacts, '', 'the file has no header line'],
+    ['values', { ...contacts, guess: true }, 'a@x.example\nb@x.example', 'its first line has the value "a@x.example"'],
     [
       'an unknown name',
       contacts,
@@ -25,6 +26,7 @@ describe('the header line', () => {
       'cannot be imported: "Mail" is not the name of a field. "mapping" gives a column its field, and "guess" finds it',
     ],
     ['no name, but values', contacts, 'first_name,\nAda,\nB,x', 'has values in column 2, which has no header (line 3)'],
+    ['a property of every object', contacts, 'custom_fields.__proto__', '"custom_fields.__proto__" is not the name'],
     ['names of every object', contacts, 'constructor,toString', '"constructor" is not the name of a field; "toString"'],
     ['a mapping to no field', { ...contacts, mapping: { a: 'list_ids' } }, 'a', '"a" is not the name of a field'],
     ['a name twice', contacts, 'first_name,first_name', 'the columns "first_name" and "first_name" are both for'],

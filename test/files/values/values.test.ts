@@ -172,6 +172,14 @@ describe('a cell', () => {
         `/${field} "${'x'.repeat(99)}…" is longer than ${most} characters`,
       );
   });
+
+  test('with several e-mail addresses gives the others to other_emails', async () => {
+    const work_email = 'nobody; ada@example.com:::a.l@example.com ada@example.com';
+    expect(await itemOf({ work_email, other_emails: 'b@example.com' })).toEqual({
+      work_email: 'ada@example.com',
+      other_emails: ['b@example.com', 'a.l@example.com'],
+    });
+  });
 });
 
 describe('a cell of a custom field', () => {

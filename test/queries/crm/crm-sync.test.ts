@@ -166,6 +166,13 @@ test('prospects without an email, name, company or known country each become a s
   expect([await count('contacts'), await count('company')]).toEqual([2, 0]);
 });
 
+test.each(['-', 'n/a'])('prospects with the company name %j get no company together', async (job_company_name) => {
+  const prospects = ['ada', 'bea'].map((name) => person({ work_email: `${name}@engines.example`, job_company_name }));
+  const ids = await sync(prospects);
+  for (const { _id } of prospects) expect((await read(ids.get(_id)!)).company.id).toBeNull();
+  expect(await count('company')).toBe(0);
+});
+
 test('too long texts are cut; too long emails and links are left out', async () => {
   const contact = await synced(
     person({

@@ -193,3 +193,18 @@ test('an import, a job and a grant of credits', async () => {
   await app.db.transaction((sql) => endJob(sql, customer.id, job, { status: 'FAILED', error: 'x' }));
   expect(await news()).toMatchObject([{ type: 'job.ended', id: job, source: 'job', status: 'FAILED', charged: 0 }]);
 });
+
+test.each([
+  ['contacts', 'contact', (more: object) => contactBody(more)],
+  ['company', 'company', (more: object) => companyBody(more)],
+] as const)('a merge of /%s makes an event for each record', async (path, noun, body) => {
+  const kept = await make(customer, `/${path}`, body({ external_id: 'kept' }));
+  const merged = await make(customer, `/${path}`, body({ external_id: 'merged', industry: 'Sea' }));
+  await news();
+  ok(await customer.post(`/${path}/merge`, { id: kept, merge_ids: [merged] }));
+  const events = (await news()) as { type: string }[];
+  expect(events.toSorted((a, b) => (a.type < b.type ? -1 : 1))).toMatchObject([
+    { type: `${noun}.deleted`, id: merged, external_id: 'merged', merged_into: kept },
+    { type: `${noun}.updated`, id: kept, external_id: 'kept', changed: expect.arrayContaining(['industry']) },
+  ]);
+});
