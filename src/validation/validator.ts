@@ -25,7 +25,7 @@ const rewriting = (keyword: string, canonical: (text: string) => string | undefi
   }) satisfies SchemaValidateFunction,
 });
 
-export const keywords: KeywordDefinition[] = [
+const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
     type: 'object',
@@ -123,7 +123,7 @@ const validate: SchemaValidateFunction = (_: true, rules: unknown, _schema, cont
   return faults.length === 0;
 };
 
-export const ruleKeyword: FuncKeywordDefinition = {
+const ruleKeyword: FuncKeywordDefinition = {
   keyword: 'x-rules',
   schemaType: 'boolean',
   errors: 'full',

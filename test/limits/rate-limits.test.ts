@@ -20,21 +20,6 @@ test('a window begins with its first request and ends a minute later, however ma
   expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
 });
 
-test('a window counts one key only', async () => {
-  const limit = new Limit('default', 100, undefined);
-  await limit.count('one');
-  expect(await limit.count('another')).toMatchObject({ used: 1 });
-});
-
-test('a counted request is reverted in the window that counted it', async () => {
-  const limit = new Limit('login', 100, undefined);
-  await limit.count('one');
-  const use = await limit.count('one');
-  wait(59);
-  await limit.giveBack('one', use);
-  expect(await usedBy(limit)).toBe(1);
-});
-
 test('a counted request is not reverted in the next window, which counts other requests', async () => {
   const limit = new Limit('login', 100, undefined);
   const use = await limit.count('one');
@@ -54,15 +39,4 @@ test('the memory of one process holds a bounded number of windows; a further one
   expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([1, 1]);
   await limit.count('one more');
   expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([0, 1]);
-});
-
-test('the memory of one process does not drop a running window when the oldest has already ended', async () => {
-  const limit = new Limit('unauthenticated', 100, undefined);
-  await limit.count('first');
-  wait(60);
-  await limit.count('first');
-  for (let i = 1; i < maxKeys; i += 1) await limit.count(`${i}`);
-  expect(await usedBy(limit, 'first')).toBe(1);
-  await limit.count('one more');
-  expect(await usedBy(limit, 'first')).toBe(0);
 });

@@ -127,11 +127,6 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     expect(values.join()).not.toContain(email);
   });
 
-  test('still hold when the server has forgotten the script', async () => {
-    await redis.command('SCRIPT', 'FLUSH');
-    await expectSharedLimits();
-  });
-
   test.each<[string, () => unknown, () => unknown]>([
     ['is down', () => redis.kill(), () => redis.start()],
     // Requests in flight when it freezes wait for it, all at the same time.

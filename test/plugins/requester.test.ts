@@ -1,11 +1,9 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
-import { LogOutput } from '../../src/process/logger.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
@@ -30,10 +28,6 @@ beforeAll(async () => {
   const config = parseConfig({ ...limits, DATABASE_URL: testApp.url });
   db = openDatabase(config, testApp.url);
   app = buildApp({ config, db, catalog: testApp.catalog });
-  app.get('/late', { config: { access: { public: true } } }, async (request) => {
-    await sleep(700);
-    throw request.requester.timeUp!.reason;
-  });
   await app.listen({ host: '127.0.0.1', port: 0 });
 });
 afterAll(async () => {
@@ -113,29 +107,6 @@ describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', ()
     expect(next.body).toEqual([]);
   });
 
-  test('while it waits for a slot leaves the queue', async () => {
-    const release = await lockTable('contacts');
-    const sockets = [1, 2, 3].map(() => send('POST', '/contacts/list', filtered));
-    for (const answer of await Promise.all(sockets.map(answerOf))) expect(answer).toMatch(/^HTTP\/1\.1 503 /);
-    await release();
-    // A busy machine may need longer than the short time limit of this test.
-    await expect.poll(() => answerOf(send('POST', '/contacts/list', filtered)), patience).toMatch(/^HTTP\/1\.1 200 /);
-  });
-
-  test('is one 503, and no error in the log if its handler fails of it later', async () => {
-    const lines: string[] = [];
-    const { write } = LogOutput.prototype;
-    LogOutput.prototype.write = (line: string) => void lines.push(line);
-    try {
-      const response = await fetch(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}/late`);
-      expect(response.status).toBe(503);
-      await sleep(500);
-    } finally {
-      LogOutput.prototype.write = write;
-    }
-    expect(lines.filter((line) => line.includes('"level":50'))).toEqual([]);
-  });
-
   test('before its body has arrived is 503, and its connection is closed', async () => {
     const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
     socket.write(`${head('POST', '/contacts', 500)}{"first_name": `);
@@ -146,19 +117,6 @@ describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', ()
     await closed;
   });
 
-  test('has its own time limit on a keep-alive connection', async () => {
-    const answers = async () => {
-      const socket = send('POST', '/contacts/list', filtered);
-      const first = await answerOf(socket);
-      await sleep(700);
-      if (!socket.writable) return [first];
-      socket.write(`${head('POST', '/contacts/list', 2)}{}`);
-      const second = await answerOf(socket);
-      socket.destroy();
-      return [first, second].map((answer) => answer.slice(0, 12));
-    };
-    await expect.poll(answers, { timeout: 30_000 }).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200']);
-  });
 });
 
 describe.skipIf(isOnCitus())('a caller that hangs up (needs one server)', () => {
@@ -190,16 +148,5 @@ describe.skipIf(isOnCitus())('a caller that hangs up (needs one server)', () => 
     await release();
     const count = async () => (await customer.post('/contacts/list', { filters: { last_name: 'Up' } })).body.length;
     await expect.poll(count, patience).toBe(1);
-  });
-
-  test('gets its write cancelled when the time of the request is up', async () => {
-    const release = await lockTable('contacts');
-    const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Late' }));
-    await expect.poll(waiting, patience).toBe(1);
-    socket.destroy();
-    await expect.poll(() => app.inFlight.taken, patience).toBe(0);
-    await expect.poll(waiting, patience).toBe(0);
-    await release();
-    expect((await customer.post('/contacts/list', { filters: { last_name: 'Late' } })).body).toEqual([]);
   });
 });

@@ -47,6 +47,14 @@ const one = (name: string, values: string): Series => ({ [name]: values });
 /** What ends after a minute. */
 const blip = '1x10 0 1x49';
 
+/** The cases of an alert on one series: with these values it fires, with the others it does not. */
+const single = (series: string, at: number, fires: string, ...quiet: string[]): Cases => ({
+  at,
+  fires: [one(series, fires)],
+  quiet: quiet.map((values) => one(series, values)),
+});
+const started = 'process_start_time_seconds{job="sales-data-api", instance="a"}';
+
 const alerts: Record<string, Cases> = {
   InstanceDown: {
     at: 20,
@@ -72,16 +80,8 @@ const alerts: Record<string, Cases> = {
     fires: [instance('1x10 0x50', 'w', 'worker'), instance('1x10 _x50', 'w', 'worker'), instance('1x60')],
     quiet: [{ ...instance('1x60', 'w', 'worker'), ...instance('1x10 0x50', 'v', 'worker') }],
   },
-  Restarts: {
-    at: 35,
-    fires: [one('process_start_time_seconds{job="sales-data-api", instance="a"}', '1x20 100+100x8 900x60')],
-    quiet: [one('process_start_time_seconds{job="sales-data-api", instance="a"}', '1x20 100x5 200x60')],
-  },
-  DatabaseDown: {
-    at: 20,
-    fires: [one('sales_data_database_up{instance="a"}', '1x10 0x50')],
-    quiet: [one('sales_data_database_up{instance="a"}', blip)],
-  },
+  Restarts: single(started, 35, '1x20 100+100x8 900x60', '1x20 100x5 200x60'),
+  DatabaseDown: single('sales_data_database_up{instance="a"}', 20, '1x10 0x50', blip),
   ErrorBudgetFast: {
     at: 30,
     fires: [requests('0+6000x60', '0x15 0+600x45')],
@@ -106,26 +106,15 @@ const alerts: Record<string, Cases> = {
     ],
     quiet: [proxied('0+20x60', '0+20x60')],
   },
-  RequestsRefused: {
-    at: 20,
-    fires: [one('sales_data_gate_refused_total{gate="search"}', '0+60x60')],
-    quiet: [one('sales_data_gate_refused_total{gate="search"}', '0+1x60')],
-  },
-  EventLoopSlow: {
-    at: 20,
-    fires: [one('nodejs_eventloop_lag_p99_seconds', '0.3x60')],
-    quiet: [one('nodejs_eventloop_lag_p99_seconds', '0.2x60')],
-  },
-  JobsWait: {
-    at: 20,
-    fires: [one('sales_data_jobs_oldest_pending_seconds{type="verify_email"}', '0+60x60')],
-    quiet: [one('sales_data_jobs_oldest_pending_seconds{type="verify_email"}', '0+25x60')],
-  },
-  JobsFail: {
-    at: 30,
-    fires: [one('sales_data_jobs_finished_total{type="verify_email", status="FAILED"}', '0x10 0+1x50')],
-    quiet: [one('sales_data_jobs_finished_total{type="verify_email", status="FAILED"}', '0x10 2x50')],
-  },
+  RequestsRefused: single('sales_data_gate_refused_total{gate="search"}', 20, '0+60x60', '0+1x60'),
+  EventLoopSlow: single('nodejs_eventloop_lag_p99_seconds', 20, '0.3x60', '0.2x60'),
+  JobsWait: single('sales_data_jobs_oldest_pending_seconds{type="verify_email"}', 20, '0+60x60', '0+25x60'),
+  JobsFail: single(
+    'sales_data_jobs_finished_total{type="verify_email", status="FAILED"}',
+    30,
+    '0x10 0+1x50',
+    '0x10 2x50',
+  ),
   WebhooksWait: {
     at: 20,
     fires: [one('sales_data_webhook_oldest_seconds{standing="working"}', '0+60x60')],
@@ -144,34 +133,17 @@ const alerts: Record<string, Cases> = {
       one('sales_data_check_up{check="postgres"}', '0x60'),
     ],
   },
-  UnlocksNotIndexed: {
-    at: 50,
-    fires: [one('sales_data_unlocks_unindexed', '5x60')],
-    quiet: [one('sales_data_unlocks_unindexed', '5x30 0 5x29')],
-  },
+  UnlocksNotIndexed: single('sales_data_unlocks_unindexed', 50, '5x60', '5x30 0 5x29'),
   DiskFull: { at: 30, fires: [disk('50x10 5x50')], quiet: [disk('20x60'), disk('1x60', 'tmpfs')] },
   ConnectionsNearLimit: { at: 30, fires: [connections('300x60')], quiet: [connections('200x60')] },
-  ArchiveFails: {
-    at: 50,
-    fires: [one('pg_stat_archiver_failed_count', '0x20 0+1x40')],
-    quiet: [one('pg_stat_archiver_failed_count', '3x60')],
-  },
-  ArchiveOld: {
-    at: 40,
-    fires: [one('pg_stat_archiver_last_archive_age', '0+60x60')],
-    // Without an archive there is no age.
-    quiet: [one('pg_stat_archiver_last_archive_age', '300x60'), {}],
-  },
+  ArchiveFails: single('pg_stat_archiver_failed_count', 50, '0x20 0+1x40', '3x60'),
+  ArchiveOld: single('pg_stat_archiver_last_archive_age', 40, '0+60x60', '300x60'),
   BackupOld: {
     at: 28 * 60,
     fires: [one('sales_data_backup_finished_seconds', '0x1800'), {}],
     quiet: [one('sales_data_backup_finished_seconds', '0x100 6000x1700')],
   },
-  CertificateExpires: {
-    at: 80,
-    fires: [one('probe_ssl_earliest_cert_expiry', '86400x90')],
-    quiet: [one('probe_ssl_earliest_cert_expiry', '2592000x90'), {}],
-  },
+  CertificateExpires: single('probe_ssl_earliest_cert_expiry', 80, '86400x90', '2592000x90'),
 };
 
 const names = [...readFileSync(rules, 'utf8').matchAll(/- alert: (\w+)/g)].map(([, name]) => name!);

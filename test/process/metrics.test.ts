@@ -159,36 +159,17 @@ describe('with METRICS_PORT', () => {
     const series = async () =>
       (await monitor.inject('/metrics')).body.match(/^http_server_request_duration_seconds_count.*$/gm);
     const before = await series();
-    const answers: Record<string, number> = {};
-    for (const [method, path] of [
-      ['QUERY', '/metrics'],
-      ['POST', '/metrics'],
-      ['DELETE', '/readyz'],
-      ['POST', '/none'],
-      ['GET', '/healthz'],
-      ['GET', '/%zz'],
+    for (const [method, path, status] of [
+      ['POST', '/metrics', 405],
+      ['POST', '/none', 404],
+      ['GET', '/healthz', 400],
     ] as const) {
       const answer = await inject(monitor, method, path, '{');
-      answers[`${method} ${path}`] = answer.status;
-      expect(answer.body).toMatchObject({ statusCode: answer.status, code: expect.any(String) });
+      expect(answer.status).toBe(status);
+      expect(answer.body).toMatchObject({ statusCode: status, code: expect.any(String) });
     }
-    expect(answers).toEqual({
-      'QUERY /metrics': 405,
-      'POST /metrics': 405,
-      'DELETE /readyz': 405,
-      'POST /none': 404,
-      'GET /healthz': 400,
-      'GET /%zz': 400,
-    });
     expect(await series()).toEqual(before);
     await monitor.close();
-  });
-
-  test('a worker serves them too', async () => {
-    const worker = await startServerProcess(url, { METRICS_PORT: '0' }, ['src/cli.ts', 'work', '--json']);
-    const { monitor } = worker.started as { monitor: string };
-    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_gate_slots{gate="transaction"}');
-    expect(await worker.stop()).toBe(0);
   });
 });
 

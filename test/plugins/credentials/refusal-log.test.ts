@@ -1,8 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { conflict, unavailable } from '../../../src/errors.ts';
+import { unavailable } from '../../../src/errors.ts';
 import errorHandler from '../../../src/plugins/error-handler.ts';
 import { loggableError } from '../../../src/process/logger.ts';
 import { requestLog } from '../../../src/plugins/request-log.ts';
@@ -49,19 +48,5 @@ test('a thousand rejected requests are two log lines: the first, and the count o
       example: 'traced',
       cause: { type: 'Error', code: 'CONNECTION_CLOSED', message: 'lost' },
     },
-  ]);
-});
-
-test('rejected requests far apart have a log line each, other responses one per request', async () => {
-  const { fail, lines } = failing();
-  await fail(unavailable('The service is at its limit'), 1);
-  await sleep(1_100); // more than a second without a rejected request
-  await fail(unavailable('The service is at its limit'), 1);
-  await fail(conflict('It is so'), 2);
-  expect(lines.map(({ msg }) => msg)).toEqual([
-    'requests not answered',
-    'requests not answered',
-    'answered',
-    'answered',
   ]);
 });

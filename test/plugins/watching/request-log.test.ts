@@ -1,8 +1,5 @@
-import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { loggableError } from '../../../src/process/logger.ts';
 import { mintToken } from '../../../src/access/credentials.ts';
 import { makeRecords, password } from '../../contract/records.ts';
@@ -11,19 +8,15 @@ import { contactBody, inject } from '../../setup/factories.ts';
 import { startServerProcess } from '../../setup/server-process.ts';
 
 const app = await startApp();
-const root = join(import.meta.dirname, '..', '..', '..');
 
 describe('x-request-id', () => {
   /** Requests that are answered by every part of the service. */
   const calls: [method: string, path: string, body?: string][] = [
     ['GET', '/healthz'],
-    ['HEAD', '/healthz'],
     ['GET', '/nothing'],
     ['GET', '/%zz'],
-    ['PUT', '/healthz'],
     ['GET', '/api/ext/customer/summary'],
     ['POST', '/api/auth/login', '{"'],
-    ['POST', '/api/auth/login', 'x'.repeat(1_100_000)],
     ['GET', '/openapi.json'],
   ];
 
@@ -36,7 +29,7 @@ describe('x-request-id', () => {
   });
 
   test("is the caller's only if it is well-formed", async () => {
-    const harmful = ['', 'x'.repeat(65), 'a b', 'a\tb', 'ä', '<script>', 'a,b', '{}', 'a;b'];
+    const harmful = ['', 'x'.repeat(65), 'a b', 'ä', '<script>'];
     for (const given of harmful) {
       const { headers } = await inject(app.fastify, 'GET', '/healthz', undefined, { 'x-request-id': given });
       expect(headers['x-request-id'], given).toMatch(/^[0-9a-f-]{36}$/);
@@ -101,45 +94,6 @@ test('the log has a JSON line for every response, and no secret', async () => {
   expect(lines.filter(({ reason }) => reason).map(({ reason }) => reason)).toEqual(['wrong_password', 'unknown']);
   for (const secret of [password, 'a wrong secret', 'Zenobia', ...[token, key, unknown].map((one) => one.slice(-20))])
     expect(JSON.stringify(lines)).not.toContain(secret);
-});
-
-test('the log has the lines of successful probes at level debug, and those of failed ones at level info', async () => {
-  const server = await startServerProcess(app.url, { LOG_LEVEL: 'debug', SHUTDOWN_GRACE_MS: '600000' });
-  const statusOf = async (path: string, method = 'GET') => (await fetch(server.url + path, { method })).status;
-  for (const path of ['/healthz', '/readyz', '/metrics']) expect(await statusOf(path)).toBe(200);
-  expect(await statusOf('/healthz', 'HEAD')).toBe(200);
-  expect(await statusOf('/healthz', 'PUT')).toBe(405);
-  expect(await statusOf('/openapi.json')).toBe(200);
-  void server.stop();
-  await expect.poll(() => statusOf('/readyz')).toBe(503);
-  expect(await statusOf('/readyz')).toBe(503); // now the line of the one before is written
-  await server.stop('SIGKILL');
-  const answered = server.log
-    .map((one) => JSON.parse(one) as Record<string, unknown>)
-    .filter(({ msg }) => msg === 'answered')
-    .map(({ level, method, route, status }) => [level, method, route, status]);
-  expect(answered.slice(0, 6)).toEqual([
-    [20, 'GET', '/healthz', 200],
-    [20, 'GET', '/readyz', 200],
-    [20, 'GET', '/metrics', 200],
-    [20, 'HEAD', '/healthz', 200],
-    [30, 'PUT', '/healthz', 405],
-    [30, 'GET', '/openapi.json', 200],
-  ]);
-  expect(answered.at(-1)).toEqual([30, 'GET', '/readyz', 503]);
-});
-
-test('the log does not prevent the process from ending when its reader is gone', async () => {
-  const script = `
-      import { logger } from './src/process/logger.ts';
-      import { parseConfig } from './src/process/config.ts';
-      const log = logger(parseConfig({}));
-      process.stdin.once('end', () => { log.info('one'); log.info('two'); process.exit(0); }).resume();`;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { cwd: root, stdio: 'pipe' });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  child.stderr.destroy();
-  child.stdin.end();
-  expect(await once(child, 'exit')).toEqual([0, null]);
 });
 
 test('the log shows neither the values nor the statement of a driver error', () => {
