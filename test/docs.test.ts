@@ -1,7 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Page } from 'playwright-core';
 import { parseConfig } from '../src/process/config.ts';
 import { startApp, type TestApp } from './setup/app.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
@@ -23,9 +22,8 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
   afterAll(() => browser?.close());
 
   /** Opens the documentation. Collects errors of the page, and what its content security policy refused. */
-  async function openDocumentation(colorScheme: 'light' | 'dark' = 'light') {
+  async function openDocumentation() {
     const page = await browser.context.newPage();
-    await page.emulateMedia({ colorScheme });
     await page.setViewportSize({ width: 1280, height: 1000 });
     const faults: string[] = [];
     page.on('pageerror', (error) => faults.push(error.message));
@@ -46,44 +44,6 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
     return { page, faults };
   }
 
-  const screenshot = async (page: Page, name: string): Promise<void> => {
-    const folder = process.env['SCREENSHOTS'];
-    if (folder) await page.screenshot({ path: `${folder}/docs-${name}.png` });
-  };
-
-  test('shows the introduction and every group of operations, contacts first and health last, and finds an operation', async () => {
-    const { page, faults } = await openDocumentation();
-    const { tags } = (await app.fastify.inject('/openapi.json')).json<{ tags: { name: string }[] }>();
-    const entries = (await page.locator('aside').first().innerText()).split('\n').map((line) => line.trim());
-    const groups = entries.filter((entry) => tags.some(({ name }) => name === entry));
-    expect(groups).toEqual(tags.map(({ name }) => name));
-    expect([entries.indexOf('First call'), groups[0], groups.at(-1)]).toEqual([
-      expect.any(Number),
-      'contacts',
-      'health',
-    ]);
-    expect(entries.indexOf('First call')).toBeGreaterThan(-1);
-    await page.keyboard.press('Control+k');
-    await page.keyboard.type('rotate');
-    await page.getByRole('dialog').getByText('Rotate an API key').first().waitFor();
-    await screenshot(page, 'search');
-    expect(faults).toEqual([]);
-    await page.close();
-  });
-
-  test.each(['light', 'dark'] as const)('fits the screen in %s, 1280 and 390 pixels wide', async (colorScheme) => {
-    const { page, faults } = await openDocumentation(colorScheme);
-    const background = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
-    expect(Number(/\d+/.exec(background)![0]) < 128).toBe(colorScheme === 'dark');
-    for (const width of [1280, 390]) {
-      await page.setViewportSize({ width, height: 1000 });
-      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
-      await screenshot(page, `${colorScheme}-${width}`);
-    }
-    expect(faults).toEqual([]);
-    await page.close();
-  });
-
   test('can try out a call, without a request beyond this machine', async () => {
     const { key } = await app.customer();
     const { page, faults } = await openDocumentation();
@@ -99,7 +59,6 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
       .first()
       .waitFor();
     expect(await page.evaluate(storedText)).not.toContain(key);
-    await screenshot(page, 'tried');
     expect(faults).toEqual([]);
     expect(browser.refused).toEqual([]);
     await page.close();

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { operatorWith, runCommand, unknownId, words } from '../setup/cli.ts';
 import { unique } from '../setup/factories.ts';
-import { login, makeLogin, makeSession } from '../setup/sessions.ts';
+import { login, makeSession } from '../setup/sessions.ts';
 
 const { fastify: app, url, owner, customer } = await startApp();
 
@@ -11,10 +11,9 @@ const { run, json } = operatorWith({ DATABASE_URL: url });
 const userLine = (customerId: string, email: string): string[] =>
   words`user create --customer ${customerId} --email ${email} --name ${'Grace Hopper'} --role admin --password-stdin`;
 
-const eventsOf = async (customerId: string) => {
-  const rows = await owner<{ event: string; actor: string }[]>`
-    select event, actor from audit_events where customer_id = ${customerId} order by id`;
-  return rows.map(({ event, actor }) => `${event} by ${actor}`);
+const eventsOf = async (customerId: string): Promise<string[]> => {
+  const events = await json(words`audit list --customer ${customerId} --limit 100`);
+  return events.map(({ event, actor }: Record<string, string>) => `${event} by ${actor}`).toReversed();
 };
 
 const stagesOf = (pipeline: {
@@ -50,12 +49,7 @@ test('customer create adds a customer with an active free subscription and the S
   expect(pipelines).toMatchObject([{ name: 'Sales', active: true, visibility: 'PUBLIC', currency: 'USD' }]);
   expect(stagesOf(pipelines[0])).toEqual(salesStages);
   expect(await eventsOf(made.id)).toEqual(['customer.created by command line']);
-});
-
-test('customer list shows all, newest first', async () => {
-  const [first, second] = [await customer(), await customer()];
-  const ids: string[] = (await json(words`customer list`)).map(({ id }: { id: string }) => id);
-  expect(ids.filter((id) => id === first.id || id === second.id)).toEqual([second.id, first.id]);
+  expect((await json(words`customer list`))[0]).toMatchObject({ id: made.id });
 });
 
 test('customer suspend and resume have an immediate effect on the running service, and no effect the second time', async () => {
@@ -83,15 +77,6 @@ test('user create adds a user who can log in with the password from standard inp
   expect(answer.body.user).toMatchObject({ id: user.id, customer_id: id });
   const listed = await json(words`user list --customer ${id}`);
   expect(listed).toMatchObject([user, { id: adminId }]);
-});
-
-test('user create rejects the e-mail address of another user, also in other upper or lower case', async () => {
-  const { email } = await makeLogin(app, (await customer()).id);
-  const { id } = await customer();
-  const { code, stdout, stderr } = await run(userLine(id, email.toUpperCase()), 'correct horse battery');
-  expect([code, stdout]).toEqual([1, '']);
-  expect(stderr).toBe(`error: A user with the e-mail address ${email.toUpperCase()} already exists\n`);
-  expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
 });
 
 test('user deactivate ends the sessions of a user, and has no effect the second time', async () => {
@@ -130,21 +115,6 @@ test('pipeline create adds a pipeline with the given stages in their order', asy
     [2, 'Done', 100, 'WON'],
   ]);
   expect((await json(words`pipeline list --customer ${id}`))[0]).toEqual(made);
-});
-
-test('pipeline create adds the stages of Sales if none is given', async () => {
-  const { id } = await customer();
-  expect(stagesOf(await json(words`pipeline create --customer ${id} --name Second`))).toEqual(salesStages);
-});
-
-test('audit list shows actor, event and subject, newest first, up to a limit', async () => {
-  const { id } = await customer();
-  const { userId, email } = await makeSession(app, id);
-  const latest = await json(words`audit list --customer ${id} --limit 2`);
-  expect(latest).toMatchObject([
-    { event: 'user.logged_in', actor: email, address: '127.0.0.1', user_id: userId, api_key_id: null, details: {} },
-    { event: 'user.created', actor: 'command line', address: null, user_id: userId, details: { role: 'admin' } },
-  ]);
 });
 
 test('a verb prints an aligned table without control characters', async () => {
@@ -210,32 +180,18 @@ describe('key', () => {
     );
   });
 
-  test('create gives a key spend caps, and list shows what it has spent', async () => {
+  test('create gives a key only the given permissions and spend caps, and list shows what it has spent', async () => {
     const { customerId } = await makeAdmin();
-    const line = words`key create --customer ${customerId} --name n`;
+    const line = words`key create --customer ${customerId} --name n --permissions ${'contacts:read, contacts:read'}`;
     const caps = { subscription: { amount: 0, per: 'total' }, verification: { amount: 500, per: 'day' } };
     const made = await json(words`${line} --cap verification=500/day --cap subscription=0/total`);
-    expect(made).toMatchObject({ spend_caps: caps });
+    expect(made).toMatchObject({ spend_caps: caps, permissions: ['contacts:read'] });
     const listed = await json(words`key list --customer ${customerId}`);
     expect(listed).toMatchObject([{ spend_caps: caps, spent: { subscription: 0, verification: 0 } }]);
     const { stdout } = await run(words`key list --customer ${customerId}`);
     expect(stdout).toContain('subscription 0 of 0/total, verification 0 of 500/day');
-    for (const cap of [
-      'verification=500',
-      'verification=-1/day',
-      'verification=5/week',
-      'prospects=5/day',
-      'verification=1000000001/day',
-    ])
+    for (const cap of ['verification=500', 'verification=-1/day', 'prospects=5/day'])
       expect(await run(words`${line} --cap ${cap}`), cap).toMatchObject({ code: 2, stdout: '' });
-  });
-
-  test('create gives a key only the given permissions', async () => {
-    const { customerId } = await makeAdmin();
-    const line = words`key create --customer ${customerId} --name n --permissions ${'contacts:read, contacts:read'}`;
-    const { key, permissions } = await json(line);
-    expect(permissions).toEqual(['contacts:read']);
-    expect((await ping(key)).statusCode).toBe(403);
   });
 
   test('create rejects an unknown scope or duration with exit 2, and a customer without an admin with exit 1', async () => {

@@ -52,9 +52,7 @@ describe('catalog on Postgres', async () => {
     for (const words of [
       ['import'],
       ['import', join(folder, 'none.ndjson')],
-      ['import', 'x.txt'],
       ['import', '-', '--format', 'xml'],
-      ['generate'],
       ['remove', '--id', 'x'],
     ]) {
       const { code, stderr } = await run(words);

@@ -47,31 +47,6 @@ test('an import reports its numbers, and writes the failed records to a file', a
   expect(await importsOf()).toHaveLength(2);
 });
 
-test('an operator imports notes', async () => {
-  const file = join(folder, 'notes.csv');
-  await writeFile(file, 'work_email,Remarks\nnoted@example.com,Met at the fair\n');
-  const mapping = JSON.stringify({ work_email: 'work_email', Remarks: 'note' });
-  expect(await run('contacts', file, '--mapping', mapping)).toMatchObject({ code: 0 });
-  expect((await customer.post('/activities/list', {})).body).toMatchObject([{ body: 'Met at the fair' }]);
-});
-
-test('takes the encoding and the format from the file, or from options', async () => {
-  const file = join(folder, 'names');
-  await writeFile(file, Buffer.from('first_name;last_name;work_email\n\xa3;L;a@example.com\n', 'latin1'));
-  for (const [words, encoding] of [
-    [[], 'windows-1252'],
-    [['--format', 'csv', '--encoding', 'iso-8859-2'], 'iso-8859-2'],
-  ] as const) {
-    const { stdout } = await run('contacts', file, '--mode', 'create', '--dry-run', ...words, '--json');
-    expect(JSON.parse(stdout)).toMatchObject({ status: 'COMPLETED', format: 'csv', encoding, created: 1 });
-  }
-  const sheet = await run('contacts', file, '--mode', 'create', '--format', 'xlsx', '--sheet', 'People', '--json');
-  expect(JSON.parse(sheet.stdout)).toMatchObject({
-    status: 'FAILED',
-    error: expect.stringContaining('is not an XLSX file'),
-  });
-});
-
 test.each(['a file', 'standard input'])(
   'from %s, the same command goes on with the import of an interrupted run, and begins a new one after an ended one',
   async (from) => {

@@ -31,7 +31,6 @@ async function listener(): Promise<{ server: Server; port: number }> {
 const lost = { REDIS_URL: 'redis://127.0.0.1:1' };
 
 test.each<[string, string, (port: string) => Record<string, string>, string]>([
-  ['serve', 'alone', (PORT) => ({ PORT }), 'HOST and PORT'],
   ['serve', 'although a server of rate limits is away', (PORT) => ({ PORT, ...lost }), 'HOST and PORT'],
   ['serve', 'although it already serves metrics elsewhere', (PORT) => ({ PORT, METRICS_PORT: '0' }), 'HOST and PORT'],
   ['work', 'although a server of rate limits is away', (port) => ({ METRICS_PORT: port, ...lost }), '.*port \\d+'],
@@ -76,7 +75,6 @@ describe('serve exits 1 with one line that says what to do', () => {
       /^error: The database has no TLS although `sslmode` asks for it/,
     ],
     ['DATA_DIR cannot be a folder', { DATA_DIR: join(file, 'data') }, /DATA_DIR/],
-    ['DATA_DIR is a file', { DATA_DIR: file }, /DATA_DIR/],
     ['no folder can be created in DATA_DIR', { DATA_DIR: '/proc/x/y' }, /: no folder can be created here.*DATA_DIR/],
   ])('if %s', async (_, environment, message) => {
     await writeFile(file, '');

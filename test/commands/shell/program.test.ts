@@ -31,26 +31,18 @@ test.each<[string, string[]]>([
   ['an unexpected argument', ['customer', 'list', 'x']],
   ['a missing option', ['customer', 'create']],
   ['a blank name', ['customer', 'create', '--name', ' ']],
-  ['a name of 256 characters', ['customer', 'create', '--name', 'x'.repeat(256)]],
   ['an unknown country', ['customer', 'create', '--name', 'x', '--country', 'XX']],
-  ['an empty country', ['customer', 'create', '--name', 'x', '--country', '']],
   ['an id that is not a UUID', ['customer', 'suspend', '--customer', '1']],
   ['an unknown role', [...userLine({ '--role': 'owner' }), '--password-stdin']],
   ['an invalid e-mail address', [...userLine({ '--email': 'ada' }), '--password-stdin']],
-  [
-    'an e-mail address of 255 characters',
-    [...userLine({ '--email': `ada@${'x'.repeat(247)}.com` }), '--password-stdin'],
-  ],
   ['a password on the command line', [...userLine({}), '--password', 'correct horse battery']],
   ['no password option', userLine({})],
   ['a limit of 0', ['audit', 'list', '--customer', id, '--limit', '0']],
   ['a limit that is not a whole number', ['audit', 'list', '--customer', id, '--limit', '1e2']],
   ['an unknown pool', ['credits', 'grant', '--customer', id, '--pool', 'petty', '--amount', '1']],
   ['a grant of 0 credits', ['credits', 'grant', '--customer', id, '--pool', 'subscription', '--amount', '0']],
-  ['a grant below 0', ['credits', 'grant', '--customer', id, '--pool', 'subscription', '--amount', '-1']],
   ['a grant of 1.5 credits', ['credits', 'grant', '--customer', id, '--pool', 'subscription', '--amount', '1.5']],
   ['an adjustment by 0', ['credits', 'adjust', '--customer', id, '--pool', 'subscription', '--amount', '-0']],
-  ['a job id that is not a UUID', ['jobs', 'cancel', '--job', '1']],
   ['an unknown status', ['jobs', 'list', '--status', 'LOST']],
   ['an unknown currency', ['pipeline', 'create', '--customer', id, '--name', 'x', '--currency', 'ABC']],
   ...['Won', 'Won:101', 'Won:-1', 'Won:1:DONE', ':10', ' :10'].map((stage): [string, string[]] => [
@@ -87,9 +79,4 @@ test('as a process wrong usage prints to stderr, exits 2 and opens no database',
   expect(stderr).toBe(
     "error: option '--customer <id>' argument '1' is invalid. It must be a UUID.\n(use --help for usage)\n",
   );
-});
-
-test('a reader that closes the pipe early causes no failure', async () => {
-  const { code, stderr } = await runCli(['openapi'], {}, '', { closeStdout: true });
-  expect([code, stderr]).toEqual([0, '']);
 });
