@@ -43,7 +43,7 @@ clients: node_modules ## pack the clients for TypeScript and Python into clients
 bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
 	@npm run --silent bench
 
-pictures: node_modules ## take a picture of every page at /app, in three widths and two colour schemes (ONLY=contacts, PICTURES=folder)
+pictures: node_modules ## take a picture of every page at /app, in three widths and two colour schemes (PICTURES=folder)
 	@npm run --silent pictures
 
 schema: node_modules ## write sql/schema.sql and test/contract anew after a change that was meant

@@ -45,7 +45,6 @@ describe('the demo customer', () => {
     ]);
     expect(await call('GET', '/customer/credits')).toMatchObject({ subscription: { balance: 940, reserved: 60 } });
   });
-
 });
 
 describe('beside another customer the demo', () => {

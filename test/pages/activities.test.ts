@@ -90,24 +90,6 @@ test('a form changes no text and no time that its user has not changed', async (
   expect((await customer.get(`/activities/${task}`)).body.due_at).toBeNull();
 });
 
-test('a task that is postponed or deleted on Today leads back to Today', async () => {
-  const [contact_id, due] = [await makeContact(), new Date().toISOString()];
-  const body = { type: 'task', title: 'Call Käthe', contact_id, assigned_to: admin.user.userId, due_at: due };
-  const task = await make(customer, '/activities', body);
-  const back = `?back=${encodeURIComponent('/app')}`;
-  const [edit, remove] = ['edit', 'delete'].map((what) => `/app/activities/${task}/${what}${back}`) as [string, string];
-  const today = (await admin.get('/app')).body.replaceAll('&#61;', '=');
-  expect(today).toContain(edit);
-  expect((await admin.get(edit)).body.replaceAll('&#61;', '=')).toContain(remove);
-  const postponed = await admin.submit(edit, { type: 'task', due_at: '2099-01-01' }, edit);
-  expect(postponed.location).toBe('/app?done=activity-changed');
-  expect(textOf(await admin.get(postponed.location!))).toContain('The change is saved. To do today Nothing is due.');
-  const elsewhere = await admin.get(`/app/activities/${task}/delete?back=${encodeURIComponent('https://a.example')}`);
-  expect(elsewhere.body).not.toContain('href="https://a.example');
-  const gone = await admin.submit(remove, {}, remove);
-  expect(textOf(await admin.get(gone.location!))).toContain('It is deleted. Undo');
-});
-
 test('Tasks shows mine or those of everybody in parts by their days, and each part alone', async () => {
   const contact_id = await makeContact();
   const due = (days: number) => new Date(Date.now() + days * 24 * 60 * 60 * 1000).toISOString();

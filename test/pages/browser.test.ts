@@ -7,12 +7,14 @@ import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { crawl } from './crawl.ts';
+import { crawl, kindOf } from './crawl.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from '../setup/browser.ts';
 import { clientOf, contactBody, dbOf, inject, make, opportunityBody, stagesOf } from '../setup/factories.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
+/** `make pictures` gives a folder for pictures of the pages. */
+const pictures = process.env['PICTURES'];
 const keyPattern = /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/;
 const csv = 'E-Mail,First Name,last_name,Notes\nada@example.com,Ada,Lovelace,\nno address,Grace,Hopper,\n';
 
@@ -311,11 +313,21 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
           width,
         ]);
         const what = `${path} ${colorScheme} ${width}`;
+        if (pictures)
+          await take(page, `${pictures}/${kindOf(path).replaceAll(/\W+/g, '-')}-${width}-${colorScheme}.png`);
         if (width === 390 && colorScheme === 'light') await expectAccessible(page, what);
         if (width === 1280 && colorScheme === 'dark')
           await expectAccessible(page, what, path === '/app' ? undefined : ['color-contrast']);
       }
     }
+  }
+
+  async function take(page: Page, path: string): Promise<void> {
+    const { width, height } = page.viewportSize()!;
+    // What sticks to the window's edge stands at the page's.
+    await page.setViewportSize({ width, height: Math.ceil((await page.locator('html').boundingBox())!.height) });
+    await page.screenshot({ path, fullPage: true });
+    await page.setViewportSize({ width, height });
   }
 
   /**

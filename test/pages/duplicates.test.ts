@@ -1,9 +1,6 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { holdLock, waiting } from '../setup/bulk-lock.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
-import { turnQueues } from '../../src/jobs/workers.ts';
-import { contextOf } from '../jobs/working.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
@@ -103,19 +100,6 @@ test('records whose values do not differ are merged by one click, and all such g
   for (const id of different) expect((await read(id)).id).toBe(id);
 });
 
-test('a record that changes while one click merges it keeps its value, and nothing is merged', async () => {
-  const ids = [await contact({ job_title: 'Clerk' }), await contact()] as const;
-  const form = await admin.fieldsOf('/app/duplicates', '/app/duplicates/equal');
-  const lock = await holdLock(app, customer, 'bulk');
-  onTestFinished(lock.release);
-  const sent = admin.post('/app/duplicates/equal', form);
-  await expect.poll(() => waiting(app), { timeout: 10_000 }).toBe(1);
-  await customer.patch(`/contacts/${ids[1]}`, { job_title: 'Countess' });
-  await lock.release();
-  expect((await sent).location).toBe('/app/duplicates?by=work_email&done=0');
-  expect((await read(ids[1])).job_title).toBe('Countess');
-});
-
 test('contacts of two companies of one name are not equal, and their companies are told apart side by side', async () => {
   const company = (more: object) => make(customer, '/company', companyBody(more));
   const companies = [await company({ domain: 'ada.example' }), await company({ location_locality: 'Turin' })] as const;
@@ -130,22 +114,6 @@ test('contacts of two companies of one name are not equal, and their companies a
   const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [...ids], keep: ids[0] };
   await admin.post('/app/duplicates/merge', { ...form, field_company: ids[1] });
   expect((await read(ids[0])).company.id).toBe(companies[1]);
-});
-
-test('duplicates that workers count are shown by the names of their records, until they are merged', async () => {
-  for (const company_name of ['Weißenböck Ges.m.b.H.', 'Weissenböck GmbH', 'Gray Ltd', 'Gray Inc'])
-    await make(customer, '/company', companyBody({ company_name }));
-  const page = '/app/duplicates?by=external_name';
-  expect(textOf(await admin.get(page))).toContain('are being counted');
-  await turnQueues['count-duplicates'].handle(contextOf(app), { customerId: customer.id });
-  const counted = await admin.get(page);
-  expect(textOf(counted)).toMatch(/Gray Ltd, Gray Inc 2 Compare Weißenböck Ges\.m\.b\.H\., Weissenböck GmbH 2 Compare/);
-  const link = compareLink(counted.body);
-  const id = [...link.matchAll(/id=([0-9a-f-]{36})/g)].map(([, one]) => one!);
-  await admin.submit(link, { id, keep: id[0]! }, '/app/duplicates/merge');
-  const merged = textOf(await admin.get(page));
-  expect(merged).toContain('Weissenböck GmbH 2 Compare');
-  expect(merged).not.toContain('Gray');
 });
 
 test('enriching a list shows its price first, and starts one job for at most the given credits', async () => {

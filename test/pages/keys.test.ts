@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { startApp } from '../setup/app.ts';
 import { clientOf, inject } from '../setup/factories.ts';
-import { expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
+import { expectPage, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
 
@@ -97,18 +97,6 @@ test.each([
   const [, issued] = await keysOf(customer.id);
   expect(issued!.permissions.toSorted()).toEqual(scopes.filter(belongs).toSorted());
   expect(await capsOf(customer.id)).toEqual(caps);
-});
-
-test('the form for a new key refuses a preset with other ticks, and keeps only what was sent', async () => {
-  const { customer, visitor } = await start();
-  const sent = { ...wanted, preset: 'read', permissions: 'products:read' };
-  const answer = await visitor.submit('/app/keys/new', sent);
-  expect([answer.status, textOf(answer)]).toEqual([400, expect.stringContaining('Choose “Only what is ticked here”')]);
-  expect(answer.body.match(/name="permissions" value="[^"]*"\s+checked/g)).toHaveLength(1);
-  expect(await keysOf(customer.id)).toHaveLength(1);
-  await visitor.post('/app/keys/new', { ...filledFields(answer.body, '/app/keys/new'), ...sent, preset: 'own' });
-  expect((await keysOf(customer.id))[1]).toMatchObject({ permissions: ['products:read'] });
-  expect(await capsOf(customer.id)).toEqual(none);
 });
 
 test('spend caps are given with a key, changed without a new value, and shown with what was spent', async () => {

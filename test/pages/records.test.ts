@@ -254,13 +254,6 @@ describe('chosen contacts', () => {
     expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(101);
     expect((await admin.submit(question, {})).status).toBe(303);
   });
-
-  test('of more than 1,000 that match are not changed', async () => {
-    await makeContacts(1000);
-    await makeContacts(1);
-    expect(textOf(await ask('do=delete&all=1'))).toContain('At most 1,000 contacts can be changed at once');
-    expect((await ask('do=delete')).location).toBe('/app/contacts?done=none');
-  });
 });
 
 test('a new contact that may be there already is asked about, with a link to it, and created all the same if wanted', async () => {

@@ -12,12 +12,6 @@ const today = async () => textOf(await admin.get('/app'));
 const dayMs = 24 * 60 * 60 * 1000;
 const inDays = (days: number) => new Date(Date.now() + days * dayMs).toISOString();
 
-test('Today shows a new customer first steps, and nothing else to do', async () => {
-  expect(await today()).toMatch(/First steps .*Import a file .*Search prospects .*New contact/);
-  await make(customer, '/contacts', contactBody());
-  expect(await today()).toMatch(/To do today Nothing is due.* My opportunities that close this month None\./);
-});
-
 test('Today shows my tasks that are due, come within a week or have no day, and a box completes them there', async () => {
   const phone_numbers = [{ country_code: '+44', number: '20 7946 0000' }];
   const contact_id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace', phone_numbers }));

@@ -116,7 +116,6 @@ describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', ()
     expect(answer).toMatch(/^connection: close\r$/m);
     await closed;
   });
-
 });
 
 describe.skipIf(isOnCitus())('a caller that hangs up (needs one server)', () => {
