@@ -31,7 +31,7 @@ export async function sendBatch<T extends Recorded>(
   const { client, model } = caller;
   const isAtomic = !check && caller.chance(20);
   const body = { items, ...(match === null ? {} : { match }), ...(isAtomic ? { atomic: true } : {}) };
-  const answer = check ? await client.send('POST', path, body) : await client.create(path, body);
+  const answer = check ? await client.send('POST', path, body) : await client.send('POST', path, body);
   const outcomes = model.atomically(
     (results) => !isAtomic || results.every(({ status }) => status !== 'failed'),
     () => applyAll(keysOf(caller, path, match, items), items, apply),

@@ -157,16 +157,47 @@ export const describe = ({
   history: string[];
 }): string => [`${id} ${JSON.stringify(fields)}`, ...history].join('\n    ');
 
-/**
- * Returns the headers of a change: sometimes an `If-Match` with the tag that the record has now, or with one that it no
- * longer has.
- */
-export async function ifMatch(
-  caller: Caller,
+interface Recorded {
+  id: string | undefined;
+  history: string[];
+}
+
+/** Creates a record, in the service and in the model. */
+export async function createRecord<T extends Recorded>(
+  { client }: Caller,
   path: string,
-): Promise<{ headers: Record<string, string>; isStale: boolean }> {
-  if (!caller.chance(25)) return { headers: {}, isStale: false };
-  if (caller.chance(30)) return { headers: { 'if-match': '"a-tag-of-long-ago"' }, isStale: true };
-  const { headers } = await caller.client.send('GET', path);
-  return { headers: { 'if-match': headers.get('etag')! }, isStale: false };
+  body: Json,
+  write: () => Outcome<T>,
+): Promise<void> {
+  const answer = await client.send('POST', path, body);
+  const outcome = write();
+  const request = `POST ${path} ${JSON.stringify(body)}`;
+  expectStatus(answer, statusOf(outcome), request);
+  if (outcome.status === 'failed') return;
+  outcome.record.id = answer.body.data.id;
+  remember([outcome.record], request);
+}
+
+/**
+ * Changes or deletes a record, in the service and in the model. Sometimes with an `If-Match` of the tag that the record has now, or
+ * of one that it no longer has: then nothing is written.
+ */
+export async function writeRecord(
+  caller: Caller,
+  method: 'PATCH' | 'DELETE',
+  path: string,
+  { record, body }: { record: Recorded; body?: Json },
+  write: () => Outcome<unknown> | void,
+): Promise<void> {
+  const { client } = caller;
+  const at = `${path}/${caller.idOf(record)}`;
+  const isStale = caller.chance(8);
+  const headers: Record<string, string> = isStale ? { 'if-match': '"a-tag-of-long-ago"' } : {};
+  if (!isStale && caller.chance(18)) headers['if-match'] = (await client.send('GET', at)).headers.get('etag')!;
+  const request = `${method} ${at} ${JSON.stringify({ body, headers })}`;
+  const answer = await client.send(method, at, isStale && body ? {} : body, headers);
+  if (isStale) return expectStatus(answer, 412, request, [record]);
+  const outcome = write();
+  expectStatus(answer, outcome ? statusOf(outcome) : 200, request, [record]);
+  remember([record], request);
 }

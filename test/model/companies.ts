@@ -1,5 +1,5 @@
 import { sendBatch, type BatchSize } from './batches.ts';
-import { expectStatus, ifMatch, remember, statusOf, type Caller } from './caller.ts';
+import { createRecord, remember, writeRecord, type Caller } from './caller.ts';
 import type { Company, Json, Mode } from './model.ts';
 import { companyFields, respelled } from './random-values.ts';
 import { checkCompany } from './shown.ts';
@@ -38,42 +38,30 @@ export const companyMode = ({ random }: Caller): Mode =>
 export async function createCompany(caller: Caller): Promise<void> {
   const mode = { operation: 'create', match: null } as const;
   const body = companyItem(caller, mode);
-  const answer = await caller.client.create('/company', body);
-  const outcome = caller.model.writeCompany(mode, body);
-  expectStatus(answer, statusOf(outcome), `POST /company ${JSON.stringify(body)}`);
-  if (outcome.status === 'failed') return;
-  outcome.record.id = answer.body.data.id;
-  remember([outcome.record], `created ${JSON.stringify(body)}`);
+  await createRecord(caller, '/company', body, () => caller.model.writeCompany(mode, body));
 }
 
-/** Remembers an operation on a company with its contacts, too: they show its name and match rules by it. */
-const rememberCompany = (caller: Caller, company: Company, request: string): void =>
-  remember([company, ...[...caller.model.contacts].filter((contact) => contact.company === company)], request);
+/** Remembers an operation on a company with its contacts: they show its name and match rules by it. */
+const rememberContacts = (caller: Caller, company: Company, request: string): void =>
+  remember(
+    [...caller.model.contacts].filter((contact) => contact.company === company),
+    request,
+  );
 
 export async function changeCompany(caller: Caller): Promise<void> {
-  const company = caller.pick(caller.model.companies);
-  if (!company) return;
-  const path = `/company/${caller.idOf(company)}`;
-  const { headers, isStale } = await ifMatch(caller, path);
-  const body = isStale ? { size: 'never' } : draft(caller, true);
-  const answer = await caller.client.send('PATCH', path, body, headers);
-  const request = `PATCH ${path} ${JSON.stringify(body)}`;
-  if (isStale) return expectStatus(answer, 412, request, [company]);
-  const outcome = caller.model.writeCompany({ operation: 'update', match: 'id' }, { ...body, id: company.id });
-  expectStatus(answer, statusOf(outcome), request, [company]);
-  rememberCompany(caller, company, request);
+  const record = caller.pick(caller.model.companies);
+  if (!record) return;
+  const body = draft(caller, true);
+  const write = () => caller.model.writeCompany({ operation: 'update', match: 'id' }, { ...body, id: record.id });
+  await writeRecord(caller, 'PATCH', '/company', { record, body }, write);
+  rememberContacts(caller, record, `PATCH /company/${record.id} ${JSON.stringify(body)}`);
 }
 
 export async function deleteCompany(caller: Caller): Promise<void> {
-  const company = caller.pick(caller.model.companies);
-  if (!company) return;
-  const path = `/company/${caller.idOf(company)}`;
-  const { headers, isStale } = await ifMatch(caller, path);
-  const answer = await caller.client.send('DELETE', path, undefined, headers);
-  expectStatus(answer, isStale ? 412 : 200, `DELETE ${path}`, [company]);
-  if (isStale) return;
-  rememberCompany(caller, company, `DELETE ${path}`);
-  caller.model.deleteCompany(company);
+  const record = caller.pick(caller.model.companies);
+  if (!record) return;
+  rememberContacts(caller, record, `DELETE /company/${record.id}`);
+  await writeRecord(caller, 'DELETE', '/company', { record }, () => caller.model.deleteCompany(record));
 }
 
 export async function writeCompanies(caller: Caller, size: BatchSize): Promise<void> {

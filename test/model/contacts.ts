@@ -1,5 +1,5 @@
 import { sendBatch, type BatchSize } from './batches.ts';
-import { bindIds, expectStatus, ifMatch, remember, statusOf, type Caller } from './caller.ts';
+import { bindIds, createRecord, expectStatus, writeRecord, type Caller } from './caller.ts';
 import { checkContact } from './shown.ts';
 import type { Contact, Json, Match, Mode } from './model.ts';
 import { anyCase, contactFields, namedCompany, someOf } from './random-values.ts';
@@ -97,40 +97,23 @@ export function contactMode({ random }: Caller): Mode {
 export async function createContact(caller: Caller): Promise<void> {
   const mode = { operation: 'create', match: null } as const;
   const body = contactItem(caller, mode);
-  const answer = await caller.client.create('/contacts', body);
-  const outcome = caller.model.writeContact(mode, body);
-  expectStatus(answer, statusOf(outcome), `POST /contacts ${JSON.stringify(body)}`);
-  if (outcome.status === 'failed') return;
-  outcome.record.id = answer.body.data.id;
-  remember([outcome.record], `created ${JSON.stringify(body)}`);
+  await createRecord(caller, '/contacts', body, () => caller.model.writeContact(mode, body));
   await bindIds(caller);
 }
 
 export async function changeContact(caller: Caller): Promise<void> {
-  const contact = caller.pick(caller.model.contacts);
-  if (!contact) return;
-  const path = `/contacts/${caller.idOf(contact)}`;
-  const { headers, isStale } = await ifMatch(caller, path);
-  const draft = { ...contactItem(caller, { operation: 'update', match: 'id' }) };
-  delete draft['id'];
-  const body = isStale ? { job_title: 'never' } : draft;
-  const answer = await caller.client.send('PATCH', path, body, headers);
-  const request = `PATCH ${path} ${JSON.stringify(body)} ${JSON.stringify(headers)}`;
-  if (isStale) return expectStatus(answer, 412, request, [contact]);
-  const outcome = caller.model.writeContact({ operation: 'update', match: 'id' }, { ...body, id: contact.id });
-  expectStatus(answer, statusOf(outcome), request, [contact]);
-  remember([contact], request);
+  const record = caller.pick(caller.model.contacts);
+  if (!record) return;
+  const mode = { operation: 'update', match: 'id' } as const;
+  const { id: _id, ...body } = contactItem(caller, mode);
+  const write = () => caller.model.writeContact(mode, { ...body, id: record.id });
+  await writeRecord(caller, 'PATCH', '/contacts', { record, body }, write);
   await bindIds(caller);
 }
 
 export async function deleteContact(caller: Caller): Promise<void> {
-  const contact = caller.pick(caller.model.contacts);
-  if (!contact) return;
-  const path = `/contacts/${caller.idOf(contact)}`;
-  const { headers, isStale } = await ifMatch(caller, path);
-  const answer = await caller.client.send('DELETE', path, undefined, headers);
-  expectStatus(answer, isStale ? 412 : 200, `DELETE ${path}`, [contact]);
-  if (!isStale) caller.model.deleteContact(contact);
+  const record = caller.pick(caller.model.contacts);
+  if (record) await writeRecord(caller, 'DELETE', '/contacts', { record }, () => caller.model.deleteContact(record));
 }
 
 export async function readContact(caller: Caller): Promise<void> {

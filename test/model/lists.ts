@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { PlainRule } from '../queries/memberships/recount.ts';
 import { expectStatus, remember, type Caller } from './caller.ts';
 import { Difference } from './client.ts';
@@ -36,7 +35,7 @@ export async function createList(caller: Caller): Promise<void> {
     ...(caller.chance(50) ? { description: 'a list' } : {}),
     ...(caller.chance(70) ? { rules: given } : {}),
   };
-  const answer = await caller.client.create('/list-contact', body);
+  const answer = await caller.client.send('POST', '/list-contact', body);
   expectStatus(answer, 201, `POST /list-contact ${JSON.stringify(body)}`);
   const { id } = answer.body;
   const list: List = {
@@ -73,43 +72,18 @@ export async function deleteList(caller: Caller): Promise<void> {
   caller.model.deleteList(list);
 }
 
-/** Copies a list. Sometimes the original is deleted meanwhile: the copy then has all members, or there is no copy. */
 export async function duplicateList(caller: Caller): Promise<void> {
   const { model, client } = caller;
-  const isDeleted = caller.chance(50);
-  // The members of a large list are copied and removed in several transactions.
-  const list = isDeleted && caller.chance(60) ? largest(caller) : caller.pick(model.lists);
+  const list = caller.pick(model.lists);
   if (!list || model.lists.size > 2 * maxLists) return;
-  const name = caller.mark();
-  // The copies begin before, during and after the deletion.
-  const waits = isDeleted ? Array.from({ length: 5 }, () => caller.random.below(80)) : [0];
-  const copy = async (wait: number, i: number) => {
-    await sleep(wait);
-    return client.create('/list-contact/duplicate', { list_id: caller.idOf(list), new_name: `${name} ${i}` });
-  };
-  const path = `/list-contact/${caller.idOf(list)}`;
-  const [answers, deletion] = await Promise.all([
-    Promise.all(waits.map(copy)),
-    isDeleted ? client.send('DELETE', path) : undefined,
-  ]);
-  const request = `duplicate ${path} as ${name}${isDeleted ? ', and DELETE' : ''}`;
-  for (const [i, answer] of answers.entries()) {
-    if (isDeleted && answer.status === 404) continue;
-    expectStatus(answer, 200, request, [list]);
-    const made: List = { ...list, id: answer.body.data.id, name: `${name} ${i}`, history: [...list.history] };
-    remember([made], `${request}: ${answers.map(({ status }) => status).join(', ')}`);
-    model.lists.add(made);
-    model.addToLists(membersOf(caller, list), [made]);
-  }
-  if (!deletion) return;
-  expectStatus(deletion, 200, request, [list]);
-  model.deleteList(list);
-}
-
-function largest({ model }: Caller): List | undefined {
-  const size = (list: List) => [...model.contacts].filter((contact) => isMember(contact, list)).length;
-  const sizes = new Map([...model.lists].map((list) => [list, size(list)]));
-  return [...model.lists].toSorted((a, b) => sizes.get(b)! - sizes.get(a)!)[0];
+  const body = { list_id: caller.idOf(list), new_name: caller.mark() };
+  const answer = await client.send('POST', '/list-contact/duplicate', body);
+  const request = `POST /list-contact/duplicate ${JSON.stringify(body)}`;
+  expectStatus(answer, 200, request, [list]);
+  const made: List = { ...list, id: answer.body.data.id, name: body.new_name, history: [...list.history] };
+  remember([made], request);
+  model.lists.add(made);
+  model.addToLists(membersOf(caller, list), [made]);
 }
 
 const membersOf = ({ model }: Caller, list: List): Contact[] =>

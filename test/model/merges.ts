@@ -23,7 +23,7 @@ async function merge<T extends Recorded>(
   const fields = Object.fromEntries(Array.from(chosen, ([name, record]) => [name, caller.idOf(record)]));
   const body: Json = { id: caller.idOf(kept), merge_ids: merged.map((record) => caller.idOf(record)), fields };
   const unknown = caller.chance(5) ? { ...body, merge_ids: [caller.unknownId()] } : body;
-  const answer = await caller.client.create(path, unknown);
+  const answer = await caller.client.send('POST', path, unknown);
   const request = `POST ${path} ${JSON.stringify(unknown)}`;
   if (unknown !== body) return expectStatus(answer, chosen.size > 0 ? answer.status : 404, request, [kept]);
   const outcome = apply(kept, merged, chosen);

@@ -1,4 +1,4 @@
-import { expectStatus, ifMatch, remember, type Caller } from './caller.ts';
+import { createRecord, writeRecord, type Caller } from './caller.ts';
 import { patched, type Json, type Line, type Opportunity, type Product } from './model.ts';
 import { someOf } from './random-values.ts';
 import { checkOpportunity } from './shown.ts';
@@ -20,37 +20,29 @@ export async function createProduct(caller: Caller): Promise<void> {
     ...(currency === undefined ? {} : { currency }),
     ...(caller.chance(30) ? { active: false } : {}),
   };
-  const answer = await caller.client.create('/products', body);
-  expectStatus(answer, 201, `POST /products ${JSON.stringify(body)}`);
-  const product: Product = {
-    id: answer.body.data.id,
-    fields: patched({ currency: 'USD', active: true }, body),
-    history: [],
-  };
-  remember([product], JSON.stringify(body));
-  caller.model.products.add(product);
+  await createRecord(caller, '/products', body, () => {
+    const fields = patched({ currency: 'USD', active: true }, body);
+    const record: Product = { id: undefined, fields, history: [] };
+    caller.model.products.add(record);
+    return { status: 'created', record };
+  });
 }
 
 export async function changeProduct(caller: Caller): Promise<void> {
-  const product = caller.pick(caller.model.products);
-  if (!product) return createProduct(caller);
-  const path = `/products/${caller.idOf(product)}`;
-  const { headers, isStale } = await ifMatch(caller, path);
+  const record = caller.pick(caller.model.products);
+  if (!record) return createProduct(caller);
   const body = {
     ...(caller.chance(50) ? { price: toNumber(amount(caller)) } : {}),
     ...(caller.chance(50) ? { name: caller.mark() } : {}),
   };
-  expectStatus(await caller.client.send('PATCH', path, body, headers), isStale ? 412 : 200, `PATCH ${path}`, [product]);
-  if (isStale) return;
-  product.fields = patched(product.fields, body);
-  remember([product], `PATCH ${JSON.stringify(body)}`);
+  await writeRecord(caller, 'PATCH', '/products', { record, body }, () => {
+    record.fields = patched(record.fields, body);
+  });
 }
 
 async function deleteProduct(caller: Caller): Promise<void> {
-  const product = caller.pick(caller.model.products)!;
-  const path = `/products/${caller.idOf(product)}`;
-  expectStatus(await caller.client.send('DELETE', path), 200, `DELETE ${path}`, [product]);
-  caller.model.products.delete(product);
+  const record = caller.pick(caller.model.products)!;
+  await writeRecord(caller, 'DELETE', '/products', { record }, () => void caller.model.products.delete(record));
 }
 
 const wireLine = (caller: Caller, { product, price, quantity }: Line): Json => ({
@@ -96,35 +88,29 @@ export async function createOpportunity(caller: Caller): Promise<void> {
   const { body, meant } = draft(caller);
   const lines = someLines(caller);
   const sent = { ...body, products: lines.map((line) => wireLine(caller, line)) };
-  const answer = await caller.client.create('/opportunities', sent);
-  expectStatus(answer, 201, `POST /opportunities ${JSON.stringify(sent)}`);
-  const fields = { ...meant.fields, description: '', source_id: null };
-  const opportunity: Opportunity = { ...meant, id: answer.body.data.id, fields, lines, history: [] };
-  remember([opportunity], JSON.stringify(sent));
-  caller.model.opportunities.add(opportunity);
+  await createRecord(caller, '/opportunities', sent, () => {
+    const fields = { ...meant.fields, description: '', source_id: null };
+    const record: Opportunity = { ...meant, id: undefined, fields, lines, history: [] };
+    caller.model.opportunities.add(record);
+    return { status: 'created', record };
+  });
 }
 
 export async function changeOpportunity(caller: Caller): Promise<void> {
-  const opportunity = caller.pick(caller.model.opportunities);
-  if (!opportunity) return createOpportunity(caller);
-  const path = `/opportunities/${caller.idOf(opportunity)}`;
-  const { headers, isStale } = await ifMatch(caller, path);
-  const { body, meant } = draft(caller);
-  const members = Object.keys(body).filter(() => caller.chance(40));
-  const { products, lines } = changedLines(caller, opportunity.lines);
-  const sent: Json = {
-    ...Object.fromEntries(members.map((name) => [name, body[name]])),
-    ...(products ? { products } : {}),
-  };
-  const answer = await caller.client.send('PATCH', path, sent, headers);
-  expectStatus(answer, isStale ? 412 : 200, `PATCH ${path} ${JSON.stringify(sent)}`, [opportunity]);
-  if (isStale) return;
-  const given = Object.entries(meant.fields).filter(([name]) => members.includes(name));
-  opportunity.fields = { ...opportunity.fields, ...Object.fromEntries(given) };
-  if (members.includes('contacts_ids')) opportunity.contacts = meant.contacts;
-  if (members.includes('company_id')) opportunity.company = meant.company;
-  opportunity.lines = lines;
-  remember([opportunity], `PATCH ${JSON.stringify(sent)}`);
+  const record = caller.pick(caller.model.opportunities);
+  if (!record) return createOpportunity(caller);
+  const { body: all, meant } = draft(caller);
+  const members = Object.keys(all).filter(() => caller.chance(40));
+  const { products, lines } = changedLines(caller, record.lines);
+  const given = Object.fromEntries(members.map((name) => [name, all[name]]));
+  const body: Json = { ...given, ...(products ? { products } : {}) };
+  await writeRecord(caller, 'PATCH', '/opportunities', { record, body }, () => {
+    const fields = Object.entries(meant.fields).filter(([name]) => members.includes(name));
+    record.fields = { ...record.fields, ...Object.fromEntries(fields) };
+    if (members.includes('contacts_ids')) record.contacts = meant.contacts;
+    if (members.includes('company_id')) record.company = meant.company;
+    record.lines = lines;
+  });
 }
 
 /** Returns a change of lines, and the lines after it: removed, updated and added ones. */
@@ -146,10 +132,13 @@ function changedLines(caller: Caller, lines: readonly Line[]): { products?: Json
 }
 
 async function deleteOpportunity(caller: Caller): Promise<void> {
-  const opportunity = caller.pick(caller.model.opportunities)!;
-  const path = `/opportunities/${caller.idOf(opportunity)}`;
-  const { body } = await caller.client.send('GET', path);
-  checkOpportunity(opportunity, body);
-  expectStatus(await caller.client.send('DELETE', path), 200, `DELETE ${path}`, [opportunity]);
-  caller.model.opportunities.delete(opportunity);
+  const record = caller.pick(caller.model.opportunities)!;
+  checkOpportunity(record, (await caller.client.send('GET', `/opportunities/${caller.idOf(record)}`)).body);
+  await writeRecord(
+    caller,
+    'DELETE',
+    '/opportunities',
+    { record },
+    () => void caller.model.opportunities.delete(record),
+  );
 }

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import type { Random } from '../../src/commands/generate-people.ts';
-import type { Tenacious } from '../chaos/rig.ts';
 
 /** Tables that transactions write or refer to. */
 const tables = [
@@ -32,15 +31,5 @@ export async function stopSometimes(owner: postgres.Sql, random: Random, stoppin
     await locked.catch((error: unknown) => {
       if ((error as { code?: string }).code !== '55P03') throw error;
     });
-  }
-}
-
-/** Kills a process again and again. It starts anew each time. */
-export async function killSometimes(process: Tenacious, random: Random, stopping: AbortSignal): Promise<void> {
-  while (!stopping.aborted) {
-    await sleep(5_000 + random.below(15_000), undefined, { signal: stopping }).catch(() => undefined);
-    if (stopping.aborted) return;
-    await process.ready();
-    process.signal('SIGKILL');
   }
 }
