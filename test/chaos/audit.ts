@@ -137,16 +137,6 @@ const questions: Record<string, string> = {
         when r.status = 'succeeded' and r.result ->> 'status' <> 'unknown' and r.result -> 'reused' is null then j.cost
         else 0
       end`,
-  'a result was reused that no verification of the customer has': `
-    select r.customer_id, r.job_id, r.position
-    from job_results r
-    where r.result -> 'reused' is not null
-      and not exists (
-        select from job_results v
-        where v.customer_id = r.customer_id
-          and v.verified_address = lower(btrim(r.item))
-          and v.finished_at <= r.finished_at
-      )`,
   'an address was charged again without need': `
     select a.customer_id, a.verified_address
     from job_results a
@@ -154,20 +144,6 @@ const questions: Record<string, string> = {
       and (b.job_id, b.position) <> (a.job_id, a.position)
     join jobs j on j.customer_id = b.customer_id and j.id = b.job_id
     where (j.request ->> 'reuse_hours')::numeric > 0 and b.finished_at > a.finished_at`,
-  'a repeated email was settled without the first one': `
-    select i.customer_id, i.job_id, i.item
-    from job_inputs i
-    join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
-    where r.reason = 'duplicate'
-      and not exists (
-        select from job_results f
-        where f.customer_id = i.customer_id and f.job_id = i.job_id and f.position < i.position
-          and lower(btrim(f.item)) = lower(btrim(i.item)) and f.status = 'succeeded'
-      )
-      and exists (
-        select from jobs j
-        where j.customer_id = i.customer_id and j.id = i.job_id and j.type in ${typesOf('verification')}
-      )`,
   'a contact does not show the outcome of the last verification of its email': `
     select customer_id, contact_id, verification_status, outcomes
     from (
@@ -249,39 +225,6 @@ const questions: Record<string, string> = {
         where c.customer_id = r.customer_id
           and (c.prospect_id = r.item::uuid or lower(c.work_email) = lower(r.result ->> 'work_email'))
       )`,
-  'an import wrote a record twice, or wrote and counted different records': `
-    select i.customer_id, i.id, i.status, i.total, i.created, i.failed, c.*
-    from imports i
-    left join lateral (
-      select count(*) as contacts, count(distinct work_email) as addresses
-      from contacts
-      where customer_id = i.customer_id and work_email like '%@' || i.name || '.example'
-    ) c on true
-    where i.created <> c.contacts or c.contacts <> c.addresses
-      or i.status = 'COMPLETED' and i.total is distinct from i.created + i.failed`,
-  'an import does not tell all its failed records': `
-    select i.customer_id, i.id, i.failed, i.warnings, e.told
-    from imports i
-    left join lateral (
-      select count(*) as told
-      from import_rows
-      where customer_id = i.customer_id and import_id = i.id and (error is not null or warning is not null)
-    ) e on true
-    where i.failed + i.warnings <> e.told`,
-  'an import is stuck, or its file is left': `
-    select i.customer_id, i.id, i.status, i.error, i.failures
-    from imports i
-    where i.status in ('PENDING', 'PROCESSING', 'FAILED')
-      or i.finished_at is not null and exists (
-        select from import_chunks c where c.customer_id = i.customer_id and c.import_id = i.id
-      )`,
-  'two companies were created for one name': `
-    select customer_id, folded ->> 'company_name' as name, count(*)
-    from companies
-    group by customer_id, folded ->> 'company_name'
-    having count(*) > 1`,
-  'an unlock is not indexed in the search cluster': `
-    select customer_id, prospect_id from unlocks where not in_catalog`,
 };
 
 /** Runs all audit questions. Returns up to 5 rows for each fault found. */

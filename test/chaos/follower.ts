@@ -20,14 +20,14 @@ const remove = db.prepare('delete from copy where id = ?');
 interface Event {
   id: string;
   type: string;
-  data: { id: string; external_id?: string | null; changed?: string[]; merged_into?: string };
+  data: { id: string; external_id?: string | null; changed?: string[] };
   record: object | null;
 }
 
 function keep(events: readonly Event[], cursor: string): void {
   db.exec('begin immediate');
   for (const { id, type, data, record } of events) {
-    log.run(id, type, data.id, data.external_id ?? null, data.changed?.toSorted().join() ?? data.merged_into ?? null);
+    log.run(id, type, data.id, data.external_id ?? null, data.changed?.toSorted().join() ?? null);
     if (record) save.run(data.id, JSON.stringify(record));
     else remove.run(data.id);
   }

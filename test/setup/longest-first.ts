@@ -5,17 +5,16 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** Files that call `runAlone`, and how long they run (seconds, on two cores). */
 const alone: Record<string, number> = {
   'catalog/elasticsearch/faults': 190,
-  'chaos/chaos': 200,
-  'model/model': 90,
-  'chaos/feed': 65,
+  'chaos/chaos': 120,
+  'model/model': 70,
 };
 
 /** Other files that run for a minute or more. */
 const long: Record<string, number> = {
   'contract/clients': 320,
   'pages/browser': 175,
+  'backup/dump': 150,
   'clients/python': 130,
-  'backup/dump': 130,
   'tracing/traces': 130,
   'catalog/elasticsearch/engine': 115,
   'database/citus/distribute': 110,
