@@ -99,11 +99,6 @@ const missing = (route: DeclaredRoute): string[] => requiredOf(route.body!).map(
 
 const route = routes.find(({ name }) => name === 'POST /api/ext/contacts')!;
 
-test('a body with properties that target the prototype is rejected', async () => {
-  for (const payload of ['{"__proto__":{"a":1}}', '{"\\u005f_proto__":1}', '{"a":{"constructor":{"prototype":{}}}}'])
-    expectFaults(await send(route, payload), [''], payload);
-});
-
 test('a body of another content type is rejected', async () => {
   const others = [
     'application/x-www-form-urlencoded',
@@ -144,7 +139,8 @@ const expectUnsupported = (answer: Answer, type: string | undefined) =>
 
 describe.each(routes)('$name', (route) => {
   test('takes one object of JSON, up to its limit', async () => {
-    for (const payload of ['{', '[]', '{"__proto__":{"a":1}}']) expectFaults(await send(route, payload), [''], payload);
+    for (const payload of ['{', '[]', '{"__proto__":{"a":1}}', '{"a":{"constructor":{"prototype":{}}}}'])
+      expectFaults(await send(route, payload), [''], payload);
     expectUnsupported(await send(route, '{}', { 'content-type': 'text/plain' }), 'text/plain');
     const padded = (length: number) => `{"unknown":1}`.padEnd(length);
     const tooLarge = await send(route, padded(route.bodyLimit + 1));

@@ -4,8 +4,6 @@ import { makeUser } from '../setup/factories.ts';
 
 const { fastify: app, owner, customer } = await startApp();
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 test('GET /customer/summary shows the initial state of a new customer, and the key that asks without its value', async () => {
   const { id, withScopes } = await customer();
   const permissions = ['customer:read', 'contacts:read'] as const;
@@ -18,13 +16,13 @@ test('GET /customer/summary shows the initial state of a new customer, and the k
     customer: { id, business_name: expect.stringMatching(/^Customer-/), status: 'OK', country: null, city: null },
     users_count: 1,
     subscription: {
-      id: expect.stringMatching(uuid),
+      id: expect.any(String),
       status: 'active',
       balance: 0,
       price: '0.00',
       periodicity: 'monthly',
       currency: 'usd',
-      tier: { id: expect.stringMatching(uuid), title: 'Free', tier: 0, is_free: true, price: '0.00' },
+      tier: { id: expect.any(String), title: 'Free', tier: 0, is_free: true, price: '0.00' },
       active_seats: 1,
     },
     api_key: expect.objectContaining({ id: keyId, status: 'active', permissions, spend_caps }),

@@ -73,12 +73,7 @@ test('changes only what is sent, and every change is audited without the path of
 test('a customer has at most 10 endpoints, however many are created at once', async () => {
   const { create, list } = await start();
   const answers = await Promise.all(Array.from({ length: 13 }, () => create()));
-  expect(answers.map(({ status: code }) => code).toSorted((a, b) => a - b)).toEqual([
-    ...Array(10).fill(201),
-    409,
-    409,
-    409,
-  ]);
+  expect(answers.filter(({ status }) => status === 409)).toHaveLength(3);
   expect(await list()).toHaveLength(10);
 });
 
