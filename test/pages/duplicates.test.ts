@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
+import { turnQueues } from '../../src/jobs/workers.ts';
+import { contextOf } from '../jobs/working.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
@@ -114,6 +116,50 @@ test('contacts of two companies of one name are not equal, and their companies a
   const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [...ids], keep: ids[0] };
   await admin.post('/app/duplicates/merge', { ...form, field_company: ids[1] });
   expect((await read(ids[0])).company.id).toBe(companies[1]);
+});
+
+test('a count of duplicates says when it was made, leaves out what is merged since, and is made again if wanted', async () => {
+  for (const company_name of ['Weißenböck Ges.m.b.H.', 'Weissenböck GmbH', 'Gray Ltd', 'Gray Inc'])
+    await make(customer, '/company', companyBody({ company_name }));
+  const page = '/app/duplicates?by=external_name';
+  expect(textOf(await admin.get(page))).toContain('are being counted');
+  const count = () => turnQueues['count-duplicates'].handle(contextOf(app), { customerId: customer.id });
+  await count();
+  const counted = await admin.get(page);
+  expect(textOf(counted)).toMatch(/ 2 groups \. .* Counted .* UTC \. Count again /);
+  expect(textOf(counted)).toMatch(/Gray Ltd, Gray Inc 2 Compare Weißenböck Ges\.m\.b\.H\., Weissenböck GmbH 2 Compare/);
+  const link = compareLink(counted.body);
+  const id = [...link.matchAll(/id=([0-9a-f-]{36})/g)].map(([, one]) => one!);
+  await admin.submit(link, { id, keep: id[0]! }, '/app/duplicates/merge');
+  const merged = textOf(await admin.get(page));
+  expect(merged).toMatch(/ 1 group \. .* Weissenböck GmbH 2 Compare/);
+  expect(merged).not.toContain('Gray');
+  const others = [...counted.body.matchAll(/href="(\/app\/duplicates\/compare[^"]*)"/g)].map(([found]) =>
+    compareLink(found),
+  );
+  const [keep, other] = others[1]!.match(/[0-9a-f-]{36}/g)!;
+  await admin.submit(others[1]!, { id: [keep!, other!], keep: keep! }, '/app/duplicates/merge');
+  await make(customer, '/company', companyBody({ company_name: 'Gray GmbH' }));
+  expect(textOf(await admin.get(page))).toMatch(/Counted .* Count again None left in this count/);
+  await admin.submit(page, {}, '/app/duplicates/count');
+  expect(textOf(await admin.get(page))).toContain('are being counted');
+  await count();
+  expect(textOf(await admin.get(page))).toMatch(/ 1 group \. .* Gray Ltd, Gray GmbH 2 Compare/);
+});
+
+test('two to five chosen records are merged, and the page of the one that stays offers to undo it', async () => {
+  const company = (company_name: string) => make(customer, '/company', companyBody({ company_name }));
+  const ids = [await company('Navy GmbH'), await company('Navy')] as const;
+  const chosen = (...some: string[]) =>
+    admin.get(`/app/companies/chosen?do=merge&search=Navy${some.map((id) => `&id=${id}`).join('')}`);
+  const few = (await chosen(ids[0])).location!;
+  expect(few).toBe('/app/companies?search=Navy&done=few');
+  expect(textOf(await admin.get(few))).toContain('Choose two to five companies, then press Merge.');
+  expect((await admin.get(`/app/companies/${ids[0]}`)).body).toContain('/app/companies?search&#61;Navy+GmbH');
+  const link = (await chosen(...ids)).location!;
+  const merged = await admin.submit(link, { id: [...ids], keep: ids[1] }, '/app/duplicates/merge');
+  expect(textOf(await admin.get(merged.location!))).toMatch(/They are merged\. Undo .* merged Navy GmbH into it /);
+  expect((await customer.get(`/company/${ids[0]}`)).body).toBeNull();
 });
 
 test('enriching a list shows its price first, and starts one job for at most the given credits', async () => {

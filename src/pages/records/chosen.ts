@@ -200,6 +200,7 @@ const emailsOf = (rows: readonly ContactDetail[]) =>
 export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
   const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');
+  if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
   if (done !== 'deleted' && done !== 'assigned') return doneNotice(request);
   if (!Number.isInteger(number) || number < 1) return '';
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;

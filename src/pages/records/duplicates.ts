@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
-import { findDuplicates } from '../../queries/crm/duplicates.ts';
+import { discardCount, findDuplicates } from '../../queries/crm/duplicates.ts';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import type { ComparedMerge } from '../../queries/crm/merges.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
@@ -45,10 +45,27 @@ const searches: Record<DuplicateKey, Search> = {
 
 const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
 
-const keyOf = (fields: Fields): DuplicateKey => {
+/** Records that are compared because somebody chose them in a list, and those that have something in common. */
+const compared = {
+  contacts: { words: 'Merge the chosen contacts', ...contacts },
+  companies: { words: 'Merge the chosen companies', ...companies },
+  ...searches,
+} satisfies Record<string, Search>;
+
+type ComparedBy = keyof typeof compared;
+
+const comparedBy = (fields: Fields): ComparedBy => {
   const by = text(fields, 'by');
+  return Object.hasOwn(compared, by) ? (by as ComparedBy) : 'work_email';
+};
+
+const keyOf = (fields: Fields): DuplicateKey => {
+  const by = comparedBy(fields);
   return isKey(by) ? by : 'work_email';
 };
+
+/** Returns the path of the list from which the user came to compare records. */
+const listOf = (by: ComparedBy): string => (isKey(by) ? `${section}?by=${by}` : compared[by].kind.path);
 
 const pageSize = 25;
 
@@ -66,7 +83,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return {
       title: 'Duplicates',
       isLive: found === undefined,
-      body: html`!${doneText(request)} !${choice(by)} !${found ? groupsOf(request, by, found.groups, groups) : counting}`,
+      body: html`!${doneText(request)} !${choice(by)} !${found ? groupsOf(request, by, found, groups) : counting}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
@@ -75,10 +92,11 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
 
   addAction(app, '/duplicates/merge', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const [by, ids, keep] = [keyOf(fields), idsIn(fields, 'id', maxCompared), canonicalId(text(fields, 'keep')) ?? ''];
-    const { merge, fields: names } = searches[by];
+    const [by, ids] = [comparedBy(fields), idsIn(fields, 'id', maxCompared)];
+    const keep = canonicalId(text(fields, 'keep')) ?? '';
+    const { kind, merge, fields: names } = compared[by];
     if (!ids.includes(keep) || ids.length < 2) return compare(request, fields);
-    const rows = await readInOrder(request, searches[by].kind, ids);
+    const rows = await readInOrder(request, kind, ids);
     const controls = [
       ...names.map((name) => [name, `field_${name}`] as const),
       ...openKeys(rows).map((key, i) => [`custom_fields.${key}`, ownName(i)] as const),
@@ -94,7 +112,13 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     } catch (error) {
       return compare(request, fields, refusalOf(error));
     }
-    return withUndo(request, `${section}?by=${by}&done=1`);
+    return withUndo(request, isKey(by) ? `${listOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
+  });
+
+  addAction(app, '/duplicates/count', forMembers, async (request) => {
+    const by = keyOf(fieldsOf(request));
+    await write(request, discardCount, by);
+    return listOf(by);
   });
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
@@ -108,7 +132,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       tried += 1;
       if (performance.now() > end) break;
     }
-    const path = `${section}?by=${by}&done=${merged}${tried < groups.length ? '&more=1' : ''}`;
+    const path = `${listOf(by)}&done=${merged}${tried < groups.length ? '&more=1' : ''}`;
     return merged > 0 ? withUndo(request, path) : path;
   });
 }
@@ -121,7 +145,7 @@ const maxSearchMs = 1_000;
 
 const maxMergeMs = 6_000;
 
-type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups'>;
+type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups' | 'asOf'>;
 
 /** Returns the first key that has duplicates, and their first page. */
 async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, Found | undefined]> {
@@ -131,7 +155,7 @@ async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, Found 
     if (found?.groups) return [by, found];
     if (performance.now() > end) break;
   }
-  return [firstKeys[0], { rows: [], groups: 0 }];
+  return [firstKeys[0], { rows: [], groups: 0, asOf: undefined }];
 }
 
 /** Returns a page of duplicates, or undefined while they are still being counted. */
@@ -165,14 +189,14 @@ async function shownOf(
   { kind }: Search,
   groups: readonly DuplicateGroup[],
 ): Promise<ShownGroup[]> {
-  const compared = groups.map((group) => ({ ...group, ids: group.ids.slice(0, maxCompared) }));
+  const some = groups.map((group) => ({ ...group, ids: group.ids.slice(0, maxCompared) }));
   const rows = await readInOrder(
     request,
     kind,
-    compared.flatMap(({ ids }) => ids),
+    some.flatMap(({ ids }) => ids),
   );
   const byId = new Map(rows.map((row) => [row.id, row]));
-  const shown = compared.map(async (group) => {
+  const shown = some.map(async (group) => {
     const living = group.ids.flatMap((id) => byId.get(id) ?? []);
     const names = someNames(living.map(kind.nameOf), named, Math.max(living.length, group.count));
     return living.length < 2 ? [] : [{ ...group, names, isEqual: await areEqual(kind, living) }];
@@ -201,8 +225,9 @@ const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html
     'data-once',
   );
 
-function groupsOf(request: FastifyRequest, by: DuplicateKey, all: number, groups: readonly ShownGroup[]): Html {
-  const isCounted = by === 'name_and_company' || by === 'external_name';
+function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, groups: readonly ShownGroup[]): Html {
+  const { rows, groups: all, asOf } = found;
+  const left = all - (rows.length - groups.length);
   const common: Column<ShownGroup> = ['In common', ({ value }) => html`${value}`];
   const acts = (group: ShownGroup): Html => {
     const merge = html`<button class="secondary outline" aria-label="Merge ${group.value}">Merge</button>`;
@@ -210,17 +235,27 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, all: number, groups
       !${when(group.isEqual, mergeForm(by, [group], merge))}`;
   };
   const columns: readonly Column<ShownGroup>[] = [
-    ...(isCounted ? [] : [common]),
+    ...(asOf ? [] : [common]),
     ['Records', ({ names }) => names],
     ['How many', (group) => count(group.count), 'number'],
     ['What to do', (group) => html`<div class="row small">!${acts(group)}</div>`],
   ];
-  const none = empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
+  const none = asOf
+    ? empty('None left in this count', 'Count again to see what has changed since, or look for something else.', 'done')
+    : empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
-  const heading = html`<p><strong>${counted(all, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
-  return html`!${when(all > 0, heading)} !${table(searches[by].words, columns, groups, none)}
+  const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
+  return html`!${when(left > 0, heading)} !${asOf ? countedAt(by, asOf) : ''}
+  !${table(searches[by].words, columns, groups, none)}
   !${numberedPager(request, all > pageNumberOf(request) * pageSize)}`;
 }
+
+const countedAt = (by: DuplicateKey, asOf: string): Html =>
+  form(
+    `${section}/count`,
+    html`!${hidden({ by })}
+      <p class="quiet">Counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
+  );
 
 const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
   const compared = ids.slice(0, maxCompared).map((id) => `&id=${id}`);
@@ -238,27 +273,27 @@ function doneText(request: FastifyRequest): Html {
 }
 
 async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
-  const by = keyOf(fields);
-  const { kind, words } = searches[by];
+  const by = comparedBy(fields);
+  const { kind, words } = compared[by];
   const rows = await readInOrder(request, kind, idsIn(fields, 'id', maxCompared));
-  if (rows.length < 2) return `${section}?by=${by}`;
+  if (rows.length < 2) return listOf(by);
   const body = html`!${formFaults(faults)} !${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are
       deleted. You can undo the merge.
     </p>
-    !${await comparison(request, kind, rows, fields)} !${buttons('Merge', `${section}?by=${by}`, 'Back')}`;
+    !${await comparison(request, kind, rows, fields)} !${buttons('Merge', listOf(by), 'Back')}`;
   return { title: words, status, body: form(`${section}/merge`, body, 'data-once') };
 }
 
 /** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */
 async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, ids: readonly string[]): Promise<number> {
-  const compared = await readInOrder(request, kind, ids);
-  const [kept, ...others] = compared;
-  if (!kept || !(await areEqual(kind, compared))) return 0;
+  const rows = await readInOrder(request, kind, ids);
+  const [kept, ...others] = rows;
+  if (!kept || !(await areEqual(kind, rows))) return 0;
   try {
-    await write(request, merge, { id: kept.id, merge_ids: others.map(({ id }) => id), compared });
+    await write(request, merge, { id: kept.id, merge_ids: others.map(({ id }) => id), compared: rows });
     return 1;
   } catch (error) {
     if (error instanceof DomainError && (error.code === 'conflict' || error.code === 'not_found')) return 0;

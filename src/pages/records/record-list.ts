@@ -204,7 +204,8 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
     html`!${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}`,
     html`!${when(matches > rows.length && matches <= maxBatchItems, all)}
     !${when(isContacts, html`!${act('list', 'Add to a list')} !${act('assign', 'Assign')}`)}
-    !${when(isContacts && isAdmin, act('verify', 'Verify'))} !${act('delete', 'Delete', 'danger')}`,
+    !${when(isContacts && isAdmin, act('verify', 'Verify'))} !${act('merge', 'Merge')}
+    !${act('delete', 'Delete', 'danger')}`,
   );
 }
 

@@ -63,8 +63,9 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     return {
       title: kind.nameOf(found),
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
-      actions: html`!${beside} !${editLinks(here)}`,
-      body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.`, ...activityNotices })}
+      actions: html`!${beside} !${linkButton('Merge', mergeAddress(kind, found), 'secondary outline')}
+      !${editLinks(here)}`,
+      body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.`, merged: 'They are merged.', ...activityNotices })}
       !${workplace(
         happened,
         `About this ${noun}`,
@@ -74,6 +75,10 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     };
   });
 }
+
+/** Returns the address of a list in which the user chooses with what to merge a record. */
+const mergeAddress = ({ path, nameOf }: RecordKind, found: ShownRecord): string =>
+  pathWith(path, { search: nameOf(found).slice(0, 256), done: 'few' });
 
 /** Returns links to the previous and the next record in the list from which the user came. */
 async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string): Promise<Html> {
@@ -228,6 +233,9 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
         return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
       return act.run(request, rows);
     },
+/** Maximum number of chosen records that are compared side by side. */
+const maxMerged = 5;
+
   });
 
   async function findChosen(request: FastifyRequest, fields: Fields): Promise<ShownRecord[]> {
@@ -257,8 +265,17 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   }
 }
 
+  /** Returns the path of the page that merges a few chosen records, or of their list if they are not a few. */
+  function compareChosen(fields: Fields): string {
+    const ids = text(fields, 'all') === '' ? idsIn(fields, 'id', maxBatchItems) : [];
+    return ids.length < 2 || ids.length > maxMerged
+      ? addressOf(path, viewOf(kind, fields), { done: 'few' })
+      : pathWith('/app/duplicates/compare', { by: kind.object, id: ids.toSorted() });
+  }
+
 /** Returns a hash of the records' ids, which shows whether the records are still those that the user saw. */
 const digestOf = (rows: readonly ShownRecord[]): string => {
+    if (text(fields, 'do') === 'merge') return compareChosen(fields);
   const ids = rows.map(({ id }) => id).toSorted();
   return createHash('sha256').update(ids.join()).digest('base64url');
 };

@@ -51,6 +51,15 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
+/** Discards the last count, so that the next request for it enqueues another. Leaves other kinds as they are. */
+export async function discardCount(sql: Transaction, customerId: string, kind: DuplicateKey): Promise<void> {
+  await sql`
+    update duplicate_counts
+    set counted_at = null
+    where customer_id = ${customerId}
+      and kind = ${kind}`;
+}
+
 /**
  * Maximum number of characters of a value that a cursor contains. Values with the same beginning are sorted by their
  * hash.
