@@ -12,6 +12,7 @@ import type { ApiKey, User } from '../schemas/accounts.ts';
 import { eventNouns } from '../schemas/events.ts';
 import type { Change, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
 import { allJobs, finalStatuses } from '../schemas/jobs.ts';
+import type { PhoneNumber } from '../files/phones.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question } from './base/layout.ts';
 import { cursorPager, filterChoice, showButton } from './base/forms.ts';
@@ -29,7 +30,7 @@ import {
   type Column,
 } from './base/html.ts';
 import { dayMs, moment, day, count, counted } from './base/values.ts';
-import { countryName, fieldWord, plain, priorityWords, reasonWord } from './base/words.ts';
+import { countryName, fieldWord, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
 
@@ -282,6 +283,8 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
 }
 
 export interface Telling {
+  /** Id of the record whose changes are told. */
+  id: string;
   wordOf: (field: string) => string;
   users: readonly User[];
   stages?: ReadonlyMap<unknown, string>;
@@ -295,10 +298,11 @@ export const companiesIn = (changes: readonly Change[]): (readonly ['company', s
     company.flatMap((id) => (typeof id === 'string' ? [['company', id] as const] : [])),
   );
 
-export const changeText = (change: Change, telling: Telling): Html =>
-  change.type === 'updated'
-    ? fieldsText(change, telling)
-    : html`${change.type} it${change.merged_into === undefined ? '' : ' by a merge'}`;
+export function changeText(change: Change, telling: Telling): Html {
+  if (change.type === 'updated') return fieldsText(change, telling);
+  if (change.record_id !== telling.id) return html`merged <strong>${oldNameOf(change)}</strong> into it`;
+  return html`${change.type} it${change.merged_into === undefined ? '' : ' by a merge'}`;
+}
 
 const fieldsText = ({ fields }: Change, telling: Telling): Html =>
   html`!${Object.entries(fields).map(
@@ -320,6 +324,8 @@ const fieldTexts: Readonly<Record<string, FieldText>> = {
   contacts_ids: (ids: unknown[]) => counted(ids.length, 'contact'),
   details: (lines: { name: string; quantity: number }[]) =>
     lines.map(({ name, quantity }) => `${quantity} × ${name}`).join(', '),
+  phone_numbers: (phones: PhoneNumber[]) => phones.map(phoneNumber).join(', '),
+  mobile_phone: (number: string) => phoneNumber({ country_code: '', number }),
   stage_id: (id, { stages }) => stages?.get(id) ?? 'a stage elsewhere',
   priority: (priority: keyof typeof priorityWords) => priorityWords[priority].word,
 };

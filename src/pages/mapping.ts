@@ -1,6 +1,7 @@
 import type { Fault } from '../errors.ts';
 import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
+import type { PhoneNumber } from '../files/phones.ts';
 import type { ReadType } from '../files/values.ts';
 import { customKey } from '../schemas/filters.ts';
 import { fieldOfMapped, importedKinds, invalidValues, type Mapping } from '../schemas/imports.ts';
@@ -17,7 +18,7 @@ import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
 import { when, table, html, type Html, type Column } from './base/html.ts';
 import { count, someNames } from './base/values.ts';
-import { fieldWord } from './base/words.ts';
+import { fieldWord, phoneNumber } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 
@@ -250,12 +251,8 @@ export function shownValue(value: unknown): string {
 
 function shownPart(value: unknown): string {
   if (typeof value !== 'object' || value === null) return shownValue(value);
-  // PostgreSQL stores the shorter name first, and people dial the country code first.
-  const { country_code, ...others } = value as { country_code?: unknown };
-  return Object.values({ country_code, ...others })
-    .map(shownPart)
-    .join(' ')
-    .trim();
+  if ('country_code' in value) return phoneNumber(value as PhoneNumber);
+  return Object.values(value).map(shownPart).join(' ').trim();
 }
 
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {

@@ -176,6 +176,21 @@ describe('a contact', () => {
   });
 });
 
+test('a phone number is spelled in one way, in lists, tasks, timelines and on the page of its contact', async () => {
+  const numbers = { phone_numbers: [{ country_code: '+49', number: '8912345678' }], mobile_phone: '+491711234567' };
+  const [id] = await makeContacts(1);
+  await customer.patch(`/contacts/${id}`, numbers);
+  await customer.post('/activities', { type: 'task', title: 'Call', contact_id: id, assigned_to: admin.user.userId });
+  const pages = ['/app/contacts', '/app/activities', `/app/contacts/${id}`].map(async (path) =>
+    textOf(await admin.get(path)),
+  );
+  for (const text of await Promise.all(pages)) {
+    expect(text).toContain('+49 89 12345678');
+    expect(text).not.toMatch(/8912345678|1711234567/);
+  }
+  expect((await Promise.all(pages))[2]).toContain('– → +49 171 1234567');
+});
+
 describe('chosen contacts', () => {
   const ask = (query: string) => admin.get(`/app/contacts/chosen?${query}`);
   const confirm = async (query: string, more: Record<string, string> = {}) => {

@@ -16,6 +16,7 @@ import { priceField } from './requests.ts';
 import { badge, html, type Html, type Tone } from './html.ts';
 import { count, counted } from './values.ts';
 import { countries } from '../../schemas/formats.ts';
+import { phoneReader, phoneText } from '../../files/phones.ts';
 
 /*
  * Labels for the names of the API. All pages take their labels from here. The schemas of records contain the labels of
@@ -172,17 +173,22 @@ export function verification(status: keyof typeof verificationWords): Html {
 export const mailLink = (address: string | null): Html =>
   address ? html`<a href="${`mailto:${encodeURIComponent(address).replaceAll('%40', '@')}`}">${address}</a>` : '';
 
-export const phoneLink = (number: string): Html =>
-  /^[+\d\s()./-]+$/.test(number)
+/** Returns a phone number as all pages show it, such as `+49 30 901820`. */
+export const { write: phoneNumber } = await phoneReader();
+
+/** Returns the link for a call of a number, which it spells as all pages do. */
+export function phoneLink(given: string): Html {
+  const number = phoneNumber({ country_code: '', number: given });
+  return /^[+\d\s()./-]+$/.test(number)
     ? html`<a href="${`tel:${number.replaceAll(/[^+\d]/g, '')}`}">${number}</a>`
     : html`${number}`;
+}
 
 /** Returns the link for a call of a contact's first phone number, or an empty string. */
 export const contactPhone = ({
   phone_numbers: [phone],
   mobile_phone,
-}: Pick<Contact, 'phone_numbers' | 'mobile_phone'>): Html =>
-  phoneLink(phone ? `${phone.country_code} ${phone.number}`.trim() : (mobile_phone ?? ''));
+}: Pick<Contact, 'phone_numbers' | 'mobile_phone'>): Html => phoneLink(phone ? phoneText(phone) : (mobile_phone ?? ''));
 
 /** Returns a link that shows an http(s) URL without its scheme. Returns other text without a link. */
 export function webLink(url: string | null): Html {

@@ -269,7 +269,7 @@ interface Workplace {
   path: string;
   filters: GivenFilters;
   about: References;
-  telling: Telling;
+  telling: Omit<Telling, 'id'>;
 }
 
 export async function workplaceOf(request: FastifyRequest, place: Workplace): Promise<Html> {
@@ -297,7 +297,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     )}
     <h2 id="timeline">Timeline</h2>
     <ol class="timeline">
-      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, names })))}
+      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names })))}
     </ol>
     !${pager({
       first: older === '' ? undefined : place.path,

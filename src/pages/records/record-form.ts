@@ -11,7 +11,7 @@ import type { Fields } from '../base/requests.ts';
 import type { Faults } from '../base/refusals.ts';
 import { when, quiet, html, type Html } from '../base/html.ts';
 import { readNumber } from '../base/values.ts';
-import { fieldWord, countryChoices } from '../base/words.ts';
+import { fieldWord, countryChoices, phoneNumber } from '../base/words.ts';
 import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import type { RecordKind, ShownRecord, FormField } from './record-kind.ts';
 import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
@@ -116,9 +116,8 @@ export async function formText({ name, control }: FormField, record: object): Pr
   if (value === null || value === undefined) return '';
   if (control === 'company') return (value as { company_name: string }).company_name;
   if (control === 'lines') return (value as string[]).join('\n');
-  if (control !== 'phones') return typeof value === 'string' ? value : JSON.stringify(value);
-  const { write } = await phoneReader();
-  return (value as PhoneNumber[]).map(write).join('\n');
+  if (control === 'phones') return (value as PhoneNumber[]).map(phoneNumber).join('\n');
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
 const linesOf = (given: string): string[] => {
@@ -128,10 +127,10 @@ const linesOf = (given: string): string[] => {
 
 /** Reads the phone numbers of a form. A line that shows a stored number keeps it unchanged. */
 async function phonesOf(given: string, sent: Fields, stored: Partial<Contact> = {}): Promise<PhoneNumber[]> {
-  const { read, write } = await phoneReader();
+  const { read } = await phoneReader();
   // The form of one group has no country.
   const country = sent['location_country'] === undefined ? stored.location_country : text(sent, 'location_country');
-  const known = new Map(stored.phone_numbers?.map((phone) => [write(phone), phone]));
+  const known = new Map(stored.phone_numbers?.map((phone) => [phoneNumber(phone), phone]));
   return linesOf(given).flatMap((line) => {
     const phones = known.has(line) ? [known.get(line)!] : read(line, country ?? '');
     return phones.length > 0 ? phones : [{ country_code: '', number: line }];

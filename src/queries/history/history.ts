@@ -186,6 +186,7 @@ interface ChangePage {
  * @param nouns kinds of records that the caller may read
  * @param verb only changes of this type
  * @param notBy id of the actor whose changes are left out
+ * @param withMerged also the merges of other records into `filters.record_id`
  * @param before only changes with lower positions
  */
 export async function listChanges(
@@ -196,12 +197,14 @@ export async function listChanges(
     filters = {},
     verb,
     notBy,
+    withMerged,
     before,
     limit,
   }: {
     filters?: ChangeQuery['filters'];
     verb?: Change['type'];
     notBy?: string;
+    withMerged?: true;
     before?: number | undefined;
     limit: number;
   },
@@ -220,12 +223,8 @@ export async function listChanges(
       sql,
       customerId,
       typesOf(filters.object ? [filters.object] : nouns, verb),
-      { ...filters, notBy },
-      {
-        begin,
-        until,
-        limit,
-      },
+      { ...filters, notBy, withMerged },
+      { begin, until, limit },
     ),
   );
   const created = rows.filter(({ verb }) => verb === 'created');
@@ -247,7 +246,7 @@ const readRows = (
   filters: Filters,
   range: { begin: number; until: number; limit: number },
 ): Promise<Row[]> => {
-  const { record_id, change_id, notBy } = filters;
+  const { record_id, change_id, notBy, withMerged } = filters;
   const [actor_id, source] = [filters.actor_id ?? null, filters.source ?? null];
   const [since, until] = [filters.since ?? null, filters.until ?? null];
   return sql<Row[]>`
@@ -263,7 +262,18 @@ const readRows = (
     and position > ${range.begin}
     and position < ${range.until}
     and type = any(${types}::text[])
-    ${record_id === undefined ? sql`` : sql`and record_id = ${record_id}`}
+    ${record_id === undefined || withMerged ? sql`` : sql`and record_id = ${record_id}`}
+    ${
+      record_id === undefined || !withMerged
+        ? sql``
+        : sql`
+    and record_id = any(${record_id}::uuid || array(
+      select id
+      from merged_records
+      where customer_id = ${customerId}
+        and merged_into = ${record_id}))
+    and (record_id = ${record_id} or data ->> 'merged_into' = ${record_id}::text)`
+    }
     ${change_id === undefined ? sql`` : sql`and change_id = ${change_id}`}
     and (${actor_id}::text is null or actor ->> 'id' = ${actor_id})
     and (${notBy ?? null}::text is null or actor ->> 'id' is distinct from ${notBy ?? null})
@@ -274,7 +284,7 @@ const readRows = (
   limit ${range.limit}`;
 };
 
-type Filters = NonNullable<ChangeQuery['filters']> & { notBy: string | undefined };
+type Filters = NonNullable<ChangeQuery['filters']> & { notBy: string | undefined; withMerged: true | undefined };
 
 const typesOf = (nouns: readonly EventNoun[], verb?: Change['type']): string[] =>
   nouns.flatMap((noun) => (verb ? [verb] : recordVerbs).map((one) => `${noun}.${one}`));

@@ -15,7 +15,8 @@ const timeOf = (entry: Entry): number => Date.parse(entry.occurred_at);
 const pageSize = 25;
 
 /**
- * Returns a page of a record's changes and activities together, newest first. Leaves out open tasks.
+ * Returns a page of a record's changes and activities together, with the merges of other records into it, newest first.
+ * Leaves out open tasks.
  * @param filters filters for the activities of the record
  * @param older end of the previous page: `<cursor of the activities>~<position in the changes>`. Each part can be empty
  */
@@ -36,7 +37,7 @@ export async function readTimeline(
   const before = position === '' ? undefined : Number(position);
   const [activities, { changes }] = await Promise.all([
     list(pageSize),
-    listChanges(db, customerId, eventNouns, { filters: { record_id: id }, before, limit: pageSize }),
+    listChanges(db, customerId, eventNouns, { filters: { record_id: id }, withMerged: true, before, limit: pageSize }),
   ]);
   const all = [...activities.rows, ...changes].toSorted((a, b) => timeOf(b) - timeOf(a));
   const entries: Entry[] = all.slice(0, pageSize);
