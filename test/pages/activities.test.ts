@@ -6,15 +6,14 @@ import { adminOfEachTest, expectPage, textOf } from './visitor.ts';
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
 
-const composer = '/app/activities/new';
 const makeContact = () => make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace' }));
 const activitiesOf = async (filters: object) => (await customer.post('/activities/list', { filters })).body;
-const write = (page: string, fields: Record<string, string>) => admin.submit(page, fields, composer);
+const write = (page: string, fields: Record<string, string>) => admin.submit(page, fields);
 
 test("a note that is written on a contact's page stands in its timeline, with its author, as plain text", async () => {
   const id = await makeContact();
   const sent = await write(`/app/contacts/${id}`, { type: 'note', body: 'Wants <b>two</b> & more\nSoon' });
-  const page = await admin.get((await admin.get(sent.location!)).location!);
+  const page = await admin.get(sent.location!);
   expect(textOf(page)).toContain('It is saved.');
   expect(textOf(page)).toMatch(/wrote a note .* Wants <b>two<\/b> & more Soon/);
   expect(page.body).not.toContain('<b>two</b>');
@@ -61,10 +60,10 @@ test("a company's page shows what happened with its contacts, and what was writt
   expect(textOf(await admin.get(`/app/contacts/${contact}`))).toContain('Liked the engine');
 });
 
-test('an activity without a text is refused in words, and what was chosen stays', async () => {
+test('an activity without a text is refused on the page of its record, and what was chosen stays', async () => {
   const id = await makeContact();
   const refused = await write(`/app/contacts/${id}`, { type: 'call', body: ' ' });
-  expectPage(refused, 400, 'Write something.');
+  expectPage(refused, 400, /^Ada Lovelace .* Please look at the marked fields\. .* Write something\./);
   expect(refused.body).toMatch(/value="call"\s+checked/);
   expect((await write(`/app/contacts/${id}`, { type: 'call', body: 'x' })).status).toBe(303);
 });
@@ -132,7 +131,7 @@ test('a task is due tomorrow or on another quick day, and is moved by one click,
   const moved = await admin.submit(page, { day: tomorrow }, path);
   expect(textOf(await admin.get(moved.location!))).toContain('It is moved. Undo');
   expect((await dueOf())['Typed']).toBe(`${tomorrow}${end}`);
-  const [mark, monday] = /name="day" value="([\d-]+)"[^>]*aria-label="Next week: Typed"/.exec(
+  const [mark, monday] = /name="day" value="([\d-]+)"[^>]*aria-label="Next week \(Mon \d+ \w+\): Typed"/.exec(
     (await admin.get(page)).body,
   )!;
   expect([mark !== '', new Date(monday!).getUTCDay(), monday! > tomorrow]).toEqual([true, 1, true]);

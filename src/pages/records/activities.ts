@@ -2,14 +2,16 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findActivities, listActivities, activityWrites } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, ownPath, backPath, type Page } from '../base/layout.ts';
+import { compile } from '../../validation/validator.ts';
+import { forMembers, addPage, addAction, withUndo, ownPath, backPath, urlOf } from '../base/layout.ts';
+import type { Answer, Page } from '../base/layout.ts';
 import { form, controlsFor, choices, cursorPager, differing, doneNotice, filterChoice } from '../base/forms.ts';
-import { showButton, tick, hidden, type Choice } from '../base/forms.ts';
-import { write, fieldsOf, text, linesIn, asSentBack, queryOf, queryText, sentText } from '../base/requests.ts';
+import { formFaults, showButton, tick, hidden, type Choice } from '../base/forms.ts';
+import { once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import type { Faults } from '../base/refusals.ts';
+import { notSent, refusalOf, requireValid, type Faults, type Refused } from '../base/refusals.ts';
 import { when, pager, pathWith, quiet, dialogLink, html, type Html } from '../base/html.ts';
-import { dayIn, dayOf, readDay, startOf, endOf, today, moment, day, type Day } from '../base/values.ts';
+import { dayIn, dayOf, readDay, startOf, endOf, today, moment, day, shortDay, type Day } from '../base/values.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, type Draft } from './editor.ts';
 import { usersOf, userChoices } from './record-form.ts';
@@ -52,22 +54,21 @@ export async function activities(app: FastifyInstance): Promise<void> {
   editor<Activity>(app, {
     path,
     noun: 'activity',
-    schemas: { create: ActivityCreate, patch: ActivityPatch },
+    schemas: { patch: ActivityPatch },
     about: requireActivity,
     nameOf: ({ type, title }) => title || `this ${activityWords[type].word.toLowerCase()}`,
     bodyOf: activityOf,
     controls: async ({ stored, sent, faults, isConflict }, request) => {
-      const draft = sent ?? (stored ? draftOf(stored) : queryOf(request));
-      const { contact_id = null, company_id = null, opportunity_id = null } = draft as Record<string, string | null>;
-      const about = { contact_id, company_id, opportunity_id };
+      const draft = sent ?? (stored ? draftOf(stored) : {});
       const users = await usersOf(request);
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
       return html`<div class="card composer">
-        !${activityControls(draft, users, { faults, theirs, ...(stored ? {} : { about }) })}
+        !${activityControls(draft, users, { faults, theirs })}
         !${stored ? dialogLink('Delete', pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) })) : ''}
       </div>`;
     },
-    ...activityWrites,
+    update: activityWrites.update,
+    remove: activityWrites.remove,
     question: ({ title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. This can be undone.`,
     back: backOf,
@@ -125,11 +126,13 @@ function activityOf(request: FastifyRequest, stored: Activity | undefined): Draf
   return { body: Object.fromEntries(Object.entries(given).filter(([name]) => isChanged(name))), faults };
 }
 
+const nextWeek = (day: Day) => [day, `Next week (${shortDay(day)})`] as const;
+
 const quickDays = (): (readonly [day: Day, label: string])[] => [
   [today(), 'Today'],
   [dayIn(1), 'Tomorrow'],
   // Monday, or a week from Monday.
-  [dayIn(8 - new Date().getUTCDay()), 'Next week'],
+  nextWeek(dayIn(8 - new Date().getUTCDay())),
 ];
 
 /**
@@ -270,10 +273,33 @@ interface Workplace {
   filters: GivenFilters;
   about: References;
   telling: Omit<Telling, 'id'>;
+  refused: Refused;
+}
+
+const checkNew = compile(ActivityCreate);
+
+/** Adds the page of a record and its composer, which leads back to the page. A refused activity stays in the composer. */
+export function recordPage(
+  app: FastifyInstance,
+  route: string,
+  show: (request: FastifyRequest, refused: Refused) => Promise<Answer>,
+): void {
+  addPage(app, route, forMembers, (request) => show(request, notSent));
+  addAction(app, route, forMembers, async (request) => {
+    try {
+      const { body, faults = [] } = activityOf(request, undefined);
+      requireValid(checkNew, body, faults);
+      const id = await once(request, (sql) => activityWrites.create(sql, request.caller.customerId, body as never));
+      return pathWith(urlOf(request), { done: id === undefined ? 'sent' : 'activity-created' });
+    } catch (error) {
+      return show(request, refusalOf(error));
+    }
+  });
 }
 
 export async function workplaceOf(request: FastifyRequest, place: Workplace): Promise<Html> {
   const { users } = place.telling;
+  const { faults } = place.refused;
   const older = queryText(request, 'older');
   const [tasks, { entries, next }] = await Promise.all([
     older === '' ? listTasks(request, place.filters).then(({ rows }) => rows) : [],
@@ -282,9 +308,11 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
   const changes = entries.flatMap((entry) => ('position' in entry ? [entry] : []));
   const names = await namedRecords(request, [...subjectsOf(shown, place.id), ...companiesIn(changes)]);
+  const draft = request.method === 'POST' ? fieldsOf(request) : { assigned_to: request.caller.userId };
+  const controls = activityControls(draft, users, { about: place.about, faults });
   const composer = form(
-    '/app/activities/new',
-    html`!${activityControls({ assigned_to: request.caller.userId }, users, { about: place.about })}
+    place.path,
+    html`!${formFaults(faults, controls)} !${controls}
       <div class="buttons small"><button>Save</button></div>`,
     'class="card composer" id="compose" data-once data-keep',
   );
@@ -301,7 +329,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     </ol>
     !${pager({
       first: older === '' ? undefined : place.path,
-      next: next && `${place.path}?older=${next}#timeline`,
+      next: next && `${pathWith(place.path, { older: next })}#timeline`,
     })}`;
 }
 

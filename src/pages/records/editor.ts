@@ -14,7 +14,8 @@ import { when, linkButton, html, type Html } from '../base/html.ts';
 interface Editable<Row> {
   path: string;
   noun: string;
-  schemas: { create: object; patch: object };
+  /** Without `create`, which the function `create` needs, there is no form for a new record. */
+  schemas: { create?: object; patch: object };
   about: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
   /** Returns the version of a record, to detect changes by others. Default: a hash of the record. */
@@ -27,7 +28,7 @@ interface Editable<Row> {
   similar?: (request: FastifyRequest, body: object) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
-  create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
+  create?: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
   update: UpdateRecord<never>;
   remove?: DeleteRecord;
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
@@ -63,26 +64,28 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
-  const checkNew = compile(kind.schemas.create);
   const checkPatch = compile(kind.schemas.patch);
 
-  formRoutes(app, `${below}/new`, access, {
-    show,
-    act: async (request) => {
-      const { body, faults, complete } = await kind.bodyOf(request, undefined);
-      requireValid(checkNew, body, faults);
-      if (isPreview(request)) return notSent;
-      if (sentText(request, 'do') !== 'anyway' && !(await sentEarlier(request))) {
-        const doubt = await kind.similar?.(request, body);
-        if (doubt) return { faults: {}, status: statuses.conflict, doubt };
-      }
-      const id = await once(request, async (sql) =>
-        kind.create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
-      );
-      if (id !== undefined) return `${path}/${id}?done=created`;
-      return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
-    },
-  });
+  const { create } = kind;
+  const checkNew = kind.schemas.create && compile(kind.schemas.create);
+  if (create && checkNew)
+    formRoutes(app, `${below}/new`, access, {
+      show,
+      act: async (request) => {
+        const { body, faults, complete } = await kind.bodyOf(request, undefined);
+        requireValid(checkNew, body, faults);
+        if (isPreview(request)) return notSent;
+        if (sentText(request, 'do') !== 'anyway' && !(await sentEarlier(request))) {
+          const doubt = await kind.similar?.(request, body);
+          if (doubt) return { faults: {}, status: statuses.conflict, doubt };
+        }
+        const id = await once(request, async (sql) =>
+          create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
+        );
+        if (id !== undefined) return `${path}/${id}?done=created`;
+        return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
+      },
+    });
 
   formRoutes(app, `${below}/:id/edit`, access, {
     show,

@@ -10,7 +10,7 @@ import { compile } from '../../validation/validator.ts';
 import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
 import { form, doneNotice, select, filterChoice, showButton, hidden, type Choice } from '../base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, queryText } from '../base/requests.ts';
-import { requireValid } from '../base/refusals.ts';
+import { requireValid, type Refused } from '../base/refusals.ts';
 import {
   when,
   badge,
@@ -30,7 +30,7 @@ import {
 import type { Html } from '../base/html.ts';
 import { moment, day, count } from '../base/values.ts';
 import { opportunityWords, plain, priorityWords, money } from '../base/words.ts';
-import { activityNotices, workplaceOf } from './activities.ts';
+import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';
 import { viewLinks } from '../saved-views.ts';
 import { editLinks, savedNotice } from './editor.ts';
@@ -88,7 +88,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
 
   opportunityEdit(app);
 
-  addPage(app, '/opportunities/:id', forMembers, showOne);
+  recordPage(app, '/opportunities/:id', showOne);
 
   formRoutes(app, '/opportunities/:id/move', forMembers, { show: showMove, act: move });
 
@@ -237,7 +237,7 @@ async function pipelineOf(request: FastifyRequest, { stage_id }: Opportunity): P
   return pipelines.find(({ stages }) => stages.some(({ id }) => id === stage_id))!;
 }
 
-async function showOne(request: FastifyRequest): Promise<Page> {
+async function showOne(request: FastifyRequest, refused: Refused): Promise<Page> {
   const found = await requireOpportunity(request);
   const { contacts_ids, company_id, details, description, priority } = found;
   const [pipeline, contacts, companies, users] = await Promise.all([
@@ -278,6 +278,7 @@ async function showOne(request: FastifyRequest): Promise<Page> {
   const beside = html`<section class="card">
       !${when(description, html`<p class="text">${description}</p>`)} !${moveForm(pipeline, found)} !${about}
     </section>
+    refused,
     !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
     !${panel(opportunityWords.details, plainList(lines, 'None.'))}`;
   return {
@@ -288,3 +289,4 @@ async function showOne(request: FastifyRequest): Promise<Page> {
     !${workplace(happened, 'About this opportunity', beside)}`,
   };
 }
+    status: refused.status,

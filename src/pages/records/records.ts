@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import { forMembers, addPage, addAction, formRoutes, type FormPage } from '../base/layout.ts';
+import { forMembers, addAction, formRoutes, urlOf, type FormPage } from '../base/layout.ts';
 import { hidden } from '../base/forms.ts';
 import {
   readForm,
@@ -25,7 +25,7 @@ import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { pageRows, recordList } from './record-list.ts';
 import { editLinks, requireRecord, savedNotice } from './editor.ts';
 import { declaredFor, usersOf, formText, recordEdit } from './record-form.ts';
-import { activityNotices, workplaceOf } from './activities.ts';
+import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { sendExport } from '../../plugins/responses.ts';
@@ -40,17 +40,20 @@ import { actNamed, deletedPage } from './chosen.ts';
 
 function recordView(app: FastifyInstance, kind: RecordKind): void {
   const { path, noun } = kind;
-  addPage(app, `${path.replace('/app', '')}/:id`, forMembers, async (request) => {
+  recordPage(app, `${path.replace('/app', '')}/:id`, async (request, refused) => {
+    const list = listBefore(request, kind);
+    if (list !== queryText(request, 'in')) return pathWith(urlOf(request), { in: list });
     const found = await requireRecord(request, noun, kind.find);
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
     const [beside, values, related, happened] = await Promise.all([
-      neighboursOf(request, kind, found.id),
+      neighboursOf(request, kind, found.id, list),
       valuesOf(kind, found, users),
       kind.related(request, found),
       workplaceOf(request, {
         id: found.id,
-        path: here,
+        path: pathWith(here, { in: list }),
+        refused,
         ...kind.workplace(found),
         telling: { wordOf: (name) => fieldWord(kind.object, name, declared), users },
       }),
@@ -61,6 +64,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       ['Last changed', moment(found.updated_at)],
     ] as const;
     return {
+      status: refused.status,
       title: kind.nameOf(found),
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeAddress(kind, found), 'secondary outline')}
@@ -80,12 +84,23 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
 const mergeAddress = ({ path, nameOf }: RecordKind, found: ShownRecord): string =>
   pathWith(path, { search: nameOf(found).slice(0, 256), done: 'few' });
 
-/** Returns links to the previous and the next record in the list from which the user came. */
-async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string): Promise<Html> {
-  const { db, caller, headers } = request;
-  const from = URL.canParse(headers.referer ?? '') ? new URL(headers.referer!) : undefined;
-  const given = queryText(request, 'in') || (from?.pathname === kind.path ? from.search.slice(1) || 'sort=' : '');
+/**
+ * Returns the parameters of the list from which the user came to a record, and through which the user goes on after a
+ * form of the record's page. Empty: the user came from elsewhere.
+ */
+function listBefore(request: FastifyRequest, { path }: RecordKind): string {
+  const { referer = '' } = request.headers;
+  const given = queryText(request, 'in');
+  if (given !== '' || request.method === 'POST' || !URL.canParse(referer)) return given;
+  const { pathname, search, searchParams } = new URL(referer);
+  if (pathname === path) return search.slice(1) || 'sort=';
+  return pathname === urlOf(request).split('?')[0] ? (searchParams.get('in') ?? '') : '';
+}
+
+/** Returns links to the previous and the next record in the list with these parameters. */
+async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string, given: string): Promise<Html> {
   if (given === '') return '';
+  const { db, caller } = request;
   const view = viewOf(kind, readForm(given));
   const { rows } = await kind.list(db, caller.customerId, requestOf(kind, view, pageRows));
   const at = rows.findIndex((row) => row.id === id);
@@ -214,6 +229,9 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
 
 const namesShown = 12;
 
+/** Maximum number of chosen records that are compared side by side. */
+const maxMerged = 5;
+
 /**
  * Adds the pages that act on chosen records of a list. A page asks the user to confirm the number of records. It asks
  * again if other records match when the form is sent.
@@ -233,9 +251,6 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
         return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
       return act.run(request, rows);
     },
-/** Maximum number of chosen records that are compared side by side. */
-const maxMerged = 5;
-
   });
 
   async function findChosen(request: FastifyRequest, fields: Fields): Promise<ShownRecord[]> {
@@ -246,8 +261,17 @@ const maxMerged = 5;
     throw conflict(`At most ${count(maxBatchItems)} ${kind.title.toLowerCase()} can be changed at once`, []);
   }
 
+  /** Returns the path of the page that merges a few chosen records, or of their list if they are not a few. */
+  function compareChosen(fields: Fields): string {
+    const ids = text(fields, 'all') === '' ? idsIn(fields, 'id', maxBatchItems) : [];
+    return ids.length < 2 || ids.length > maxMerged
+      ? addressOf(path, viewOf(kind, fields), { done: 'few' })
+      : pathWith('/app/duplicates/compare', { by: kind.object, id: ids.toSorted() });
+  }
+
   async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
     const fields = givenIn(request);
+    if (text(fields, 'do') === 'merge') return compareChosen(fields);
     const act = actNamed(request, kind, text(fields, 'do'));
     const rows = await findChosen(request, fields);
     if (rows.length === 0 && request.method !== 'POST') return addressOf(path, viewOf(kind, fields), { done: 'none' });
@@ -265,17 +289,8 @@ const maxMerged = 5;
   }
 }
 
-  /** Returns the path of the page that merges a few chosen records, or of their list if they are not a few. */
-  function compareChosen(fields: Fields): string {
-    const ids = text(fields, 'all') === '' ? idsIn(fields, 'id', maxBatchItems) : [];
-    return ids.length < 2 || ids.length > maxMerged
-      ? addressOf(path, viewOf(kind, fields), { done: 'few' })
-      : pathWith('/app/duplicates/compare', { by: kind.object, id: ids.toSorted() });
-  }
-
 /** Returns a hash of the records' ids, which shows whether the records are still those that the user saw. */
 const digestOf = (rows: readonly ShownRecord[]): string => {
-    if (text(fields, 'do') === 'merge') return compareChosen(fields);
   const ids = rows.map(({ id }) => id).toSorted();
   return createHash('sha256').update(ids.join()).digest('base64url');
 };

@@ -46,7 +46,7 @@ export async function readTimeline(
   const told = entries.filter((entry): entry is Change => 'position' in entry);
   const used = entries.length - told.length;
   const after = used === 0 ? cursor : used === pageSize ? activities.nextCursor : (await list(used)).nextCursor;
-  return { entries, next: `${encodeURIComponent(after ?? '')}~${told.at(-1)?.position ?? position}` };
+  return { entries, next: `${after ?? ''}~${told.at(-1)?.position ?? position}` };
 }
 
 /** Maximum number of pages of the journal that are searched for changes by others. */
