@@ -47,6 +47,17 @@ test('a list is made of rules in words, with the number of matches before it is 
   expect(page).toContain('2 contacts');
 });
 
+test("a list's page shows its newest 50 contacts", async () => {
+  const { body: list } = await customer.post('/list-contact', { name: 'Fair' });
+  const items = Array.from({ length: 51 }, (_, i) => ({
+    last_name: `Guest ${i}.`,
+    mobile_phone: '+49',
+    list_ids: [list.id],
+  }));
+  await customer.post('/contacts/batch/create', { items });
+  expect(textOf(await admin.get(`/app/lists/${list.id}`)).match(/Guest \d+\./g)).toHaveLength(50);
+});
+
 test('a list that is renamed keeps its rules, description and members as they are, line breaks too', async () => {
   await contact({ job_title: 'Head\nof Sales ', location_locality: 'Bath' });
   const rules = [
@@ -254,6 +265,7 @@ test('an opportunity has an amount without a product, a new company, and a conta
   const made = await admin.submit('/app/opportunities/new', { ...deal, contact: id });
   const path = made.location!.split('?')[0]!;
   const stored = async () => (await customer.get(path.replace('/app', ''))).body;
+  expect(textOf(asked)).toContain('Ada Lovelace, other@example.com');
   const amount = (price: number) => [{ name: 'Amount', price, quantity: 1 }];
   expect(await stored()).toMatchObject({ price: 40_000, contacts_ids: [id], details: amount(40_000) });
   expect(textOf(await admin.get(path))).toContain('New Ltd');

@@ -182,6 +182,15 @@ describe('a contact', () => {
   });
 });
 
+test('a country is found by its name in any language', async () => {
+  await makeContacts(2, { location_country: 'DE' });
+  await makeContacts(1, { location_country: 'FR' });
+  const found = await admin.get('/app/contacts?country=Deutschland&title=');
+  expect(found.location).toBe('/app/contacts?country=DE');
+  expect(textOf(await admin.get(found.location!))).toContain('2 contacts');
+  expectPage(await admin.get('/app/contacts?country=Atlantis'), 400, '“Atlantis” is not the name of a country.');
+});
+
 test('a phone number is spelled in one way, in lists, tasks, timelines and on the page of its contact', async () => {
   const numbers = { phone_numbers: [{ country_code: '+49', number: '8912345678' }], mobile_phone: '+491711234567' };
   const [id] = await makeContacts(1);

@@ -58,6 +58,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'company', label: 'Company', control: 'text', field: 'company.company_name', isPart: true },
     { name: 'title', label: word('job_title'), control: 'text', field: 'job_title', isPart: true },
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
+    { name: 'city', label: word('location_locality'), control: 'text', field: 'location_locality', isPart: true },
     { name: 'list', label: 'List', control: 'list', field: 'list_id' },
     { name: 'status', label: word('verification_status'), control: 'status', field: 'verification_status' },
     { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
@@ -68,14 +69,14 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'name', head: 'Name', cell: (row) => html`${nameOfContact(row)}`, sort: 'last_name' },
     { name: 'title', head: word('job_title'), cell: ({ job_title }) => html`${job_title}` },
     { name: 'company', head: 'Company', cell: company },
+    { name: 'phone', head: 'Phone', cell: contactPhone },
     { name: 'email', head: word('work_email'), cell: ({ work_email }) => mailLink(work_email), sort: 'work_email' },
     {
       name: 'status',
       head: word('verification_status'),
-      // There is nothing to verify where no address is.
-      cell: ({ verification_status, work_email }) => (work_email === '' ? '' : verification(verification_status)),
+      // Where nobody has checked an address yet, there is nothing to say about it.
+      cell: ({ verification_status: status }) => when(status !== 'unverified', verification(status)),
     },
-    { name: 'phone', head: 'Phone', cell: contactPhone, isOptional: true },
     {
       name: 'country',
       head: 'Country',

@@ -116,10 +116,12 @@ const nameCell = ({ id, name, description }: List): Html =>
   html`<a href="${section}/${id}">${name}</a>
     !${description === '' ? '' : html`<br /><span class="quiet">${description}</span>`}`;
 
+const membersShown = 50;
+
 async function showList(request: FastifyRequest): Promise<Answer> {
   const [list, users] = [await requireList(request), await usersOf(request)];
   const { id, name, description, rules, contacts_count, owner_name, created_at, updated_at } = list;
-  const query = { filters: { list_id: id }, paginate: { limit: 10 } };
+  const query = { filters: { list_id: id }, paginate: { limit: membersShown } };
   const members = await listContacts(request.db, request.caller.customerId, query);
   const spending = html`!${linkButton('Verify', `${section}/${id}/verify`, 'secondary outline', 'data-dialog')}
   !${linkButton('Enrich', `${section}/${id}/enrich`, 'secondary outline')}`;

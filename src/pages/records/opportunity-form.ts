@@ -333,7 +333,7 @@ const contactSuggestions: Html =
   'maxlength="2048" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
 
 const personOf = (one: Contact): Html =>
-  html`${[nameOfContact(one), one.company.company_name].filter(Boolean).join(', ')}`;
+  html`${[nameOfContact(one), one.job_title, one.company.company_name, one.work_email].filter(Boolean).join(', ')}`;
 
 function productTable(draft: Fields, stored: Opportunity['details']): Html {
   const names = new Map(stored.map(({ product_id, name }) => [product_id, name]));

@@ -1,16 +1,19 @@
 import type { FastifyInstance } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
+import { validationFailed } from '../../errors.ts';
+import { countryCodes } from '../../files/phones.ts';
+import { countries } from '../../schemas/formats.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, addPage } from '../base/layout.ts';
-import { numberedPager, select, tick, hidden, type Choice } from '../base/forms.ts';
-import { customName, isAdmin, queryOf } from '../base/requests.ts';
-import { when, notice, empty, table, searchBox, linkButton, html } from '../base/html.ts';
+import { numberedPager, option, select, tick, hidden, type Choice } from '../base/forms.ts';
+import { customName, isAdmin, queryOf, text } from '../base/requests.ts';
+import { when, notice, empty, table, searchBox, linkButton, pathWith, html } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { count } from '../base/values.ts';
-import { verificationWords, countryChoices, customValue } from '../base/words.ts';
+import { verificationWords, countryChoices, countryName, customValue } from '../base/words.ts';
 import { addressOf, filtersOf, parametersOf, requestOf, viewOf, listChoices } from './record-kind.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
 import { viewLinks } from '../saved-views.ts';
@@ -26,7 +29,10 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
-    const view = viewOf(kind, queryOf(request));
+    const given = queryOf(request);
+    const country = text(given, 'country').trim();
+    if (country !== '' && !countries.has(country)) return pathWith(path, { ...given, country: await codeOf(country) });
+    const view = viewOf(kind, given);
     const { db, caller } = request;
     const filters = filtersOf(kind.controls, view);
     const [page, matches, lists, users, views] = await Promise.all([
@@ -48,6 +54,16 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
       !${numberedPager(request, page.nextCursor)}`,
     };
   });
+}
+
+/**
+ * Returns the code of a country that a user has typed, in any language.
+ * @throws DomainError `validation_failed` if there is no such country
+ */
+async function codeOf(country: string): Promise<string> {
+  const code = (await countryCodes())(country);
+  if (code === '') throw validationFailed([{ path: '', message: `“${country}” is not the name of a country` }]);
+  return code;
 }
 
 const withCustomColumns = (kind: RecordKind, declared: readonly DeclaredField[]): RecordKind => ({
@@ -136,6 +152,12 @@ function controlOf({ name, label, control }: FilterControl, value: string, known
   if (control === 'since') return html`<label>${label} <input type="date" name="${name}" value="${value}" /></label>`;
   if (control === 'search' || control === 'text')
     return html`<label>${label} <input name="${name}" value="${value}" maxlength="256" autocomplete="off" /> </label>`;
+  if (control === 'country')
+    return html`<label
+        >${label}
+        <input name="${name}" value="${countryName(value)}" maxlength="100" autocomplete="off" list="countries"
+      /></label>
+      <datalist id="countries">!${countryChoices.map(([, country]) => option(country, '', ''))}</datalist>`;
   return html`<label
     >${label} !${select(html`name="${name}"`, [['', 'any'], ...choicesOf(control, known, value)], value)}
   </label>`;
