@@ -151,8 +151,9 @@ test('a verification that would cost more than the page said shows the new price
   expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
 });
 
-test('opportunities stand in a column for each stage, with its total, and are moved by a form', async () => {
+test('opportunities stand in a column for each stage, with its total and its day, and are moved by a form', async () => {
   const stages = await stagesOf(customer);
+  expect(textOf(await admin.get('/app/opportunities'))).toContain('No opportunities yet. Write down');
   const close_date = '2099-12-31T00:00:00.000Z';
   const company_id = await make(customer, '/company', { company_name: 'Navy', type: 'customer' });
   const body = await opportunityBody(customer, { name: 'Two engines', close_date, company_id });
@@ -160,7 +161,9 @@ test('opportunities stand in a column for each stage, with its total, and are mo
   expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 US\$0 US\$0 at 10 % Two engines Navy/);
   const moved = await admin.submit(`/app/opportunities/${id}/move`, { stage_id: stages[4]!.id });
   expect(moved.status).toBe(303);
-  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Won 1 US\$0 Two engines/);
+  const today = new Date().toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' });
+  expect(textOf(await admin.get('/app/opportunities'))).toMatch(new RegExp(`Won 1 US\\$0 Two engines .* ${today}`));
+  expect(textOf(await admin.get(`/app/opportunities/${id}`))).toContain(` · closed ${today} · `);
   const won = (await customer.get(`/opportunities/${id}`)).body;
   expect([won.stage_id, won.close_date <= new Date().toISOString()]).toEqual([stages[4]!.id, true]);
 });
@@ -172,7 +175,7 @@ test('an opportunity that somebody else has moved meanwhile stays where it is, a
   const fields = await admin.fieldsOf(path);
   const moved = await admin.post(path, { ...fields, stage_id: stages[1]!.id });
   const board = textOf(await admin.get(moved.location!));
-  expect(board).toContain('It is moved. Undo');
+  expect(board).toContain(`It is moved to ${stages[1]!.name}. Undo`);
   expect(board).not.toContain('Save this view');
   const again = await admin.post(path, { ...fields, stage_id: stages[1]!.id });
   expect(textOf(await admin.get(again.location!))).not.toContain('It is moved');
@@ -262,10 +265,10 @@ test('an opportunity has an amount without a product, a new company, and a conta
   const asked = await admin.submit('/app/opportunities/new', deal);
   expect([asked.status, textOf(asked)]).toEqual([400, expect.stringContaining('Tick who is meant by “ada lovelace”')]);
   expect(asked.body.match(/name="contact" value/g)).toHaveLength(2);
+  expect(textOf(asked)).toContain('Ada Lovelace, other@example.com');
   const made = await admin.submit('/app/opportunities/new', { ...deal, contact: id });
   const path = made.location!.split('?')[0]!;
   const stored = async () => (await customer.get(path.replace('/app', ''))).body;
-  expect(textOf(asked)).toContain('Ada Lovelace, other@example.com');
   const amount = (price: number) => [{ name: 'Amount', price, quantity: 1 }];
   expect(await stored()).toMatchObject({ price: 40_000, contacts_ids: [id], details: amount(40_000) });
   expect(textOf(await admin.get(path))).toContain('New Ltd');

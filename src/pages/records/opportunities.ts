@@ -8,7 +8,7 @@ import type { User } from '../../schemas/accounts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
-import { form, doneNotice, select, filterChoice, showButton, hidden, type Choice } from '../base/forms.ts';
+import { form, doneNotice, select, filterChoice, showButton, hidden, undoButton, type Choice } from '../base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, queryText } from '../base/requests.ts';
 import { requireValid, type Refused } from '../base/refusals.ts';
 import {
@@ -72,12 +72,16 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
       title: 'Opportunities',
       lead: totalsOf(chosen, columns),
       actions: linkButton('New opportunity', `${section}/new`),
-      body: html`!${doneNotice(request)} !${elsewhereNotice(request, pipelines)}
+      body: html`!${doneNotice(request)} !${movedNotice(request, pipelines)}
         !${await viewLinks(request, 'opportunities', shown)}
         <form class="filters" method="get" action="${section}">
           !${when(choices.length > 1, filterChoice('pipeline', 'Pipeline', choices, chosen.id))}
           !${filterChoice('owner', 'Owner', owners, owner)} !${showButton} !${when(owner !== caller.userId, mine)}
         </form>
+        !${when(!columns.some(({ total }) => total > 0), noDeals(owner))}
+        <nav class="row jump" aria-label="Stages">
+          !${columns.map(({ stage, total }) => html`<a href="#${stage.id}">${stage.name} ${count(total)}</a>`)}
+        </nav>
         <div class="board" role="region" aria-label="Stages" tabindex="0" data-board>
           !${open}
           <div>!${closed}</div>
@@ -116,14 +120,27 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     if (patch.stage_id === found.stage_id) return back;
     if (from !== '' && from !== found.stage_id) return pathWith(back, { elsewhere: found.stage_id });
     await write(request, opportunityWrites.update, found.id, patch, etagOf(found));
-    return withUndo(request, pathWith(back, { done: 'moved' }));
+    return withUndo(request, pathWith(back, { done: stage_id }));
   }
 }
 
-function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {
-  const id = queryText(request, 'elsewhere');
-  const stage = pipelines.flatMap(({ stages }) => stages).find((one) => one.id === id);
-  return stage ? notice(`Somebody else has moved it to ${stage.name} meanwhile. It was left there.`, 'warning') : '';
+const noDeals = (owner: string): Html =>
+  notice(
+    owner === ''
+      ? 'No opportunities yet. Write down what you hope to sell, to whom and by when: its card then moves from stage to stage.'
+      : 'None of this owner.',
+    'plain',
+  );
+
+/** Returns the message after a move. It names the stage, in which somebody else may have put it meanwhile. */
+function movedNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {
+  const nameIn = (parameter: string): string | undefined => {
+    const id = queryText(request, parameter);
+    return pipelines.flatMap(({ stages }) => stages).find((one) => one.id === id)?.name;
+  };
+  const [moved, elsewhere] = [nameIn('done'), nameIn('elsewhere')];
+  if (moved) return notice(`It is moved to ${moved}.`, 'good', undoButton(request));
+  return elsewhere ? notice(`Somebody else has moved it to ${elsewhere} meanwhile. It was left there.`, 'warning') : '';
 }
 
 /** Returns the label of a field. The history names the field `company_id` as `company`. */
@@ -183,15 +200,18 @@ function columnOf(board: Board, column: Column): Html {
     ${whole(price, currency)}
     !${when(stage.status === 'OPEN', html`<br />${whole(weighted(column), currency)} at ${stage.probability_percentage} %`)}
   </p>`;
-  const cards = html`!${rows.map((row) => cardOf(board, row))}
+  const cards = html`!${rows.map((row) => cardOf(board, stage, row))}
   !${when(total > rows.length, quiet(`and ${count(total - rows.length)} older ones`))}`;
   return stage.status === 'OPEN'
-    ? html`<section class="column" data-stage="${stage.id}">!${head} !${sums} !${cards}</section>`
-    : html`<details class="column" data-stage="${stage.id}">
+    ? html`<section class="column" id="${stage.id}" data-stage="${stage.id}">!${head} !${sums} !${cards}</section>`
+    : html`<details class="column" id="${stage.id}" data-stage="${stage.id}">
         <summary>!${head} !${sums}</summary>
         !${cards}
       </details>`;
 }
+
+/** Returns the name of the day that counts for an opportunity in a stage. */
+const closingField = ({ status }: Column['stage']) => (status === 'OPEN' ? 'estimated_closing_date' : 'close_date');
 
 const priorityBadge = (priority: Opportunity['priority']): Html =>
   when(priority !== 'NONE', badge(priorityWords[priority].word, priorityWords[priority].tone));
@@ -200,8 +220,12 @@ const priorityBadge = (priority: Opportunity['priority']): Html =>
  * Returns the card of an opportunity. Moving it has a page of its own, because a select in each card tripled the size
  * of the board.
  */
-function cardOf({ pipeline: { currency }, owner, users, companies }: Board, one: Opportunity): Html {
-  const { id, name, price, priority, company_id, estimated_closing_date, user_id_assigned } = one;
+function cardOf(
+  { pipeline: { currency }, owner, users, companies }: Board,
+  stage: Column['stage'],
+  one: Opportunity,
+): Html {
+  const { id, name, price, priority, company_id, user_id_assigned } = one;
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
   const company = companies.get(company_id ?? '');
   return html`<section class="deal" draggable="true" data-id="${id}">
@@ -210,7 +234,7 @@ function cardOf({ pipeline: { currency }, owner, users, companies }: Board, one:
     <p class="row apart"><strong>${whole(price, currency)}</strong> !${priorityBadge(priority)}</p>
     <p class="row apart">
       <span class="quiet"
-        >!${day(estimated_closing_date)}${person === undefined ? '' : ` · ${person.split(' ')[0]}`}</span
+        >!${day(one[closingField(stage)])}${person === undefined ? '' : ` · ${person.split(' ')[0]}`}</span
       >
       !${dialogLink('Move', pathWith(`${section}/${id}/move`, { owner }), `Move ${name}`)}
     </p>
@@ -246,12 +270,15 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     company_id === null ? [] : lookUp(request, findCompanies, [company_id]),
     usersOf(request),
   ]);
+  const stage = pipeline.stages.find(({ id }) => id === found.stage_id)!;
+  const closes = closingField(stage);
   const [company] = companies;
   const [first, ...others] = contacts_ids;
   const here = `${section}/${found.id}`;
   const happened = await workplaceOf(request, {
     id: found.id,
     path: here,
+    refused,
     filters: { opportunity_id: found.id },
     about: { opportunity_id: found.id, company_id, contact_id: others.length === 0 ? (first ?? null) : null },
     telling: { wordOf, users, stages: new Map(pipeline.stages.map(({ id, name }) => [id, name])) },
@@ -265,12 +292,12 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
     company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',
-    html`${opportunityWords.estimated_closing_date.toLowerCase()} !${day(found.estimated_closing_date)}`,
+    html`${stage.status === 'OPEN' ? 'expected to close' : 'closed'} !${day(found[closes])}`,
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
   ];
   const about = facts([
     [opportunityWords.priority, priorityBadge(priority) || undefined],
-    [opportunityWords.close_date, day(found.close_date)],
+    [opportunityWords.close_date, stage.status === 'OPEN' && day(found.close_date)],
     [opportunityWords.source_id, html`${found.source_id ?? ''}` || undefined],
     [opportunityWords.created_at, moment(found.created_at)],
     [opportunityWords.updated_at, moment(found.updated_at)],
@@ -278,15 +305,14 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
   const beside = html`<section class="card">
       !${when(description, html`<p class="text">${description}</p>`)} !${moveForm(pipeline, found)} !${about}
     </section>
-    refused,
     !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
     !${panel(opportunityWords.details, plainList(lines, 'None.'))}`;
   return {
+    status: refused.status,
     title: found.name,
     lead: lead.filter((part) => part !== '').join(' · '),
     actions: editLinks(here),
-    body: html`!${savedNotice(request, 'opportunity', activityNotices)} !${elsewhereNotice(request, [pipeline])}
+    body: html`!${savedNotice(request, 'opportunity', activityNotices)} !${movedNotice(request, [pipeline])}
     !${workplace(happened, 'About this opportunity', beside)}`,
   };
 }
-    status: refused.status,
