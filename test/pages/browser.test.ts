@@ -120,7 +120,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const drag = (stage: number) =>
       page.locator(`[data-id="${id}"]`).dragTo(page.locator(`[data-stage="${stages[stage]!.id}"] h2`));
     await drag(1);
-    await page.getByText('It is moved.').waitFor();
+    await page.getByText(/It is moved to /).waitFor();
     expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[1]!.id);
     await page.getByRole('button', { name: 'Undo' }).waitFor();
     await customer.patch(`/opportunities/${id}`, { stage_id: stages[2]!.id });
@@ -153,6 +153,32 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await act.isVisible()).toBe(true);
     await page.setViewportSize({ width: 390, height: 800 });
     expect((await rows.first().boundingBox())!.height).toBeLessThan(100);
+    const { y, height } = (await act.boundingBox())!;
+    expect(y + height).toBeLessThanOrEqual(800);
+    await page.close();
+  });
+
+  test('the focus stays where a task is completed or a card is moved, and / leads to the search for contacts', async () => {
+    const contact_id = await make(customer, '/contacts', contactBody());
+    for (const title of ['First', 'Second', 'Third'])
+      await make(customer, '/activities', { type: 'task', title, contact_id });
+    const page = await open(`/app/contacts/${contact_id}`);
+    const focused = () => page.evaluate("document.activeElement.getAttribute('aria-label')");
+    await page.getByRole('button', { name: 'Complete: Second' }).press('Enter');
+    await page.getByText('The task is done.').waitFor();
+    await expect.poll(focused).toBe('Complete: Third');
+    const id = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'Three engines' }));
+    await page.goto(`${url}/app/opportunities`);
+    await page.getByRole('link', { name: 'Move Three engines' }).press('Enter');
+    await page.getByRole('dialog').getByRole('combobox').selectOption({ index: 1 });
+    await page.getByRole('dialog').getByRole('button', { name: 'Move' }).press('Enter');
+    await page.getByText(/It is moved to /).waitFor();
+    await expect.poll(focused).toBe('Move Three engines');
+    await page.keyboard.press('/');
+    await page.keyboard.type('Lovelace');
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/app/contacts?search=Lovelace');
+    await customer.delete(`/opportunities/${id}`);
     await page.close();
   });
 

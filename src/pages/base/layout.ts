@@ -230,6 +230,9 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
   return html`<header class="sidebar">
     <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
     <a class="brand" href="/app">Sales Data</a>
+    <form class="find" method="get" action="/app/contacts">
+      <input type="search" name="search" maxlength="256" autocomplete="off" !${find} />
+    </form>
     <nav id="menu" aria-label="Main" popover>!${groups.map((links) => links.join('')).join('<hr />')}</nav>
     <div class="account row">
       <p>
@@ -241,6 +244,8 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
     </div>
   </header>`;
 }
+
+const find = 'aria-label="Find a contact" placeholder="Find a contact"';
 
 const link = ({ path, label }: Entry, section: string | undefined): Html =>
   html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;

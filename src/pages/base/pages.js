@@ -105,6 +105,7 @@ function prepareBoard(board) {
       main.querySelector('[data-board]').scrollLeft = board.scrollLeft;
       enhance(main);
       each('data-board', prepareBoard, main);
+      main.querySelector(`[data-id="${card.dataset.id}"] a`)?.focus({ preventScroll: true });
     } catch {
       location.reload();
     }
@@ -200,6 +201,30 @@ function prefixIds(form) {
     );
 }
 
+const tasks = () => [...document.querySelectorAll('.tasks > li')];
+
+/** Remembers where a form was sent from, or its dialog opened, so that the next page puts the focus there. */
+on('submit', 'action', (form) => {
+  const link = form.closest('dialog')?.link;
+  const [attribute, one] = link ? ['href', link] : ['action', form];
+  const place = `[${attribute}="${CSS.escape(one.getAttribute(attribute))}"]`;
+  sessionStorage.setItem('worked-on', JSON.stringify({ place, task: tasks().findIndex((task) => task.contains(one)) }));
+});
+
+/** Puts the focus where the user worked on the page before: on what has moved, or on the next task. */
+function restoreFocus() {
+  const { place, task } = JSON.parse(sessionStorage.getItem('worked-on')) ?? {};
+  sessionStorage.removeItem('worked-on');
+  if (!place || document.activeElement !== document.body) return;
+  const shown = task < 0 ? document.querySelector(`main a${place}`) : document.querySelector(`.tasks ${place}`);
+  const found =
+    shown ??
+    tasks()
+      .slice(0, task + 1)
+      .at(-1);
+  (found?.matches('a') ? found : found?.querySelector('button'))?.focus();
+}
+
 on('click', 'data-dialog', async (link, event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
@@ -213,6 +238,7 @@ on('click', 'data-dialog', async (link, event) => {
     content.append(heading, form);
     dialog.setAttribute('aria-labelledby', heading.id);
     dialog.append(content);
+    dialog.link = link;
     dialog.addEventListener('close', () => (dialog.remove(), link.focus()));
     document.body.append(dialog);
     enhance(dialog);
@@ -268,12 +294,12 @@ addEventListener('keydown', (event) => {
   if (!event.repeat) event.target.click();
 });
 
-/** Handles shortcuts: `/` focuses the search, and `c` focuses the text of a new note or task. */
+/** Handles shortcuts: `/` focuses the search of the list, or else the one for contacts, and `c` focuses the text of a new note or task. */
 addEventListener('keydown', (event) => {
   const isTyping = event.target.closest?.('input, textarea, select, dialog');
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-  const selector = { '/': 'main [type="search"]', c: '#compose textarea' }[event.key];
-  const input = selector && document.querySelector(selector);
+  const selectors = { '/': ['main [type="search"]', '[type="search"]'], c: ['#compose textarea'] }[event.key] ?? [];
+  const input = selectors.map((one) => document.querySelector(one)).find(Boolean);
   if (!input) return;
   event.preventDefault();
   input.focus();
@@ -282,4 +308,5 @@ addEventListener('keydown', (event) => {
 enhance(document);
 each('data-board', prepareBoard);
 restoreForm();
+restoreFocus();
 setTimeout(() => void follow(), intervalMs);
