@@ -1,13 +1,11 @@
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Server } from 'node:net';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../setup/at-end.ts';
 import { startApp } from '../setup/app.ts';
-import { nodeEnvironment, runCommand } from '../setup/cli.ts';
+import { runCommand } from '../setup/cli.ts';
 import { createDatabase } from '../setup/database.ts';
 
 const { url } = await startApp();
@@ -39,26 +37,6 @@ test.each<[string, string, (port: string) => Record<string, string>, string]>([
   const failed = await failedStart(verb, { DATABASE_URL: url, ...environmentOf(String(port)) });
   server.close();
   expect(failed).toEqual(failsWith(new RegExp(`^error: Another program already listens on ${place}`)));
-});
-
-/** Starts a command, ends it when it has written to stdout, and returns the lines of its output. */
-async function outputOf(verb: string, environment: Record<string, string>): Promise<string[]> {
-  const child = spawn(process.execPath, ['src/cli.ts', verb], {
-    env: { ...nodeEnvironment, DATABASE_URL: url, PORT: '0', ...environment },
-  });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  const output = [text(child.stdout), text(child.stderr)];
-  await once(child.stdout, 'data');
-  child.kill('SIGTERM');
-  return (await Promise.all(output)).join('').trimEnd().split('\n');
-}
-
-test.each([
-  ['serve', {}, /^\{.*"url":/],
-  ['work', {}, /^\{.*"working":/],
-  ['serve', { LOG_FORMAT: 'pretty' }, /^Serving on http:/],
-])('%s with %j says when it has started, in JSON if the log is JSON', async (verb, environment, line) => {
-  expect(await outputOf(verb, environment)).toContainEqual(expect.stringMatching(line));
 });
 
 describe('serve exits 1 with one line that says what to do', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ConcurrencyLimiter } from '../../src/access/concurrency-limiter.ts';
-import { CallerHungUp, type Requester } from '../../src/access/credentials.ts';
+import { CallerHungUp } from '../../src/access/credentials.ts';
 
 /** An operation that runs until it is told to end. */
 function held(): { work: () => Promise<void>; leave: () => void } {
@@ -37,17 +37,6 @@ test('a limiter lets an operation of long work wait as long as its requester say
 
 const turn = (): Promise<void> => new Promise(setImmediate);
 
-/** Requests this many slots for a customer at once. Returns the slots it holds. */
-const ask = (limiter: ConcurrencyLimiter, customerId: string, count: number) =>
-  Array.from({ length: count }, () => {
-    const { work, leave } = held();
-    const done = limiter.run({ customerId }, work).then(
-      () => 'done',
-      (error: { code: string }) => error.code,
-    );
-    return { leave, done };
-  });
-
 test('customers get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
   const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
   const [begun, waiting] = [new AbortController(), new AbortController()];
@@ -66,23 +55,6 @@ test('customers get an abort error at once; an operation that runs keeps its slo
   const late = limiter.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
   await expect(late).rejects.toBeInstanceOf(CallerHungUp);
   expect(limiter.inside).toBe(0);
-});
-
-test('customers wait in all limiters together no longer than `retryTimeoutMs`', async () => {
-  const limiters = [1, 2].map(
-    () => new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }),
-  );
-  const holders = limiters.map((limiter) => ask(limiter, 'other', 1)[0]!);
-  const requester: Requester = { customerId: 'one', retryTimeoutMs: 60_000 };
-  const first = limiters[0]!.run(requester, async () => 'in time');
-  setTimeout(holders[0]!.leave, 20);
-  expect(await first).toBe('in time');
-  expect(requester.retryTimeoutMs).toBeLessThan(60_000);
-  requester.retryTimeoutMs = 20;
-  await expect(limiters[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
-  // A timer of Node can fire up to a millisecond early.
-  expect(requester.retryTimeoutMs).toBeLessThan(1);
-  holders[1]!.leave();
 });
 
 test('customers share the slots: none takes those that others could need, and those who wait take turns', async () => {

@@ -140,20 +140,6 @@ test('what was deleted stands under Deleted, and is restored from there or from 
   expect((await admin.get(`${path}?record=none`)).status).toBe(404);
 });
 
-test('of what was deleted together, one is restored alone', async () => {
-  const names = ['One', 'Two', 'Three'];
-  const ids = await Promise.all(names.map((last_name) => make(customer, '/contacts', contactBody({ last_name }))));
-  await customer.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) });
-  const deleted = await admin.get('/app/deleted');
-  const path = new RegExp(`href="(/app/changes/[0-9a-f-]{36}/undo\\?record=${ids[1]})"`).exec(deleted.body)![1]!;
-  expect(textOf(await admin.get(path))).toContain('Restore 2 other records of this change, too');
-  await undo(path);
-  const statuses = await Promise.all(ids.map(async (id) => (await customer.get(`/contacts/${id}`)).status));
-  expect(statuses).toEqual([404, 200, 404]);
-  await undo(path.split('?')[0]!);
-  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(3);
-});
-
 test('Deleted shows no record that is too old to be restored', async () => {
   const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
   await customer.delete(`/contacts/${id}`);

@@ -211,27 +211,6 @@ test('an import with the pages is checked with a new list, which is there only o
   expect(await lists()).toMatchObject([{ name: 'Messe & Co', contacts_count: 1 }]);
 });
 
-test('an import with the pages without a header line is read once the form says so, and shows what is left out', async () => {
-  const { customer, visitor } = await start();
-  const names = ['Dr. Ada Lovelace', 'Grace Hopper', 'Alan Turing', 'Emmy Noether'];
-  const file = names.map((name, i) => `${name},a${i}@example.com,+44 20 7946000${i}\n`).join('') + 'Total,,\n';
-  const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!.split('?')[0]!;
-  const first = await visitor.get(page);
-  expect(textOf(first)).toContain('has no header line: its first line has the value "a0@example.com"');
-  expect(filledFields(first.body, page)).toMatchObject({ header: 'names' });
-  await visitor.submit(page, { header: 'record', do: 'start' });
-  const second = await visitor.get(page);
-  expect(filledFields(second.body, page)).toMatchObject({ header: 'record', 'column-1': 'work_email' });
-  await visitor.submit(page, { 'column-0': 'full_name', do: 'save' });
-  const text = textOf(await visitor.get(page));
-  expect(text).toContain('What is left out of the file:');
-  expect(text).toContain('titles and degrees are left out of full names: Dr.');
-  expect(text).toContain('line 5 is left out: it looks like the footer of a report');
-  await visitor.submit(page, { do: 'start' });
-  await workAtAll(app, customer);
-  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(4);
-});
-
 test('an import with the pages is not started while all its records must fail, and keeps what was chosen', async () => {
   const { customer, visitor } = await start();
   const file = 'E-Mail,First Name,Family\nada@example.com,Ada,Lovelace\n';

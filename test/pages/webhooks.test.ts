@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
+import { loopback } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
 import { textOf, visitorOf } from './visitor.ts';
 
@@ -62,16 +62,6 @@ test('shows how an endpoint is, and what was delivered', async () => {
   expect(failed).not.toContain('status 204');
   expect(textOf(await visitor.get(`${path}?page=2`))).toContain('Refused, status 500');
   expect(textOf(await visitor.get('/app/webhooks'))).toContain('It has failed since');
-});
-
-test('a test is sent, and its outcome is shown', async () => {
-  const { visitor } = await start();
-  const receiver = await startReceiver();
-  const { path, secret } = await create(visitor, { url: receiver.url });
-  expect(textOf(await visitor.submit(path, {}, `${path}/test`))).toMatch(/The test was sent. Delivered, status 200/);
-  verify(secret, receiver.received[0]!);
-  receiver.answer = status(500);
-  expect(textOf(await visitor.submit(path, {}, `${path}/test`))).toMatch(/The test was sent. Refused, status 500/);
 });
 
 test('an endpoint is changed, disabled, enabled, replayed, rotated and deleted', async () => {

@@ -155,15 +155,6 @@ test('each alert has a case in which it fires, one in which it does not, and a s
   expect(runbook.match(/^### \w+$/gm)).toEqual(names.map((name) => `### ${name}`));
 });
 
-test('these alerts wake somebody, and the others can wait for the morning', () => {
-  const pages = readFileSync(rules, 'utf8').matchAll(/- alert: (\w+)\n(?:(?! {6}- ).*\n)*? {10}severity: page/g);
-  expect([...pages].map(([, name]) => name)).toEqual(
-    'InstanceDown NoInstance NoWorker DatabaseDown ErrorBudgetFast ProxyRefuses CatalogDown DiskFull ArchiveFails ArchiveOld'.split(
-      ' ',
-    ),
-  );
-});
-
 describe.skipIf(noPrometheus)(`by promtool ${needPrometheus}`, () => {
   test.each(names)('%s fires when it should, and not otherwise', (name) => {
     const { at, fires, quiet } = alerts[name]!;
