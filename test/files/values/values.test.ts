@@ -23,8 +23,6 @@ describe('a phone number in a cell', () => {
     ['DE', '04935 1480192', { country_code: '+49', number: '49351480192' }],
     ['IT', '390 809 0531', { country_code: '+39', number: '3908090531' }],
     ['IT', '393908090531', { country_code: '+39', number: '3908090531' }],
-    ['NO', '47123456', { country_code: '+47', number: '47123456' }],
-    ['DE', '12345', { country_code: '', number: '12345' }],
     ['DE', 'mornings 030 901820', { country_code: '', number: 'mornings 030 901820' }],
     ['AQ', '030 901820', { country_code: '', number: '030 901820' }],
   ])('with the country %j, %j is read as %j', async (location_country, phone_numbers, number) => {
@@ -43,7 +41,6 @@ describe('a phone number in a cell', () => {
   });
 
   test.each([
-    ['', '+49 (0)151 12345678', '+4915112345678'],
     ['DE', '0151/12345678', '+4915112345678'],
     ['', '0151/12345678', '0151/12345678'],
   ])('as mobile_phone with the country %j, %j is the text %j', async (location_country, mobile_phone, text) => {
@@ -69,7 +66,6 @@ describe('a cell', () => {
     ['profnet_url', 'www.example.com/in/ada', 'https://www.example.com/in/ada'],
     ['social2_url', '@ada', '@ada'],
     ['job_title', '  Head of Sales ', 'Head of Sales'],
-    ['last_name', ' N/A ', 'N/A'],
     ['first_name', 'Fay\u200b', 'Fay'],
     ['phone_numbers', '\u2068+1 202-555-0124\u2069', [{ country_code: '+1', number: '2025550124' }]],
   ])('%s with %j is read as %j', async (field, text, value) => {
@@ -140,7 +136,6 @@ describe('a cell', () => {
     ['Frau Müller', { last_name: 'Müller' }],
     ['Nat King Cole', { first_name: 'Nat King', last_name: 'Cole' }],
     ['Martin Luther King Jr.', { first_name: 'Martin Luther', last_name: 'King' }],
-    ['Lee, MBA', { last_name: 'Lee' }],
     ['Lee, AJ', { first_name: 'AJ', last_name: 'Lee' }],
     ['Robert De Niro', { first_name: 'Robert', last_name: 'De Niro' }],
     ['Di Maria Angel', { first_name: 'Di Maria', last_name: 'Angel' }],

@@ -119,14 +119,6 @@ describe('a hostile file is refused, or costs little', () => {
     expect(await refusalOf(claiming(await zipped(partsOf(header)), part, bytes))).toContain(message);
   });
 
-  test('a row of more than 1 MiB is a row that is too long', async () => {
-    const long = cell('A2', '0', 't="s"').repeat(3);
-    const file = await zipped({
-      ...partsOf(`${header}<row>${long}</row><row>${cell('A3', '1')}</row>`, `<si><t>${'x'.repeat(500_000)}</t></si>`),
-    });
-    expect((await linesOf(file)).slice(1)).toEqual(['2 {"fault":"too long","cells":[]}', '3 ["1"]']);
-  });
-
   test('bytes that are no ZIP file, or a cut one', async () => {
     const file = await zipped(partsOf(header));
     for (const bytes of [Buffer.from('PK\x03\x04'), Buffer.alloc(100), file.subarray(0, -30), file.subarray(200)])

@@ -113,12 +113,4 @@ describe('a reservation', () => {
     await expect(release()).rejects.toThrow(/credit_entries_once_a_job/);
     expect(await balanceOf(id)).toEqual({ available: 35, reserved: 15 });
   });
-
-  test('cannot be overdrawn, by constraint', async () => {
-    const { id, job } = await spender(50);
-    await reserve(id, job, 20);
-    const charge = inTransaction((sql) => chargeCredits(sql, id, job, { pool, amount: 21 }));
-    await expect(charge).rejects.toThrow(/credit_balances_reserved_not_negative/);
-    expect(await balanceOf(id)).toEqual({ available: 30, reserved: 20 });
-  });
 });

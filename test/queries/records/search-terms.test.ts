@@ -125,18 +125,6 @@ describe('a later release that stores another text folded', () => {
   });
 });
 
-test('texts that an older program did not fold, and phone numbers that it did not read, are found when the worker has been there', async () => {
-  const phone_numbers = [{ country_code: '+44', number: '020 7946 0000' }];
-  const id = await make(customer, '/contacts', contactBody({ ...rich, phone_numbers }));
-  await app.owner`
-    update contacts set folded = folded - 'job_title' - 'phones' - 'indexed2', terms = '{}'
-    where customer_id = ${customer.id} and id = ${id}`;
-  expect(await found({ search: '7946 0000' })).toEqual([]);
-  await indexRecords(contextOf(app), 60_000);
-  for (const filters of [{ job_title: 'ANALYST' }, { search: '7946 0000' }]) expect(await found(filters)).toEqual([id]);
-  await expectTerms(app.owner);
-});
-
 test('several processes add terms at once, two are killed, and no record is left without its terms', async () => {
   const { owner, url } = app;
   const program = older(owner, customer.id);
