@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { TextField, Prospect, WordField } from '../schemas/prospects.ts';
+import { textFields, wordFields, type TextField, type Prospect, type WordField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 import { formerProfileKey, profileKey } from '../text/domains.ts';
 
@@ -105,52 +105,18 @@ export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 export const maxFoldedLength = 640;
 
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
-  const { location_postal_code: code } = person;
-  const [first, last] = [foldOnce(person.first_name), foldOnce(person.last_name)];
-  const title = foldOnce(person.job_title);
-  const company = foldOnce(person.job_company_name);
-  const industry = foldOnce(person.job_company_industry);
-  const locality = foldOnce(person.location_locality);
-  const region = foldOnce(person.location_region);
-  const country = foldOnce(person.location_country);
-  const postalCode = code === null ? undefined : foldOnce(code);
-  return {
-    id: _id,
-    person,
-    folded: {
-      first_name: first.folded,
-      last_name: last.folded,
-      job_title: title.folded,
-      job_company_name: company.folded,
-      job_company_industry: industry.folded,
-      location_locality: locality.folded,
-      location_region: region.folded,
-      location_country: country.folded,
-      location_postal_code: postalCode?.folded ?? null,
-    },
-    spelled: {
-      first_name: first.spelled,
-      last_name: last.spelled,
-      job_title: title.spelled,
-      job_company_name: company.spelled,
-      job_company_industry: industry.spelled,
-      location_locality: locality.spelled,
-      location_region: region.spelled,
-      location_country: country.spelled,
-      location_postal_code: postalCode?.spelled,
-    },
-    words: {
-      job_title: wordsOf(title),
-      job_company_name: wordsOf(company),
-      job_company_industry: wordsOf(industry),
-    },
-    has_email: hasEmail(person),
-    has_phone: person.mobile_phone !== null,
-    keys: keysOf(person),
-  };
+  const folded = {} as Record<TextField, string>;
+  const spelled = {} as CatalogDocument['spelled'];
+  const words = {} as CatalogDocument['words'];
+  for (const field of textFields) {
+    const text = foldOrNull(person[field]);
+    folded[field] = text?.folded ?? null!;
+    spelled[field] = text?.spelled;
+  }
+  for (const field of wordFields) words[field] = wordsOf(foldOnce(person[field]));
+  const [has_email, has_phone] = [hasEmail(person), person.mobile_phone !== null];
+  return { id: _id, person, folded, spelled, words, has_email, has_phone, keys: keysOf(person) };
 }
-
-export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect => ({ _id: id, ...person });
 
 /**
  * Returns true if the e-mail fields have any text, valid or not. Do not change this function: catalogs store its
@@ -159,10 +125,8 @@ export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect 
 export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boolean =>
   person.work_email !== '' || person.emails.length > 0;
 
-export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): string | null => {
-  const text = person[field];
-  return text === null ? null : foldOnce(text).folded;
-};
+export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): string | null =>
+  foldOrNull(person[field])?.folded ?? null;
 
 interface Folded {
   readonly folded: string;
@@ -183,6 +147,8 @@ const foldOnce = memoize((text): Folded => {
   const folded = fold(text);
   return { folded, spelled: text === usualSpelling(folded) ? undefined : text };
 });
+
+const foldOrNull = (text: string | null): Folded | null => (text === null ? null : foldOnce(text));
 
 const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
 

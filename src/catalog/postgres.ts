@@ -3,7 +3,6 @@ import type { Database, SharedDatabase } from '../database/db.ts';
 import { textFields } from '../schemas/prospects.ts';
 import type { Prospect, TextField, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
 import {
-  type EncodedPerson,
   unkeyedDetail,
   type Catalog,
   type CatalogReads,
@@ -12,64 +11,46 @@ import {
   type Search,
   type PageWindow,
 } from './catalog.ts';
-import { toDocument, toProspect, groupSpellings, inBatches, wordPatterns } from './document.ts';
+import { toDocument, groupSpellings, inBatches, wordPatterns } from './document.ts';
 import type { CatalogDocument, Spelling, SuggestedValue } from './document.ts';
 import { SuppressedPeople } from './suppressed-people.ts';
 import { tokensOf, isAfter, matching, orderBy } from './postgres-search.ts';
 import { allCustomers } from '../access/credentials.ts';
 import { DomainError } from '../errors.ts';
+import { constant } from '../filters/sql.ts';
 import { withImportLock, type StillHeld } from './import-lock.ts';
 
 const batchSize = 1_000;
 
 const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
-const writePeople = (db: Database, people: EncodedPerson[]): Promise<void> =>
-  writeRows(
-    db,
-    people.map(({ bytes }) => bytes.toString()),
-  );
+/** Columns of `prospects` with their types. */
+const columns = {
+  id: 'uuid',
+  person: 'jsonb',
+  ...(Object.fromEntries(textFields.map((field) => [field, 'text'])) as Record<TextField, string>),
+  verification_status: 'text',
+  score: 'smallint',
+  date_verified: 'timestamptz',
+  has_email: 'boolean',
+  has_phone: 'boolean',
+  tokens: 'text[]',
+  match_keys: 'text[]',
+};
+
+const columnNames = Object.keys(columns).join(', ');
+const typedColumns = Array.from(Object.entries(columns), (column) => column.join(' ')).join(', ');
+const newValues = Array.from(Object.keys(columns), (name) => `${name} = excluded.${name}`).join(', ');
 
 async function writeRows(db: Database, rows: string[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
-      insert into prospects (
-        id, person,
-        first_name, last_name, job_title, job_company_name, job_company_industry,
-        location_locality, location_region, location_country, location_postal_code,
-        verification_status, score, date_verified, has_email, has_phone, tokens, match_keys
-      )
-      select
-        id, person,
-        first_name, last_name, job_title, job_company_name, job_company_industry,
-        location_locality, location_region, location_country, location_postal_code,
-        verification_status, score, date_verified, has_email, has_phone, tokens, match_keys
-      from jsonb_to_recordset(${`[${rows.join(',')}]`}::text::jsonb) as given (
-        id uuid, person jsonb,
-        first_name text, last_name text, job_title text, job_company_name text, job_company_industry text,
-        location_locality text, location_region text, location_country text, location_postal_code text,
-        verification_status text, score smallint, date_verified timestamptz, has_email boolean, has_phone boolean, tokens text[],
-        match_keys text[]
-      )
+      insert into prospects (${constant(sql, columnNames)})
+      select ${constant(sql, columnNames)}
+      from jsonb_to_recordset(${`[${rows.join(',')}]`}::text::jsonb) as given (${constant(sql, typedColumns)})
       order by id
-      on conflict (id) do update set
-        person = excluded.person,
-        first_name = excluded.first_name,
-        last_name = excluded.last_name,
-        job_title = excluded.job_title,
-        job_company_name = excluded.job_company_name,
-        job_company_industry = excluded.job_company_industry,
-        location_locality = excluded.location_locality,
-        location_region = excluded.location_region,
-        location_country = excluded.location_country,
-        location_postal_code = excluded.location_postal_code,
-        verification_status = excluded.verification_status,
-        score = excluded.score,
-        date_verified = excluded.date_verified,
-        has_email = excluded.has_email,
-        has_phone = excluded.has_phone,
-        tokens = excluded.tokens,
-        match_keys = excluded.match_keys`,
+      on conflict (id) do update
+      set ${constant(sql, newValues)}`,
   );
 }
 
@@ -124,7 +105,7 @@ async function refoldDocuments(
 async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
   for (let last: string | undefined; ;) {
     const rows = await db.search(
-      (sql) => sql<{ id: string; person: Omit<Prospect, '_id'> }[]>`
+      (sql) => sql<Row[]>`
         select id, person
         from prospects
         where ${last === undefined ? sql`true` : sql`id > ${last}`}
@@ -132,7 +113,7 @@ async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
         limit ${batchSize}`,
     );
     if (rows.length === 0) return;
-    yield rows.map(({ id, person }) => toProspect(id, person));
+    yield toProspects(rows);
     last = rows.at(-1)!.id;
   }
 }
@@ -188,7 +169,7 @@ interface Row {
   person: Omit<Prospect, '_id'>;
 }
 
-const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
+const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => ({ _id: id, ...person }));
 
 /**
  * Opens the catalog in the service's own database, for up to a few hundred thousand people. Searches see every
@@ -215,7 +196,11 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
 
     prepare: () => db.lookup(incarnationOf),
     encode,
-    write: (people) => writePeople(db, people),
+    write: (people) =>
+      writeRows(
+        db,
+        people.map(({ bytes }) => bytes.toString()),
+      ),
     findStored: (ids) => db.lookup((sql) => selectStored(sql, ids)),
     people: () => readPeople(db),
     remove: (ids) => eraseDocuments(db, ids),
