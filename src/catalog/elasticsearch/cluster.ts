@@ -317,45 +317,35 @@ export async function bulk(
   nodes: ClusterClient,
   alias: string,
   operations: Operation[],
-  retryTimeoutMs = importRetryTimeoutMs,
+  retryTimeoutMs?: number,
 ): Promise<Map<string, ItemResult>> {
-  const deadline = performance.now() + retryTimeoutMs;
   const results = new Map<string, ItemResult>();
   if (operations.length === 0) return results;
   let left = operations;
-  for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
-    const answers = await bulkOnce(nodes, alias, left, retryTimeoutMs);
+  await nodes.work(async (client, options) => {
+    const request = {
+      index: alias,
+      require_alias: true,
+      // The client sends buffers unchanged, but its types only allow objects.
+      operations: Buffer.concat(left.map(({ bytes }) => bytes)) as unknown as object[],
+      filter_path: 'items.*.status,items.*.result,items.*.error.type',
+    };
+    const { items } = await client.bulk(request, options);
+    const answers = items.map((item) => {
+      const { status, result, error } = Object.values(item)[0]!;
+      return { status, result, type: error?.type };
+    });
     for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
-    const isPutOff = answers.map((answer) => meaningOfItem(answer) === 'wait');
-    const reason = answers[isPutOff.indexOf(true)];
-    if (!reason) return results;
-    left = left.filter((_, i) => isPutOff[i]);
-    if (performance.now() + pause > deadline)
-      throw unavailable(`The prospect catalog rejects writes at the moment (${reason.status} ${reason.type ?? ''})`);
-    await sleep(pause * (0.5 + Math.random()));
-  }
-}
-
-async function bulkOnce(
-  nodes: ClusterClient,
-  index: string,
-  operations: Operation[],
-  retryTimeoutMs: number,
-): Promise<ItemResult[]> {
-  const request = {
-    index,
-    require_alias: true,
-    // The client sends buffers unchanged, but its types only allow objects.
-    operations: Buffer.concat(operations.map(({ bytes }) => bytes)) as unknown as object[],
-    filter_path: 'items.*.status,items.*.result,items.*.error.type',
-  };
-  const { items } = await nodes.work((client, options) => client.bulk(request, options), retryTimeoutMs);
-  return items.map((item) => {
-    const { status, result, error } = Object.values(item)[0]!;
-    const answer = { status, result, type: error?.type };
-    const meaning = meaningOfItem(answer);
-    if (meaning === 'missing' || meaning === 'refused')
-      throw new ClusterRefusal(meaning, `The search cluster rejected a document: ${status} ${error?.type}`);
-    return answer;
-  });
+    const meanings = answers.map(meaningOfItem);
+    const refused = meanings.findIndex((meaning) => meaning === 'missing' || meaning === 'refused');
+    const { status, type = '' } = answers[refused] ?? answers[meanings.indexOf('wait')] ?? {};
+    if (refused >= 0)
+      throw new ClusterRefusal(
+        meanings[refused] as ClusterRefusal['meaning'],
+        `The search cluster rejected a document: ${status} ${type}`,
+      );
+    left = left.filter((_, i) => meanings[i] === 'wait');
+    if (left.length > 0) throw new PartialAnswer(`it rejects writes: ${status} ${type}`);
+  }, retryTimeoutMs);
+  return results;
 }

@@ -220,20 +220,14 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   };
 }
 
-async function searchPeople(
-  reader: Reader,
-  index: string,
-  search: Search,
-  { limit, skip = 0, after }: PageWindow,
-): Promise<Prospect[]> {
-  return readPeople(reader, {
+const searchPeople = (reader: Reader, index: string, search: Search, { limit, skip = 0, after }: PageWindow) =>
+  readPeople(reader, {
     index,
     query: matching(search),
     sort: sortBy(search.order),
     size: limit,
     ...(after ? { search_after: searchAfter(search.order, after) } : { from: skip }),
   });
-}
 
 const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
   ids.length === 0
@@ -259,43 +253,21 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 const indexGuardOrder = sortBy([]);
 
 async function countPeople(reader: Reader, index: string, search: CountedSearch): Promise<number> {
-  const request = {
-    index,
-    allow_partial_search_results: false,
-    query: matching(search),
-    sort: indexGuardOrder,
-    size: 0,
-  };
+  const request = { index, query: matching(search), sort: indexGuardOrder, size: 0, track_total_hits: true };
   const { hits } = await reader.read(async (client, options) =>
-    requireAllShards(await client.search({ ...request, track_total_hits: true }, options)),
+    requireAllShards(await client.search({ allow_partial_search_results: false, ...request }, options)),
   );
   return typeof hits.total === 'number' ? hits.total : (hits.total?.value ?? 0);
 }
 
 const batchSize = 1_000;
 
-async function readBatch(
-  nodes: ClusterClient,
-  index: string,
-  after: ProspectPosition | undefined,
-): Promise<Prospect[]> {
-  const request = {
-    index,
-    allow_partial_search_results: false,
-    sort: sortBy(bestFirst),
-    size: batchSize,
-    track_total_hits: false,
-    ...(after ? { search_after: searchAfter(bestFirst, after) } : {}),
-  };
-  const { hits } = await nodes.work(async (client, options) =>
-    requireAllShards(await client.search<PersonSource>(request, options)),
-  );
-  return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
-}
-
+/** Yields all people of an index, the best first. Retries its reads, because a reindex or an export takes long. */
 export async function* readAllPeople(nodes: ClusterClient, index: string): AsyncGenerator<Prospect[]> {
+  const patient: Reader = { read: (call) => nodes.work(call) };
   for (let after: ProspectPosition | undefined; ;) {
-    const people = await readBatch(nodes, index, after);
+    const search = { criteria: [], order: bestFirst };
+    const people = await searchPeople(patient, index, search, { limit: batchSize, after });
     if (people.length === 0) return;
     yield people;
     after = positionOf(people.at(-1)!, bestFirst);
