@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 
 type Environment = Record<string, string | undefined>;
@@ -37,36 +37,18 @@ const maxBytes = 64 * 1024;
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 function readSecret(path: string): Secret {
-  let bytes: Buffer | undefined;
   try {
-    bytes = readRegularFile(path);
-  } catch (error) {
-    return { fault: `the file cannot be read (${(error as NodeJS.ErrnoException).code})` };
-  }
-  if (!bytes) return { fault: 'must be a regular file, not a pipe or a device' };
-  if (bytes.length > maxBytes) return { fault: `the file is larger than ${maxBytes / 1024} KiB` };
-  if (bytes.includes(0)) return { fault: 'the file contains a NUL character' };
-  try {
-    const text = decoder.decode(bytes).replace(/\r?\n$/, '');
+    const stats = statSync(path);
+    // A pipe or a device could block, or never end. Reading a folder throws EISDIR.
+    if (!stats.isFile() && !stats.isDirectory()) return { fault: 'must be a regular file, not a pipe or a device' };
+    if (stats.size > maxBytes) return { fault: `the file is larger than ${maxBytes / 1024} KiB` };
+    const text = decoder.decode(readFileSync(path)).replace(/\r?\n$/, '');
+    if (text.includes('\0')) return { fault: 'the file contains a NUL character' };
     return text === '' ? { fault: 'the file is empty' } : { text };
-  } catch {
-    return { fault: 'the file is not valid UTF-8' };
-  }
-}
-
-/** Reads at most `maxBytes` + 1 bytes. Returns undefined for a pipe, a device or a socket. Never blocks. */
-function readRegularFile(path: string): Buffer | undefined {
-  // O_NONBLOCK: otherwise opening a pipe waits for its writer.
-  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
-  try {
-    const stats = fstatSync(fd);
-    if (!stats.isFile() && !stats.isDirectory()) return undefined; // reading a directory throws EISDIR
-    const bytes = Buffer.alloc(maxBytes + 1);
-    let length = 0;
-    for (let count = -1; count !== 0; length += count) count = readSync(fd, bytes, length, bytes.length - length, null);
-    return bytes.subarray(0, length);
-  } finally {
-    closeSync(fd);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const isUtf8 = code !== 'ERR_ENCODING_INVALID_ENCODED_DATA';
+    return { fault: isUtf8 ? `the file cannot be read (${code})` : 'the file is not valid UTF-8' };
   }
 }
 
