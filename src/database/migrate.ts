@@ -56,10 +56,7 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
  * Runs `work` under the migration lock, so that no other process changes the schema.
  * @param work gets the connection that holds the lock, and the id of its session
  */
-export async function asMigrator<T>(
-  ownerUrl: string,
-  work: (sql: postgres.Sql, session: number) => Promise<T>,
-): Promise<T> {
+async function asMigrator<T>(ownerUrl: string, work: (sql: postgres.Sql, session: number) => Promise<T>): Promise<T> {
   const sql = postgres(ownerUrl, {
     max: 1,
     max_lifetime: null,
@@ -137,7 +134,6 @@ function compare(
   const known = new Set(migrations.map(({ name }) => name));
   const newer = rows.filter(({ name }) => !known.has(name));
   const pending = migrations.filter(({ name }) => !applied.has(name));
-  if (pending.length > 0) requireRelease(newer, pending, migrations.at(-1)!.name);
   const tooNew = pending.length > 0 ? newer : newer.filter((migration) => !isSupported(migration));
   if (tooNew.length > 0)
     throw new MigrationError(
@@ -148,24 +144,8 @@ function compare(
     throw new MigrationError(
       `${edited.name} was edited after this database applied it; undo the edit and write a new migration`,
     );
-  return {
-    pending,
-    newest: newer
-      .map(({ name }) => name)
-      .sort()
-      .at(-1),
-  };
-}
-
-function requireRelease(unknown: AppliedMigration[], pending: Migration[], newest: string): void {
-  const strange = unknown.find(({ name }) => name < newest);
-  if (!strange) return;
-  const renamed = pending.find(({ sha256 }) => sha256 === strange.sha256);
-  throw new MigrationError(
-    renamed
-      ? `The database has ${strange.name}, which is called ${renamed.name} by now: a program between two releases applied it. As the owner of the database, run: update schema_migrations set name = '${renamed.name}' where name = '${strange.name}'`
-      : `The database has ${strange.name}, which neither this release nor a newer one has: a program between two releases applied it. Restore a backup of a release, then run migrate again`,
-  );
+  const names = newer.map(({ name }) => name).sort();
+  return { pending, newest: names.at(-1) };
 }
 
 interface Target {

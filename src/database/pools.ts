@@ -59,7 +59,7 @@ interface Line<Sql> {
  * own pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
-export class ExclusivePool<Sql extends Connections> {
+class ExclusivePool<Sql extends Connections> {
   readonly #limiter: ConcurrencyLimiter;
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
