@@ -5,7 +5,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import type { Outcome } from '../src/queries/records/batches.ts';
 import { contactWrites } from '../src/queries/crm/record-batches.ts';
 import { blank, contactRow, patchedContact } from '../src/queries/crm/contacts.ts';
@@ -33,7 +33,7 @@ type Item = Record<string, unknown>;
  */
 export async function benchBulk(contacts: number, rounds: number): Promise<void> {
   const sharedBuffers = `${Math.floor(totalmem() / 4 / 1024 ** 2)}MB`; // as docs/operating.md says
-  const server = await openEmbeddedPostgres('', { throwaway: true, settings: { shared_buffers: sharedBuffers } });
+  const server = await openThrowawayPostgres({ shared_buffers: sharedBuffers });
   await migrate(server.ownerUrl);
   const config = parseConfig({ LOG_LEVEL: 'silent' });
   const db = openDatabase(config, server.serviceUrl);

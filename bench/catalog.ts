@@ -13,7 +13,7 @@ import { toSearch } from '../src/catalog/prospects.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { insertUnlocks } from '../src/queries/jobs/unlocks.ts';
 import { SearchCluster } from '../test/search-cluster/cluster.ts';
 import { makeCustomer } from '../test/setup/factories.ts';
@@ -46,7 +46,7 @@ const unlimited = {
  * @param seconds of each measurement
  */
 export async function benchCatalog(count: number, seconds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const cluster = await SearchCluster.start({ heap: '2g' });
   const environment = {
@@ -70,7 +70,7 @@ export async function benchCatalog(count: number, seconds: number): Promise<void
 
 /** The same on Postgres, whose catalog grows from one size to the next. */
 export async function benchPostgresCatalog(sizes: number[], seconds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const environment = { ...unlimited, DATABASE_URL: server.serviceUrl };
   let before = 0;

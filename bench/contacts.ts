@@ -4,7 +4,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { findContacts } from '../src/queries/crm/contacts.ts';
 import { contactBody, makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { fillContacts } from './people.ts';
@@ -24,7 +24,7 @@ export async function benchContacts(sizes: number[], rounds: number, seconds: nu
 }
 
 async function benchAt(size: number, rounds: number, seconds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const config = parseConfig({ LOG_LEVEL: 'silent' });
   const db = openDatabase(config, server.serviceUrl);

@@ -9,7 +9,7 @@ import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { generatePeople } from '../src/commands/generate-people.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { csvFormat } from '../src/files/record-formats.ts';
 import { scanRecords } from '../src/files/record-scanner.ts';
 import { textBlocks } from '../src/files/encodings.ts';
@@ -23,7 +23,7 @@ const context = { importedAt: '2026-01-01T00:00:00.000Z', ids: new PersonIds(Buf
  */
 export async function benchCsv(count: number, rounds: number): Promise<void> {
   const chunks = chunksOf(csvOf(count));
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const config = parseConfig({ LOG_LEVEL: 'silent', STATEMENT_TIMEOUT_MS: '60000' });
   const db = openDatabase(config, server.serviceUrl);

@@ -3,7 +3,7 @@ import postgres from 'postgres';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { createCustomer } from '../src/queries/accounts/customers.ts';
 import { createUser } from '../src/queries/accounts/users.ts';
 import { contactWrites } from '../src/queries/crm/record-batches.ts';
@@ -14,7 +14,7 @@ import { fillContacts } from './people.ts';
 
 /** Changes and deletions of what very many opportunities refer to, and what others notice of them. */
 export async function benchDependants(contacts: number, opportunities: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   const db = openDatabase(parseConfig({ LOG_LEVEL: 'silent' }), server.serviceUrl);

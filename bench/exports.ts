@@ -4,7 +4,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { exportContacts } from '../src/queries/crm/contacts.ts';
 import { dbOf, makeCustomer } from '../test/setup/factories.ts';
 import { fillContacts } from './people.ts';
@@ -15,7 +15,7 @@ import { inTurn, median, startServer, type Server } from './run.ts';
  * @param size how many contacts the customer has
  */
 export async function benchExports(size: number, rounds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const config = parseConfig({ LOG_LEVEL: 'silent' });
   const db = openDatabase(config, server.serviceUrl);

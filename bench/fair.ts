@@ -5,7 +5,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { contactBody, grant, makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { fillContacts } from './people.ts';
 import { startServer, type Server } from './run.ts';
@@ -22,7 +22,7 @@ type Neighbour = (send: Send, stop: AbortSignal) => Promise<unknown>;
  * @param seconds for each neighbour
  */
 export async function benchFair(size: number, seconds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const [heavy, gentle] = (await makeCustomers(server.serviceUrl, 2)) as [TestCustomer, TestCustomer];
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });

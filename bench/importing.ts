@@ -5,7 +5,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import type { Import } from '../src/schemas/imports.ts';
 import { makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { startServer, type Server } from './run.ts';
@@ -29,7 +29,7 @@ export interface RunningService {
  * @param settings settings of PostgreSQL
  */
 export async function startService(settings: Record<string, string> = {}): Promise<RunningService> {
-  const server = await openEmbeddedPostgres('', { throwaway: true, settings });
+  const server = await openThrowawayPostgres(settings);
   await migrate(server.ownerUrl);
   const config = parseConfig({ LOG_LEVEL: 'silent', STATEMENT_TIMEOUT_MS: '600000' });
   const db = openDatabase(config, server.serviceUrl);

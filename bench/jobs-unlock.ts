@@ -5,7 +5,7 @@ import { parseConfig } from '../src/process/config.ts';
 import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { generatePeople } from '../src/commands/generate-people.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { syncProspects } from '../src/queries/crm/crm-sync.ts';
 import { insertUnlocks } from '../src/queries/jobs/unlocks.ts';
 import type { Prospect } from '../src/schemas/prospects.ts';
@@ -23,7 +23,7 @@ const batchSize = 250;
  * that write unlocks and contacts, in a loop. Every measurement is a fresh customer's, without lists.
  */
 export async function benchUnlock(rounds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   const config = parseConfig({ LOG_LEVEL: 'silent', RATE_LIMITS: 'off', OVERLOAD_MS: '0' });

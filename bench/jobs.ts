@@ -3,7 +3,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { startJob } from '../src/jobs/start-job.ts';
 import { planSelectedUnlock } from '../src/jobs/unlocks.ts';
 import { startWorkers } from '../src/jobs/workers.ts';
@@ -19,7 +19,7 @@ const startsInTurn = 200;
 
 /** How soon a job begins on an idle system, and how many can be started: at the service's own functions. */
 export async function benchJobs(rounds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   const config = parseConfig({ LOG_LEVEL: 'warn', DATABASE_QUEUE_MS: '60000' });

@@ -4,7 +4,7 @@ import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import type { GivenFilters } from '../src/schemas/filters.ts';
 import type { RuleGiven } from '../src/schemas/lists.ts';
 import { makeCustomer } from '../test/setup/factories.ts';
@@ -70,7 +70,7 @@ interface Read {
  * @param contacts how many contacts the customer has
  */
 export async function benchLists(contacts: number, rounds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   await migrate(server.ownerUrl);
   const config = parseConfig({ LOG_LEVEL: 'silent' });
   const db = openDatabase(config, server.serviceUrl);

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { migrate } from '../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import type { TestCustomer } from '../test/setup/factories.ts';
 import { makeCustomers } from './fair.ts';
 import { fillContacts } from './people.ts';
@@ -27,7 +27,7 @@ interface Seen {
  * @param seconds of the overload
  */
 export async function benchOverload(seconds: number): Promise<void> {
-  const database = await openEmbeddedPostgres('', { throwaway: true });
+  const database = await openThrowawayPostgres();
   await migrate(database.ownerUrl);
   const senders = await makeCustomers(database.serviceUrl, customers);
   const owner = postgres(database.ownerUrl, { max: 1, onnotice: () => {} });

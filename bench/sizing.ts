@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import postgres from 'postgres';
 import { migrate } from '../src/database/migrate.ts';
 import { generatePeople } from '../src/commands/generate-people.ts';
-import { openEmbeddedPostgres } from '../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from '../test/setup/throwaway-postgres.ts';
 import { SearchCluster } from '../test/search-cluster/cluster.ts';
 import { runCli } from '../test/setup/cli.ts';
 import { contactBody, type TestCustomer } from '../test/setup/factories.ts';
@@ -20,7 +20,7 @@ const callers = 64;
  * @param seconds of load
  */
 export async function benchSizing(seconds: number): Promise<void> {
-  const database = await openEmbeddedPostgres('', { throwaway: true });
+  const database = await openThrowawayPostgres();
   await migrate(database.ownerUrl);
   const cluster = await SearchCluster.start({ heap: '1g' });
   const superuser = postgres(database.superuserUrl, { max: 1, onnotice: () => {} });

@@ -154,8 +154,6 @@ export interface ClusterOptions {
   superuser: string;
   password: string;
   settings: Record<string, string>;
-  /** True if `initdb` flushes the new files to disk. */
-  sync: boolean;
 }
 
 const publicData = '/var/lib/sales-data-api';
@@ -236,7 +234,7 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
     await give(cluster.user, staging, passwordFile);
     const settings = Object.entries(options.settings).map(([name, value]) => `--set=${name}=${value}`);
     const login = ['--username', options.superuser, '--pwfile', passwordFile, '--auth', 'scram-sha-256'];
-    if (!options.sync) settings.push('--no-sync');
+    if (options.settings['fsync'] === 'off') settings.push('--no-sync');
     await program(cluster, 'initdb', ['-D', data, ...login, ...encoding, ...settings]);
     await place(data, cluster.data);
   } finally {

@@ -1,13 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { chmod, link, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { link, readFile, rm, unlink, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { sessionSettings } from './connection.ts';
 import {
   isAlive,
-  killServer,
   openCluster,
   reasonOfEnd,
   runningPort,
@@ -29,12 +27,6 @@ export interface EmbeddedPostgres {
   close(): Promise<void>;
 }
 
-interface EmbeddedOptions {
-  /** Creates a server for tests: without fsync, in a temporary folder that `close` deletes. */
-  throwaway?: boolean;
-  settings?: Record<string, string>;
-}
-
 export interface Passwords {
   superuser: string;
   owner: string;
@@ -47,14 +39,12 @@ export const logins: Record<keyof Passwords, string> = {
   owner: 'sales_owner',
   service: 'sales_service',
 };
-const throwawayPrefix = 'sales-data-api-throwaway-';
-const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 
 const openTimeoutMs = 90_000;
 const pollMs = 50;
 const watchMs = 1_000;
 
-const settings = {
+const ownSettings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   timezone: 'UTC',
@@ -62,34 +52,28 @@ const settings = {
   log_checkpoints: 'off',
   max_connections: '200', // a few processes with some 40 connections each
 };
-const throwawaySettings = {
-  ...settings,
-  fsync: 'off',
-  synchronous_commit: 'off',
-  full_page_writes: 'off',
-  wal_level: 'minimal',
-  max_wal_senders: '0',
-  max_connections: '300',
-};
 
 /**
  * Starts PostgreSQL, and owns it until `close`. If another process owns the server of this folder, uses that server.
  * The data are in `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
+ * @param settings further settings of PostgreSQL, for a new data folder
  * @throws EmbeddedPostgresError if PostgreSQL is not installed or cannot run here
  */
-export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
-  if (options.throwaway) return openThrowaway(options.settings);
+export async function openEmbeddedPostgres(
+  dataDir: string,
+  settings: Record<string, string> = {},
+): Promise<EmbeddedPostgres> {
   const home = resolve(dataDir);
   await createFolder(home);
   const ownerFile = join(home, 'postgres.owner');
   const owner = await claim(ownerFile);
   const hasOwner = () => readFile(ownerFile).then(Boolean, () => false);
-  const opening = open(home, settings, { sync: true, isOwner: owner === undefined, mayCome: hasOwner });
+  const opening = open(home, { ...ownSettings, ...settings }, { isOwner: owner === undefined, mayCome: hasOwner });
   const opened = await opening.catch(async (error: unknown) => {
     if (owner === undefined) await disclaim(ownerFile);
     throw error;
   });
-  if (!opened) return openEmbeddedPostgres(dataDir); // its owner has ended meanwhile
+  if (!opened) return openEmbeddedPostgres(dataDir, settings); // its owner has ended meanwhile
   const { cluster, addresses } = opened;
   let timer: NodeJS.Timeout | undefined;
   return {
@@ -144,55 +128,15 @@ async function disclaim(file: string): Promise<void> {
   await rm(file, { force: true });
 }
 
-async function openThrowaway(more: Record<string, string> = {}): Promise<EmbeddedPostgres> {
-  await sweep();
-  const home = await mkdtemp(join(tmpdir(), `${throwawayPrefix}${process.pid}-`));
-  try {
-    await chmod(home, 0o755); // the server may have to run as another user
-    const options = { sync: false, isOwner: true, mayCome: async () => true };
-    const { cluster, addresses } = (await open(home, { ...throwawaySettings, ...more }, options))!;
-    return { ...addresses, owner: undefined, watch: () => undefined, close: () => discard(cluster, home) };
-  } catch (error) {
-    await rm(home, { recursive: true, force: true });
-    throw error;
-  }
-}
-
-async function sweep(): Promise<void> {
-  for (const name of await readdir(tmpdir())) {
-    const maker = throwawayName.exec(name)?.[1];
-    if (maker === undefined || isAlive(Number(maker))) continue;
-    const home = join(tmpdir(), name);
-    const data = await realpath(join(home, 'postgres')).catch(() => home);
-    await discard({ data }, home).catch(() => undefined); // may belong to another user
-  }
-}
-
-async function discard(cluster: Pick<Cluster, 'data'>, home: string): Promise<void> {
-  await killServer(cluster);
-  for (const path of [cluster.data, home]) await rm(path, { recursive: true, force: true, maxRetries: 5 });
-}
-
 type Addresses = Pick<EmbeddedPostgres, 'ownerUrl' | 'serviceUrl' | 'superuserUrl'>;
-
-interface Opened {
-  cluster: Cluster;
-  addresses: Addresses;
-}
-
-interface Opening {
-  sync: boolean;
-  isOwner: boolean;
-  mayCome: () => Promise<boolean>;
-}
 
 async function open(
   home: string,
   settings: Record<string, string>,
-  { sync, isOwner, mayCome }: Opening,
-): Promise<Opened | undefined> {
+  { isOwner, mayCome }: { isOwner: boolean; mayCome: () => Promise<boolean> },
+): Promise<{ cluster: Cluster; addresses: Addresses } | undefined> {
   const passwords = await readPasswords(join(home, 'postgres.json'));
-  const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync };
+  const options = { superuser: logins.superuser, password: passwords.superuser, settings };
   const cluster = await openCluster(join(home, 'postgres'), options);
   if (isOwner) {
     await stopServer(cluster); // it still runs if its owner was killed

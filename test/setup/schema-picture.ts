@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import { migrate } from '../../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from './throwaway-postgres.ts';
 
 /**
  * Path of the committed picture of the migrated database. `node test/setup/schema-picture.ts --write` rewrites the
@@ -182,7 +182,7 @@ const comments = (sql: postgres.Sql, table: number) => sql<Lines>`
   order by objsubid`;
 
 async function write(): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   try {
     await migrate(server.ownerUrl);
     const sql = postgres(server.ownerUrl, { max: 1, fetch_types: false });

@@ -3,7 +3,8 @@ import postgres from 'postgres';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import type { TestProject } from 'vitest/node';
 import { distribute, migrate } from '../../src/database/migrate.ts';
-import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/database/embedded-postgres.ts';
+import { logins, prepareDatabase, type Passwords } from '../../src/database/embedded-postgres.ts';
+import { openThrowawayPostgres } from './throwaway-postgres.ts';
 import { blankDatabase, citusProgram, cloneDatabase, closeForClones, hasCitusProgram, startCitus } from './citus.ts';
 
 /** Values that every test file can `inject`. */
@@ -115,7 +116,7 @@ function embedded(reason: string): Promise<Server> {
 const withoutStack = (message: string): Error => Object.assign(new Error(message), { stack: message });
 
 async function startEmbedded(): Promise<Server> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openThrowawayPostgres();
   const password = (url: string) => new URL(url).password;
   const passwords = {
     superuser: password(server.superuserUrl),
