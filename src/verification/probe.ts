@@ -2,6 +2,7 @@ import { createConnection, isIPv6, type Socket } from 'node:net';
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { VerificationChecks } from '../schemas/verification.ts';
+import type { Config } from '../process/config.ts';
 import type { Address, Dns } from './mail-hosts.ts';
 import { isPublic } from '../process/ip-addresses.ts';
 
@@ -89,12 +90,6 @@ function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecid
 const dialogBytes = 64 * 1024;
 const goodbyeMs = 1_000;
 
-interface DialogOptions {
-  port: number;
-  timeoutMs: number;
-  signal: AbortSignal;
-}
-
 /**
  * An SMTP connection. Sends one command at a time, and waits for its reply. Does not use an SMTP library, because those
  * send mail and cannot stop after RCPT.
@@ -112,9 +107,9 @@ class SmtpDialog {
    * Opens the connection. The first `reply` is the server's greeting, which it sends without being asked.
    * @param address an IP address, because a host name could resolve to one that was not checked
    */
-  constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
-    this.#timeoutMs = timeoutMs;
-    this.#socket = createConnection({ host: address, port, signal });
+  constructor(address: string, config: Config, signal: AbortSignal) {
+    this.#timeoutMs = config.VERIFY_SMTP_TIMEOUT_MS;
+    this.#socket = createConnection({ host: address, port: config.VERIFY_SMTP_PORT, signal });
     this.#socket.setNoDelay(true);
     this.#socket.on('data', (data) => this.#hear(data));
     this.#socket.on('error', (error: NodeJS.ErrnoException) => this.#end(reasonOf(error)));
@@ -210,15 +205,6 @@ const reasons: Record<string, string> = {
 
 const reasonOf = ({ code = '' }: NodeJS.ErrnoException): string => reasons[code] ?? 'unreachable';
 
-interface ProbeOptions {
-  port: number;
-  sender?: string | undefined;
-  /** Host name that `EHLO` sends. Undefined: the local IP address. */
-  name?: string | undefined;
-  timeoutMs: number;
-  allowPrivate: boolean;
-}
-
 export type SmtpCheck = VerificationChecks['smtp'];
 
 /**
@@ -231,7 +217,7 @@ const maxServers = 6;
 const maxCachedDomains = 10_000;
 const cacheMs = 10 * 60_000;
 
-export function openProbe(dns: Dns, options: ProbeOptions): Probe {
+export function openProbe(dns: Dns, config: Config): Probe {
   const catchAll = new LRUCache<string, boolean>({ max: maxCachedDomains, ttl: cacheMs });
 
   return async function probe(address, hosts, signal) {
@@ -254,10 +240,11 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
     signal: AbortSignal,
   ): Promise<SmtpCheck & { takesAny?: boolean }> {
     if (ip === undefined) return { status: 'unknown', host, reason: reason! };
-    if (!options.allowPrivate && !isPublic(ip)) return { status: 'unknown', host, reason: 'not_public' };
-    const dialog = new SmtpDialog(ip, { port: options.port, timeoutMs: options.timeoutMs, signal });
+    if (config.VERIFY_PRIVATE_ADDRESSES === 'off' && !isPublic(ip))
+      return { status: 'unknown', host, reason: 'not_public' };
+    const dialog = new SmtpDialog(ip, config, signal);
     try {
-      return { host, ...(await ask(dialog, address, takesAny, options)) };
+      return { host, ...(await ask(dialog, address, takesAny, config)) };
     } catch (error) {
       if (!(error instanceof SmtpFault)) throw error;
       return { status: 'unknown', host, reason: error.reason };
@@ -303,7 +290,7 @@ async function ask(
   dialog: SmtpDialog,
   address: Address,
   takesAny: boolean | undefined,
-  { sender = '', name }: ProbeOptions,
+  { VERIFY_SMTP_SENDER: sender = '', VERIFY_SMTP_NAME: name }: Config,
 ): Promise<SmtpCheck & { takesAny?: boolean }> {
   const greeting = await dialog.reply();
   if (greeting.code !== 220) return undecided(greeting, 'not_served');

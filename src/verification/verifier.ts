@@ -7,34 +7,18 @@ import { within } from '../process/event-loop.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
-interface AddressLists {
-  disposableDomain(address: Address): string | undefined;
-  roleAccount(address: Address): string | undefined;
-}
+const disposableDomains = disposableEmailBlocklistSet();
+const roles = new Set(roleAccounts);
 
-function openAddressLists(): AddressLists {
-  const domains = disposableEmailBlocklistSet();
-  const accounts = new Set(roleAccounts);
-  return {
-    disposableDomain: ({ domain }) => suffixes(domain).find((suffix) => domains.has(suffix)),
-    roleAccount: ({ local }) => {
-      const account = local.replaceAll('"', '').split('+')[0]!.toLowerCase();
-      return accounts.has(account) ? account : undefined;
-    },
-  };
-}
-
-function suffixes(domain: string): string[] {
+const disposableDomainOf = ({ domain }: Address): string | undefined => {
   const labels = domain.split('.');
-  return labels.map((_, i) => labels.slice(i).join('.'));
-}
+  return labels.map((_, i) => labels.slice(i).join('.')).find((suffix) => disposableDomains.has(suffix));
+};
 
-interface DomainLimits {
-  perDomain: number;
-  overall: number;
-  /** Minimum time between the starts of two tasks for one mail domain (ms). */
-  domainIntervalMs: number;
-}
+const roleOf = ({ local }: Address): string | undefined => {
+  const account = local.replaceAll('"', '').split('+')[0]!.toLowerCase();
+  return roles.has(account) ? account : undefined;
+};
 
 interface Claim {
   owner: string;
@@ -44,17 +28,13 @@ interface Claim {
 
 /** Limits concurrent tasks, for each mail domain and together. All customers share these limits. */
 class DomainLimiter {
-  readonly #limits: DomainLimits;
+  readonly #config: Config;
   readonly #domains = new Map<string, Line>();
   readonly #overall: Line;
 
-  constructor(limits: DomainLimits) {
-    this.#limits = limits;
-    this.#overall = new Line({ concurrency: limits.overall });
-  }
-
-  get domains(): number {
-    return this.#domains.size;
+  constructor(config: Config) {
+    this.#config = config;
+    this.#overall = new Line({ concurrency: config.VERIFY_CONNECTIONS });
   }
 
   async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
@@ -67,22 +47,21 @@ class DomainLimiter {
   }
 
   #open(domain: string): Line {
-    const { perDomain, domainIntervalMs } = this.#limits;
-    const pace = domainIntervalMs > 0 ? { interval: domainIntervalMs, intervalCap: 1, strict: true } : {};
-    const line = new Line({ concurrency: perDomain, ...pace });
+    const { VERIFY_DOMAIN_CONNECTIONS: concurrency, VERIFY_DOMAIN_INTERVAL_MS: interval } = this.#config;
+    const line = new Line({ concurrency, ...(interval > 0 && { interval, intervalCap: 1, strict: true }) });
     this.#domains.set(domain, line);
     return line;
   }
 
   /**
-   * Deletes a domain's empty queue after `domainIntervalMs`. Until then, the queue remembers when its last task
-   * started.
+   * Deletes a domain's empty queue after `VERIFY_DOMAIN_INTERVAL_MS`. Until then, the queue remembers when its last
+   * task started.
    */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
       if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
     };
-    setTimeout(forget, this.#limits.domainIntervalMs).unref();
+    setTimeout(forget, this.#config.VERIFY_DOMAIN_INTERVAL_MS).unref();
   }
 }
 
@@ -150,25 +129,14 @@ export interface Verifier {
 export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
 
 export function openVerifier(config: Config): Verifier {
-  const lists = openAddressLists();
   const dns = openDns({
     servers: split(config.VERIFY_DNS_SERVERS),
     timeoutMs: config.VERIFY_DNS_TIMEOUT_MS,
     tries: config.VERIFY_DNS_TRIES,
     canaries: split(config.VERIFY_CANARY_DOMAINS),
   });
-  const probe = openProbe(dns, {
-    port: config.VERIFY_SMTP_PORT,
-    sender: config.VERIFY_SMTP_SENDER,
-    name: config.VERIFY_SMTP_NAME,
-    timeoutMs: config.VERIFY_SMTP_TIMEOUT_MS,
-    allowPrivate: config.VERIFY_PRIVATE_ADDRESSES === 'on',
-  });
-  const domains = new DomainLimiter({
-    perDomain: config.VERIFY_DOMAIN_CONNECTIONS,
-    overall: config.VERIFY_CONNECTIONS,
-    domainIntervalMs: config.VERIFY_DOMAIN_INTERVAL_MS,
-  });
+  const probe = openProbe(dns, config);
+  const domains = new DomainLimiter(config);
   const closing = new AbortController();
 
   return {
@@ -178,7 +146,7 @@ export function openVerifier(config: Config): Verifier {
         return verification({ syntax: { status: 'failed', reason: address.message } });
       const begun = performance.now();
       const found = await findHosts(address);
-      const checks = { ...listed(lists, address), mx: mxCheck(found) };
+      const checks = { ...listed(address), mx: mxCheck(found) };
       // If an earlier check has failed, mail servers are not asked.
       if (statusOf(checks) !== 'verified' || found.status !== 'found' || config.VERIFY_SMTP === 'off')
         return verification(checks);
@@ -213,9 +181,8 @@ function read(text: string): Address | SyntaxFault {
   }
 }
 
-function listed(lists: AddressLists, address: Address): Pick<VerificationChecks, 'syntax' | 'disposable' | 'role'> {
-  const domain = lists.disposableDomain(address);
-  const account = lists.roleAccount(address);
+function listed(address: Address): Pick<VerificationChecks, 'syntax' | 'disposable' | 'role'> {
+  const [domain, account] = [disposableDomainOf(address), roleOf(address)];
   return {
     syntax: { status: 'passed' },
     disposable: domain === undefined ? { status: 'passed' } : { status: 'failed', domain },
@@ -256,4 +223,4 @@ function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationCh
   return smtp?.status === 'accept_all' ? 'accept_all' : 'verified';
 }
 
-const split = (list: string | undefined): string[] => (list ?? '').split(',').flatMap((item) => item.trim() || []);
+const split = (list = ''): string[] => list.split(',').flatMap((item) => item.trim() || []);
