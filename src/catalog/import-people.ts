@@ -22,7 +22,9 @@ type LeftOut = 'bad' | 'suppressed';
 
 interface RunningWrite {
   ids: ReadonlySet<string>;
-  ended: Promise<void>;
+  /** Position in the input after the batch. */
+  reached: Reached;
+  written: Promise<void>;
 }
 
 /**
@@ -34,29 +36,22 @@ export class BatchWriter {
   readonly #save: (reached: Reached) => Promise<void>;
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /**
-   * Writes that are running or have failed, by the position in the input after their batch. An import never resumes
-   * after the first of them.
-   */
-  readonly #inFlight = new Map<Reached, RunningWrite>();
-  /**
-   * Positions in the input after each sent batch, in order. A position is removed when its batch and all earlier ones
-   * are written.
-   */
-  readonly #ahead: Reached[] = [];
-  #failed: Promise<void> | undefined;
+  /** Batches that are being written, in the order of the input. An import never resumes after the first of them. */
+  readonly #running: RunningWrite[] = [];
+  /** Position in the input up to which all people are stored. */
+  #written: Reached;
   #savedAt = 0;
 
   constructor(catalog: Pick<Catalog, 'encode' | 'write'>, start: Reached, save: (reached: Reached) => Promise<void>) {
     this.#catalog = catalog;
     this.#save = save;
-    this.#reached = start;
+    this.#reached = this.#written = start;
   }
 
   /**
    * Adds one record of the input. An invalid record or a suppressed person is only counted. Waits while too many
    * batches are being written.
-   * @throws the error of an earlier failed write, at the latest when the batch is full
+   * @throws the error of an earlier failed write, when all batches before it are written
    */
   async take(line: number, given: CatalogDocument | LeftOut): Promise<void> {
     const { loaded, bad, suppressed } = this.#reached;
@@ -66,62 +61,48 @@ export class BatchWriter {
       bad: bad + (given === 'bad' ? 1 : 0),
       suppressed: suppressed + (given === 'suppressed' ? 1 : 0),
     };
-    if (typeof given !== 'string') this.#keep(given);
-    if (this.#people.size >= batchSize) await this.#send();
+    if (typeof given === 'string') return;
+    const { id } = given;
+    this.#people.set(id, { id, bytes: Buffer.from(this.#catalog.encode(given)) });
+    if (this.#people.size === batchSize) await this.#send();
   }
 
   async end(): Promise<Reached> {
     if (this.#people.size > 0) await this.#send();
-    while (this.#inFlight.size > 0) await this.#waitForOne();
+    while (this.#running.length > 0) await this.#endFirst();
     await this.#save(this.#reached);
     return this.#reached;
-  }
-
-  #keep(document: CatalogDocument): void {
-    const { id } = document;
-    this.#people.set(id, { id, bytes: Buffer.from(this.#catalog.encode(document)) });
   }
 
   async #send(): Promise<void> {
     const people = this.#people;
     this.#people = new Map();
     const ids = new Set(people.keys());
-    while (
-      this.#inFlight.size >= maxWritesInFlight ||
-      this.#inFlight.values().some((batch) => !batch.ids.isDisjointFrom(ids))
-    )
-      await this.#waitForOne();
-    await this.#saveProgress();
-    const reached = this.#reached;
-    const written = this.#write([...people.values()], reached);
-    const ended = written.catch(() => void (this.#failed ??= written));
-    this.#inFlight.set(reached, { ids, ended });
-    this.#ahead.push(reached);
-  }
-
-  async #write(people: EncodedPerson[], reached: Reached): Promise<void> {
-    await this.#catalog.write(people);
-    this.#inFlight.delete(reached);
-  }
-
-  async #waitForOne(): Promise<void> {
-    await Promise.race(this.#inFlight.values().map(({ ended }) => ended));
-    await this.#saveProgress();
+    while (this.#running.length >= maxWritesInFlight || this.#running.some((batch) => !batch.ids.isDisjointFrom(ids)))
+      await this.#endFirst();
+    const written = this.#catalog.write([...people.values()]);
+    written.catch(() => undefined); // it is awaited in `#endFirst`
+    this.#running.push({ ids, reached: this.#reached, written });
   }
 
   /**
-   * Saves the line up to which all people are stored, at most every `saveEveryMs`. After a failed write, waits for
-   * all running writes, saves, and throws the error.
+   * Waits for the first running batch, and saves the progress at most every `saveEveryMs`. After a failed write, waits
+   * for all running writes, saves, and throws the error.
    */
-  async #saveProgress(): Promise<void> {
-    if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));
-    const gap = this.#ahead.findIndex((reached) => this.#inFlight.has(reached));
-    const settled = this.#ahead.splice(0, gap < 0 ? this.#ahead.length : gap).at(-1);
-    if (settled && (this.#failed || performance.now() - this.#savedAt >= saveEveryMs)) {
-      this.#savedAt = performance.now();
-      await this.#save(settled);
+  async #endFirst(): Promise<void> {
+    const { reached, written } = this.#running[0]!;
+    try {
+      await written;
+    } catch (error) {
+      await Promise.allSettled(this.#running.map((batch) => batch.written));
+      await this.#save(this.#written);
+      throw error;
     }
-    await this.#failed;
+    this.#running.shift();
+    this.#written = reached;
+    if (performance.now() - this.#savedAt < saveEveryMs) return;
+    this.#savedAt = performance.now();
+    await this.#save(reached);
   }
 }
 

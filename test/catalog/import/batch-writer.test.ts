@@ -35,7 +35,7 @@ test('the bytes of a batch do not change before its write has ended, however lat
   expect([...kept].filter(([id, text]) => text !== expected.get(id))).toEqual([]);
 });
 
-test('a slow write does not block others, but the saved line does not pass it', async () => {
+test('while a batch is written slowly others are written too, but the saved line does not pass it', async () => {
   const first = person({});
   const noted: number[] = [];
   const written: string[][] = [];
@@ -48,8 +48,7 @@ test('a slow write does not block others, but the saved line does not pass it', 
         noted.push(-1);
       } else await sleep(1);
       written.push(people.map(({ id }) => id));
-      // This is more than the number of concurrent writes, so some of these started after others had ended.
-      if (written.length === 20) others.resolve();
+      if (written.length === 3) others.resolve();
     },
   };
   const writer = new BatchWriter(catalog, start, async ({ line }) => {
