@@ -26,10 +26,10 @@ const maxRetryAfterSeconds = 24 * 3600;
  * @param attempt number of the failed attempt, from 1
  * @param asked seconds that the receiver asked to wait
  */
-function pauseAfter(attempt: number, asked: number | null, random = Math.random): number | null {
+function pauseAfter(attempt: number, asked: number | null): number | null {
   const pause = pauses[attempt - 1];
   if (pause === undefined) return null;
-  const spreadOut = pause * (1 + spread * (2 * random() - 1));
+  const spreadOut = pause * (1 + spread * (2 * Math.random() - 1));
   return Math.ceil(Math.max(spreadOut, Math.min(asked ?? 0, maxRetryAfterSeconds)));
 }
 
@@ -50,18 +50,8 @@ interface SendContext extends Pick<JobContext, 'config' | 'log'> {
   db: SharedDatabase;
 }
 
-export interface WebhookSending {
-  /** Starts no further delivery, and waits for those in progress. */
-  stop(): Promise<void>;
-}
-
-/** Starts to send webhooks until it is stopped. Sends none if the installation has no key for webhook secrets. */
-export function sendWebhooks(context: SendContext): WebhookSending {
-  const key = context.config.WEBHOOK_SECRET_KEY;
-  return key === undefined ? { stop: () => Promise.resolve() } : new Sending(context, new SecretBox(key));
-}
-
-class Sending implements WebhookSending {
+/** Sends webhooks until it is stopped. */
+export class WebhookSending {
   readonly #context: SendContext;
   readonly #box: SecretBox;
   readonly #sender: Sender;
@@ -72,10 +62,11 @@ class Sending implements WebhookSending {
   readonly #slotsOfOthers: FairSemaphore;
   readonly #busy = new Map<string, Promise<void>>();
 
-  constructor(context: SendContext, box: SecretBox) {
+  /** @param key encrypts the secrets of endpoints */
+  constructor(context: SendContext, key: string) {
     const count = context.config.WEBHOOK_DELIVERIES;
     this.#context = context;
-    this.#box = box;
+    this.#box = new SecretBox(key);
     this.#sender = openSender(context.config);
     this.#slots = new FairSemaphore(count);
     this.#slotsOfOthers = new FairSemaphore(Math.ceil(count / 2));
@@ -83,6 +74,7 @@ class Sending implements WebhookSending {
     this.#loops = [this.#watch(true), this.#watch(false)];
   }
 
+  /** Starts no further delivery, and waits for those in progress. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await Promise.all(this.#loops);

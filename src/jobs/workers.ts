@@ -35,7 +35,7 @@ import { allCustomers } from '../access/credentials.ts';
 import type { TraceContext } from '../process/spans.ts';
 import { inSpan, traceFields } from '../process/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
-import { sendWebhooks, type WebhookSending } from './send-webhooks.ts';
+import { WebhookSending } from './send-webhooks.ts';
 
 const indexedAtOnce = 100;
 const customersAtOnce = 1_000;
@@ -278,7 +278,8 @@ export async function startWorkers(
         verifier,
         stopping: stopping.signal,
       });
-    if (handlers === allHandlers) webhooks = sendWebhooks(services);
+    const key = config.WEBHOOK_SECRET_KEY; // without it, no secret of an endpoint can be read
+    if (handlers === allHandlers && key !== undefined) webhooks = new WebhookSending(services, key);
     return workers;
   } catch (error) {
     // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.
