@@ -40,11 +40,7 @@ export async function addKeySpending(
   const day = dayOf(sql, jobId);
   // First and alone: the other statements must see what the transaction before has written.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`key spending:${apiKeyId}`}, 0))`;
-  const [cap, sums] = await Promise.all([
-    findCap(sql, customerId, apiKeyId, pool),
-    findSums(sql, customerId, { apiKeyId, pool, day }),
-  ]);
-  const available = roomIn(cap, sums);
+  const available = await findRoomOfKey(sql, customerId, { apiKeyId, pool }, day);
   if (amount > available) throw new SpendCapExceeded({ required: amount, available, pool });
   await sql`
     insert into key_spending as s (customer_id, api_key_id, pool, day, spent)
@@ -73,38 +69,27 @@ export async function subtractKeySpending(
       and day = ${dayOf(sql, jobId)}`;
 }
 
-async function findRoomOfKey(sql: Queryable, customerId: string, apiKeyId: string, pool: Pool): Promise<number> {
-  const [cap, sums] = await Promise.all([
-    findCap(sql, customerId, apiKeyId, pool),
-    findSums(sql, customerId, { apiKeyId, pool, day: today(sql) }),
-  ]);
-  return roomIn(cap, sums);
-}
-
-const roomIn = (cap: SpendCap | null, sums: Sums): number =>
-  cap === null ? Infinity : Math.max(0, cap.amount - sums[cap.per]);
-
-async function findCap(sql: Queryable, customerId: string, apiKeyId: string, pool: Pool): Promise<SpendCap | null> {
-  const [key] = await sql<{ spend_caps: SpendCaps }[]>`
-    select spend_caps
-    from api_keys
-    where customer_id = ${customerId}
-      and id = ${apiKeyId}`;
-  return key?.spend_caps[pool] ?? null;
-}
-
-async function findSums(
+async function findRoomOfKey(
   sql: Queryable,
   customerId: string,
-  { apiKeyId, pool, day }: { apiKeyId: string; pool: Pool; day: ReturnType<typeof today> },
-): Promise<Sums> {
-  const [sums] = await sql<[Sums]>`
-    select ${sumsOf(sql, day)}
-    from key_spending s
-    where s.customer_id = ${customerId}
-      and s.api_key_id = ${apiKeyId}
-      and s.pool = ${pool}`;
-  return sums;
+  { apiKeyId, pool }: Omit<KeyAmount, 'amount'>,
+  day = today(sql),
+): Promise<number> {
+  const [[key], [sums]] = await Promise.all([
+    sql<{ spend_caps: SpendCaps }[]>`
+      select spend_caps
+      from api_keys
+      where customer_id = ${customerId}
+        and id = ${apiKeyId}`,
+    sql<[Sums]>`
+      select ${sumsOf(sql, day)}
+      from key_spending s
+      where s.customer_id = ${customerId}
+        and s.api_key_id = ${apiKeyId}
+        and s.pool = ${pool}`,
+  ]);
+  const cap = key?.spend_caps[pool] ?? null;
+  return cap === null ? Infinity : Math.max(0, cap.amount - sums[cap.per]);
 }
 
 /** Adds to each key its spending in the period of its cap, or its total spending if it has no cap. */
@@ -289,7 +274,7 @@ async function findAvailableCredits(sql: Queryable, customerId: string, pool: Po
 
 export async function findSpendable(sql: Queryable, { customerId, apiKeyId }: Spender, pool: Pool): Promise<number> {
   const available = await findAvailableCredits(sql, customerId, pool);
-  return apiKeyId === null ? available : Math.min(available, await findRoomOfKey(sql, customerId, apiKeyId, pool));
+  return apiKeyId === null ? available : Math.min(available, await findRoomOfKey(sql, customerId, { apiKeyId, pool }));
 }
 
 export async function findCredits(sql: Queryable, customerId: string): Promise<Credits> {
