@@ -55,13 +55,6 @@ export async function findLinkEnds(sql: Queryable, customerId: string): Promise<
   return new Map(rows.map(({ user_id, expires_at }) => [user_id, expires_at]));
 }
 
-async function deleteLink(sql: Transaction, customerId: string, userId: string): Promise<void> {
-  await sql`
-    delete from password_links
-    where customer_id = ${customerId}
-      and user_id = ${userId}`;
-}
-
 interface SessionState {
   token_hash: TokenHash;
   customer_id: string;
@@ -161,14 +154,6 @@ export async function deleteSession(
     where customer_id = ${customerId}
       and token_hash = ${tokenHash}`;
   await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
-}
-
-async function deleteSessions(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
-  await sql`
-    delete from sessions
-    where customer_id = ${customerId}
-      and user_id = ${userId}
-      ${kept ? sql`and token_hash <> ${kept}` : sql``}`;
 }
 
 const columns = (sql: Queryable) => sql`id, name, email, role, active`;
@@ -285,8 +270,15 @@ export async function changePassword(
 }
 
 async function voidAccess(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
-  await deleteSessions(sql, customerId, userId, kept);
-  await deleteLink(sql, customerId, userId);
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and user_id = ${userId}
+      ${kept ? sql`and token_hash <> ${kept}` : sql``}`;
+  await sql`
+    delete from password_links
+    where customer_id = ${customerId}
+      and user_id = ${userId}`;
 }
 
 /** Sets a password without a check of the current one. Deletes all sessions of the user. */
