@@ -1,6 +1,5 @@
 import { isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { LRUCache } from 'lru-cache';
 
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
@@ -84,29 +83,19 @@ export function isWithin(ranges: AddressRanges, address: string): boolean {
   return ranges.some(([base, bits]) => base.kind() === parsed.kind() && parsed.match(base, bits));
 }
 
-const recent = new LRUCache<string, string>({ max: 1_000 });
-
 /**
  * Returns the key under which requests from an address are counted: the IPv4 address, the /64 prefix of an IPv6
  * address, or `unknown`.
  * @param address undefined if the connection is already closed
  */
-export function addressGroup(address: string | undefined): string {
-  if (address === undefined) return 'unknown';
+export function addressGroup(address = ''): string {
   // IPv4 can be written as IPv6 (`::ffff:192.0.2.1`). One subscriber has at least a /64 of IPv6 addresses.
   if (isIPv4(address)) return address;
-  const known = recent.get(address);
-  if (known !== undefined) return known;
-  const group = groupOf(address.split('%', 1)[0]!); // fe80::1%eth0: the zone names a link of this machine
-  recent.set(address, group);
-  return group;
-}
-
-function groupOf(address: string): string {
-  if (!ipaddr.isValid(address)) return 'unknown';
-  const parsed = ipaddr.process(address); // turns IPv4-mapped addresses into IPv4
-  if (parsed.kind() === 'ipv4') return parsed.toString();
-  const network = (parsed as ipaddr.IPv6).parts.slice(0, 4).map((part) => part.toString(16));
+  const plain = address.split('%', 1)[0]!; // fe80::1%eth0: the zone names a link of this machine
+  if (!ipaddr.isValid(plain)) return 'unknown';
+  const parsed = ipaddr.process(plain);
+  if (parsed instanceof ipaddr.IPv4) return parsed.toString();
+  const network = parsed.parts.slice(0, 4).map((part) => part.toString(16));
   return `${network.join(':')}::/64`;
 }
 
