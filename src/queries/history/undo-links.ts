@@ -245,15 +245,15 @@ export async function restoreLinks(sql: Transaction, customerId: string, effects
   const lists = effects.flatMap((effect) =>
     ((effect.before as Links).list_ids ?? [])
       .filter((id) => isLeft(effect, 'lists', id))
-      .map((id) => ({ id, contact: effect.id })),
+      .map((id) => ({ id, contact: effect.id, position: 0 })),
   );
   const places = effects.flatMap((effect) =>
     ((effect.before as Links).opportunities ?? [])
       .filter(({ id }) => isLeft(effect, 'opportunities', id))
       .map((place) => ({ ...place, contact: effect.id })),
   );
-  await restoreMemberships(sql, customerId, lists);
-  await restorePlaces(sql, customerId, places);
+  await addLinks(sql, customerId, 'list', lists);
+  await addLinks(sql, customerId, 'opportunity', places);
   const restored = new Set(effects.map(({ id }) => id));
   for (const effect of merges)
     if (staying.has(effect.merged_into)) await takeBackLinks(sql, customerId, effect, restored);
@@ -291,50 +291,33 @@ async function findLinks(
   return new Map(rows.map(({ id, ...links }) => [id, links]));
 }
 
-async function restoreMemberships(
+/** Adds contacts to those of the lists or opportunities that still exist. */
+async function addLinks(
   sql: Transaction,
   customerId: string,
-  members: readonly { id: string; contact: string }[],
+  to: 'list' | 'opportunity',
+  given: readonly (PlaceInOpportunity & { contact: string })[],
 ): Promise<void> {
-  const kept = await existing(sql, customerId, 'lists', members);
-  if (kept.length === 0) return;
-  await sql`
-    insert into list_members (customer_id, list_id, contact_id)
-    select ${customerId}, given.list_id, given.contact_id
-    from unnest(
-      ${kept.map(({ id }) => id)}::uuid[],
-      ${kept.map(({ contact }) => contact)}::uuid[]
-    ) as given (list_id, contact_id)
-    on conflict (customer_id, list_id, contact_id) do nothing`;
-}
-
-async function restorePlaces(
-  sql: Transaction,
-  customerId: string,
-  places: readonly (PlaceInOpportunity & { contact: string })[],
-): Promise<void> {
-  const kept = await existing(sql, customerId, 'opportunities', places);
-  if (kept.length === 0) return;
-  await sql`
-    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
-    select ${customerId}, given.opportunity_id, given.contact_id, given.position
-    from unnest(
-      ${kept.map(({ id }) => id)}::uuid[],
-      ${kept.map(({ contact }) => contact)}::uuid[],
-      ${kept.map(({ position }) => position)}::integer[]
-    ) as given (opportunity_id, contact_id, position)
-    on conflict (customer_id, opportunity_id, contact_id) do nothing`;
-}
-
-async function existing<T extends { id: string }>(
-  sql: Transaction,
-  customerId: string,
-  table: 'lists' | 'opportunities',
-  links: readonly T[],
-): Promise<T[]> {
-  const ids = links.map(({ id }) => id);
-  const present = new Set(await lockPresent(sql, customerId, table, ids));
-  return links.filter(({ id }) => present.has(id));
+  const ids = given.map(({ id }) => id);
+  const present = new Set(await lockPresent(sql, customerId, to === 'list' ? 'lists' : 'opportunities', ids));
+  const links = given.filter(({ id }) => present.has(id));
+  if (links.length === 0) return;
+  const newLinks = sql`unnest(
+      ${links.map(({ id }) => id)}::uuid[],
+      ${links.map(({ contact }) => contact)}::uuid[],
+      ${links.map(({ position }) => position)}::integer[]
+    ) as given (id, contact_id, position)`;
+  await (to === 'list'
+    ? sql`
+      insert into list_members (customer_id, list_id, contact_id)
+      select ${customerId}, id, contact_id
+      from ${newLinks}
+      on conflict (customer_id, list_id, contact_id) do nothing`
+    : sql`
+      insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
+      select ${customerId}, id, contact_id, position
+      from ${newLinks}
+      on conflict (customer_id, opportunity_id, contact_id) do nothing`);
 }
 
 /**
