@@ -4,7 +4,7 @@ import type { PendingQuery, Row } from 'postgres';
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { EventActor, EventSource } from '../schemas/events.ts';
-import { isConnectionLost, PoolSet, openExclusivePool, openSharedPool, type PoolSource } from './pools.ts';
+import { isConnectionLost, openPools } from './pools.ts';
 import { connect, plansOfCitus, plansOfPostgres } from './connection.ts';
 import type { Sql, Transaction, ConnectionOptions } from './connection.ts';
 import type { Config } from '../process/config.ts';
@@ -114,12 +114,7 @@ export function afterCommit(sql: object, action: () => void): void {
   else actions.set(sql, [action]);
 }
 
-function runAfterCommit(sql: object): void {
-  for (const action of actions.get(sql) ?? []) action();
-}
-
 const builders = new WeakMap<object, () => PendingQuery<Row[]>[]>();
-const lastStatements = new WeakMap<object, Promise<unknown>>();
 
 /**
  * Registers the last statements of a transaction. They are sent together with the commit, which saves a round trip. If
@@ -128,21 +123,6 @@ const lastStatements = new WeakMap<object, Promise<unknown>>();
 export function sendWithCommit(sql: object, build: () => PendingQuery<Row[]>[]): void {
   builders.set(sql, build);
 }
-
-function sendLastStatements(sql: object): void {
-  const statements = builders.get(sql)?.() ?? [];
-  // Sent now, so that one that cannot be built fails before the commit is sent.
-  const answers = Promise.all(statements.map((statement) => statement.execute()));
-  // Thrown by `awaitLastStatements`, unless the transaction has failed before.
-  answers.catch(() => undefined);
-  lastStatements.set(sql, answers);
-}
-
-/**
- * Waits for the statements that `sendWithCommit` registered. Rejects if one failed, because then nothing was committed.
- * Call it after the commit.
- */
-const awaitLastStatements = (sql: object): Promise<unknown> => Promise.resolve(lastStatements.get(sql));
 
 export class Transactions {
   #isDiskFull = false;
@@ -217,14 +197,18 @@ const isDiskFullError = (error: unknown): boolean =>
 
 async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
+  let answers: Promise<unknown> | undefined;
   const result = await sql.begin(async (transaction) => {
     setOrigin(transaction, origin);
     const done = await work((opened = transaction));
-    sendLastStatements(transaction);
+    // Sent now, so that one that cannot be built fails before the commit is sent.
+    answers = Promise.all((builders.get(transaction)?.() ?? []).map((statement) => statement.execute()));
+    answers.catch(() => undefined); // thrown below, unless the transaction has failed before
     return done;
   });
-  await awaitLastStatements(opened!);
-  runAfterCommit(opened!);
+  // If one of the last statements failed, nothing was committed.
+  await answers;
+  for (const action of actions.get(opened!) ?? []) action();
   return result as T;
 }
 
@@ -253,8 +237,6 @@ export interface Database {
  */
 const healthMs = 4_000;
 
-const healthLifetime = 5;
-
 /**
  * Database access of the whole service. Its own methods run internal work, such as commands. Use `for` for the work of
  * a customer.
@@ -282,14 +264,11 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   const plans = distributed ? plansOfCitus : plansOfPostgres;
   const open = (options: ConnectionOptions) =>
     connect(config, url, { ...options, onclose: () => (options.onclose?.(), outages.suspect()) });
-  const source: PoolSource = { config, plans, connect: open };
   // A connection of its own, because the pools reject work while they are full.
   const test = open({ max: 1, ...plans.genericPlans });
   const outages = new Outages(() => test`select 1`);
-  const credentials = openSharedPool(source, 'credentials', config.DATABASE_CREDENTIAL_CONNECTIONS);
-  const pools = new PoolSet(source);
+  const { health, ...pools } = openPools(config, plans, open);
   const transactions = new Transactions();
-  const health = openExclusivePool(source, 'health', 2, { ...plans.genericPlans, max_lifetime: healthLifetime });
   const use = (requester: Requester, source: EventSource | null): Database => ({
     lookup: (work) => pools.lookup.run(requester, work),
     search: (work) => pools.search.run(requester, work),
@@ -299,16 +278,17 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   return {
     ...use({ customerId: serviceItself }, 'command'),
     for: use,
-    credentials: (work) => credentials.runAlone(work),
+    credentials: (work) => pools.credentials.runAlone(work),
     health: (work) => health.run({ customerId: serviceItself, signal: AbortSignal.timeout(healthMs) }, work),
     get isDiskFull() {
       return transactions.isDiskFull;
     },
-    limiters: [credentials, ...pools.pools].map(({ limiter }) => limiter),
+    limiters: Object.values(pools).map(({ limiter }) => limiter),
     logOutages: (log) => outages.logTo(log),
     close: async () => {
       outages.close();
-      await Promise.all([credentials.close(), health.close(), pools.close(), test.end({ timeout: 1 })]);
+      await Promise.all([...Object.values(pools), health].map((pool) => pool.close()));
+      await test.end({ timeout: 1 });
     },
   };
 }

@@ -6,10 +6,6 @@ import { inPool } from '../process/tracing.ts';
 import type { Config } from '../process/config.ts';
 import type { ConnectionOptions, QueryPlans, Sql } from './connection.ts';
 
-interface Connections {
-  end(options: { timeout: number }): Promise<void>;
-}
-
 const closeTimeout = 10;
 /** Maximum seconds to wait until the server has closed the connection of a cancelled operation. */
 const cutTimeout = 15;
@@ -18,7 +14,7 @@ const cutTimeout = 15;
  * Pool whose connections are shared by its operations. It never cancels a running statement, because the cancel request
  * could hit the statement of another operation.
  */
-class SharedPool<Sql extends Connections> {
+class SharedPool {
   readonly #limiter: ConcurrencyLimiter;
   readonly #sql: Sql;
 
@@ -49,7 +45,7 @@ class SharedPool<Sql extends Connections> {
   }
 }
 
-interface Line<Sql> {
+interface Line {
   sql: Sql;
   closed: () => void;
 }
@@ -59,11 +55,11 @@ interface Line<Sql> {
  * own pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
-class ExclusivePool<Sql extends Connections> {
+class ExclusivePool {
   readonly #limiter: ConcurrencyLimiter;
   readonly #connect: (onclose: () => void) => Sql;
-  readonly #all = new Set<Line<Sql>>();
-  readonly #free: Line<Sql>[] = [];
+  readonly #all = new Set<Line>();
+  readonly #free: Line[] = [];
 
   constructor(connect: (onclose: () => void) => Sql, limits: ConcurrencyLimits) {
     this.#limiter = new ConcurrencyLimiter(limits);
@@ -115,13 +111,13 @@ class ExclusivePool<Sql extends Connections> {
     }
   }
 
-  #open(): Line<Sql> {
-    const line: Line<Sql> = { sql: this.#connect(() => line.closed()), closed: () => undefined };
+  #open(): Line {
+    const line: Line = { sql: this.#connect(() => line.closed()), closed: () => undefined };
     this.#all.add(line);
     return line;
   }
 
-  async #cut(line: Line<Sql>): Promise<void> {
+  async #cut(line: Line): Promise<void> {
     // No cancel request: it could arrive late and hit the next statement on the connection. Until the server has closed
     // the connection, the operation counts as running.
     this.#all.delete(line);
@@ -211,57 +207,24 @@ function codeOf(error: unknown): string {
 
 const pipelineDepth = 64;
 
-export interface PoolSource {
-  config: Config;
-  plans: QueryPlans;
-  connect: (options: ConnectionOptions) => Sql;
-}
+/** Seconds after which a connection for health checks is replaced. */
+const healthLifetime = 5;
 
-export function openSharedPool({ config, plans, connect }: PoolSource, name: string, max: number): SharedPool<Sql> {
-  return new SharedPool(connect({ max, ...plans.genericPlans }), {
-    name,
-    limit: max * pipelineDepth,
-    maxWaiting: config.DATABASE_QUEUE_LENGTH,
-    maxWaitMs: config.DATABASE_QUEUE_MS,
-  });
-}
-
-export function openExclusivePool(
-  { config, connect }: PoolSource,
-  name: string,
-  limit: number,
-  options: Omit<ConnectionOptions, 'max'>,
-): ExclusivePool<Sql> {
-  return new ExclusivePool((onclose) => connect({ max: 1, onclose, ...options }), {
-    name,
-    limit,
-    maxWaiting: config.DATABASE_QUEUE_LENGTH,
-    maxWaitMs: config.DATABASE_QUEUE_MS,
-  });
-}
-
-export class PoolSet {
-  readonly lookup: SharedPool<Sql>;
-  readonly search: ExclusivePool<Sql>;
-  readonly transaction: ExclusivePool<Sql>;
-
-  constructor(source: PoolSource) {
-    const { config, plans } = source;
-    this.lookup = openSharedPool(source, 'lookup', config.DATABASE_LOOKUP_CONNECTIONS);
-    this.search = openExclusivePool(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.customPlans);
-    this.transaction = openExclusivePool(
-      source,
-      'transaction',
-      config.DATABASE_TRANSACTION_CONNECTIONS,
-      plans.genericPlans,
-    );
-  }
-
-  get pools(): readonly (SharedPool<Sql> | ExclusivePool<Sql>)[] {
-    return [this.lookup, this.search, this.transaction];
-  }
-
-  async close(): Promise<void> {
-    await Promise.all(this.pools.map((pool) => pool.close()));
-  }
+export function openPools(
+  config: Config,
+  { genericPlans, customPlans }: QueryPlans,
+  connect: (options: ConnectionOptions) => Sql,
+) {
+  const queue = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
+  const shared = (name: string, max: number) =>
+    new SharedPool(connect({ max, ...genericPlans }), { name, limit: max * pipelineDepth, ...queue });
+  const exclusive = (name: string, limit: number, options: Omit<ConnectionOptions, 'max'>) =>
+    new ExclusivePool((onclose) => connect({ max: 1, onclose, ...options }), { name, limit, ...queue });
+  return {
+    credentials: shared('credentials', config.DATABASE_CREDENTIAL_CONNECTIONS),
+    lookup: shared('lookup', config.DATABASE_LOOKUP_CONNECTIONS),
+    search: exclusive('search', config.DATABASE_SEARCH_CONNECTIONS, customPlans),
+    transaction: exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, genericPlans),
+    health: exclusive('health', 2, { ...genericPlans, max_lifetime: healthLifetime }),
+  };
 }
