@@ -1,7 +1,6 @@
 import { afterCommit, originOf } from '../../database/db.ts';
 import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, forbidden, notFound } from '../../errors.ts';
-import type { Fragment } from '../../filters/sql.ts';
 import { addToJournal } from '../records/journal.ts';
 import type { ImportFile } from '../../files/encodings.ts';
 import type { EventActor } from '../../schemas/events.ts';
@@ -278,31 +277,17 @@ const stateColumns = (sql: Queryable, customerId: string) => sql`
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
-export const requireImportState = (
+/** Locks an import, so that workers cannot write its records. Otherwise as `requireImportState`. */
+export const lockImport = (sql: Transaction, customerId: string, id: string, visible: VisibleImports) =>
+  requireImportState(sql, customerId, id, visible, sql`for no key update`) as Promise<Locked<ImportState>>;
+
+/** @throws DomainError `not_found`, also if the caller may not see imports of its kind */
+export async function requireImportState(
   sql: Queryable,
   customerId: string,
   id: string,
   visible: VisibleImports,
-): Promise<ImportState> => readState(sql, customerId, id, visible, sql``);
-
-/**
- * Locks an import, so that workers cannot write its records, and returns its state.
- * @throws DomainError `not_found`, also if the caller may not see imports of its kind
- */
-export const lockImport = (
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  visible: VisibleImports,
-): Promise<Locked<ImportState>> =>
-  readState(sql, customerId, id, visible, sql`for no key update`) as Promise<Locked<ImportState>>;
-
-async function readState(
-  sql: Queryable,
-  customerId: string,
-  id: string,
-  visible: VisibleImports,
-  lock: Fragment,
+  lock = sql``,
 ): Promise<ImportState> {
   const [found] = await sql<ImportState[]>`
     select ${stateColumns(sql, customerId)}
@@ -435,28 +420,17 @@ export async function saveWritten(
   sql: Transaction,
   customerId: string,
   id: LockedId,
-  {
-    line,
-    created,
-    updated,
-    unchanged,
-    failed,
-    warnings,
-    changes = [],
-  }: ImportCounts & {
-    line: number;
-    changes?: readonly ImportChange[] | undefined;
-  },
+  { line, changes = [], ...counts }: ImportCounts & { line: number; changes?: readonly ImportChange[] | undefined },
 ): Promise<number> {
   const [row] = await sql<[{ processed: number }]>`
     update imports
     set
       done_line = ${line},
-      created = created + ${created},
-      updated = updated + ${updated},
-      unchanged = unchanged + ${unchanged},
-      failed = failed + ${failed},
-      warnings = warnings + ${warnings},
+      created = created + ${counts.created},
+      updated = updated + ${counts.updated},
+      unchanged = unchanged + ${counts.unchanged},
+      failed = failed + ${counts.failed},
+      warnings = warnings + ${counts.warnings},
       ${changes.length > 0 ? sql`changes = changes || ${sql.json(changes as never)},` : sql``}
       failures = 0
     where customer_id = ${customerId}
