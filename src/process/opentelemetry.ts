@@ -17,7 +17,7 @@ import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@ope
 import type { FastifyBaseLogger } from 'fastify';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from './config.ts';
-import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tracing } from './spans.ts';
+import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext } from './spans.ts';
 
 const maxLength = 255;
 
@@ -53,7 +53,7 @@ const warningIntervalMs = 60_000;
  * Starts to record spans, and to send them to the collector in the background. While the collector is slow or
  * unavailable, buffers spans up to a limit, then drops them.
  */
-export async function openTracing(config: Config, log: FastifyBaseLogger): Promise<Tracing> {
+export async function openTracing(config: Config, log: FastifyBaseLogger) {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   propagation.setGlobalPropagator(new W3CTraceContextPropagator());
   setGlobalErrorHandler(exportWarnings(log));
@@ -99,25 +99,26 @@ function exportFaultOf(error: unknown): string {
 
 const poolKey = createContextKey('pool');
 
-function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
+function tracingWith(tracer: Tracer, shutdown: () => Promise<void>) {
   const watched = new WeakSet<Statement>();
   return {
-    inSpan: ({ name, attributes = {}, isRoot = false, cause }, work) => {
+    inSpan: <T>({ name, attributes = {}, isRoot = false, cause }: NewSpan, work: () => Promise<T>): Promise<T> => {
       const kind = isRoot ? SpanKind.CONSUMER : SpanKind.INTERNAL;
       const span = tracer.startSpan(name, { attributes, kind, root: isRoot, links: linksTo(cause) });
       return context.with(trace.setSpan(context.active(), span), () => endWith(span, work));
     },
     // A statement is sent when it is awaited, so that must happen here too.
-    inPool: (pool, work) => context.with(context.active().setValue(poolKey, pool), async () => await work()),
-    startRequest: (name, headers) => startRequest(tracer, name, headers),
-    watchStatements: ({ prototype }) => {
+    inPool: <T>(pool: string, work: () => Promise<T>): Promise<T> =>
+      context.with(context.active().setValue(poolKey, pool), async () => await work()),
+    startRequest: (name: string, headers: IncomingHttpHeaders) => startRequest(tracer, name, headers),
+    watchStatements: ({ prototype }: { prototype: Statement }): void => {
       if (watched.has(prototype)) return;
       watched.add(prototype);
       watchHandle(tracer, prototype);
     },
     current: currentTrace,
-    currentTraceId: () => trace.getActiveSpan()?.spanContext().traceId,
-    stop: async () => {
+    currentTraceId: (): string | undefined => trace.getActiveSpan()?.spanContext().traceId,
+    stop: async (): Promise<void> => {
       await Promise.race([shutdown().catch(() => undefined), sleep(flushMs, undefined, { ref: false })]);
     },
   };

@@ -1,5 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
-
 /** Attributes of a span. They must not contain secrets, values of SQL parameters or customer data. */
 export type SpanAttributes = Record<string, string | number>;
 
@@ -31,14 +29,4 @@ export interface Statement {
   handle(): unknown;
   resolve(result: unknown): unknown;
   reject(error: unknown): unknown;
-}
-
-export interface Tracing {
-  inSpan<T>(span: NewSpan, work: () => Promise<T>): Promise<T>;
-  inPool<T>(pool: string, work: () => Promise<T>): Promise<T>;
-  startRequest(name: string, headers: IncomingHttpHeaders): RequestSpan;
-  watchStatements(statements: { prototype: Statement }): void;
-  current(): TraceContext;
-  currentTraceId(): string | undefined;
-  stop(): Promise<void>;
 }

@@ -1,9 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
-import type { NewSpan, RequestSpan, Statement, TraceContext, Tracing } from './spans.ts';
+import type * as OpenTelemetry from './opentelemetry.ts';
+import type { NewSpan, RequestSpan, Statement, TraceContext } from './spans.ts';
 
-let tracing: Tracing | undefined;
+let tracing: Awaited<ReturnType<typeof OpenTelemetry.openTracing>> | undefined;
 
 /**
  * Starts tracing if a collector is configured. Call it before the database is opened and the app is built.
