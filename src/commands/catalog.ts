@@ -3,7 +3,7 @@ import { open, realpath } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Option, type Command } from 'commander';
-import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
+import type { CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import-people.ts';
 import type { Format } from '../catalog/parse-records.ts';
@@ -67,36 +67,23 @@ async function importFile(file: string, options: ImportOptions): Promise<ImportR
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);
   try {
-    return await withCatalog(({ db, catalog }) => runImport(db, catalog, { input, progress, format, options }));
+    return await withCatalog(async ({ db, catalog }) => {
+      await forgetBefore(db, input, options);
+      return importPeople(db, catalog, {
+        chunks: input.chunks,
+        format,
+        source: input.source,
+        onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
+        onProgress: ({ loaded, bad, suppressed }) =>
+          progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad + suppressed),
+        // A note that cannot be written ends the process with exit 1, as for any output.
+        onNote: (text) => void progress.line(text).catch(() => undefined),
+      });
+    });
   } finally {
     progress.end();
     await input.close();
   }
-}
-
-interface Importing {
-  input: Input;
-  progress: Progress;
-  format: Format;
-  options: ImportOptions;
-}
-
-async function runImport(
-  db: Database,
-  catalog: Catalog,
-  { input, progress, format, options }: Importing,
-): Promise<ImportReport> {
-  await forgetBefore(db, input, options);
-  return importPeople(db, catalog, {
-    chunks: input.chunks,
-    format,
-    source: input.source,
-    onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
-    onProgress: ({ loaded, bad, suppressed }) =>
-      progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad + suppressed),
-    // A note that cannot be written ends the process with exit 1, as for any output.
-    onNote: (text) => void progress.line(text).catch(() => undefined),
-  });
 }
 
 /**
@@ -168,14 +155,8 @@ const printReport = ({ loaded, bad, suppressed, resumed_at_line, people }: Impor
     `the catalog holds ${people} people`,
   ].join('; ');
 
-interface GenerateOptions {
-  count: number;
-  seed: number;
-  output?: string;
-  json?: boolean;
-}
-
-async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
+async function generate(options: { count: number; seed: number; output?: string; json?: boolean }): Promise<void> {
+  const { count, seed, output, json } = options;
   // With the names of all languages, which no other command needs.
   const { generatePeople, textOf } = await import('./generate-people.ts');
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);

@@ -39,7 +39,7 @@ export function define(command: Command): void {
   about(command, 'suppress', 'keep a person out of the catalog, without deletion')
     .requiredOption('--reason <text>', 'why', asNote)
     .option('--case <ref>', 'reference of the request', asNote)
-    .action(commandAction(suppressGiven, ({ held }) => `Took ${held} people out of the catalog`));
+    .action(commandAction(onPerson(suppress), ({ held }) => `Took ${held} people out of the catalog`));
 
   about(command, 'lift', 'lift the suppression of an identifier, or with --case alone all of a case')
     .option('--case <ref>', 'reference of the request', asNote)
@@ -104,9 +104,16 @@ type Shown = Omit<Report, 'people'> & {
   people: (Pick<Prospect, '_id' | 'source' | 'collected_at'> & { place: string })[];
 };
 
-async function find(options: Options): Promise<Shown> {
-  const identifier = requireIdentifier(options);
-  const { people, ...rest } = await run((services, noted) => report(services, identifier, noted, 'find'), options);
+/** Returns a function that runs `work` for the person whom the options name. */
+const onPerson =
+  <T>(work: (services: RightsServices, person: Identifier, noted: Noted, options: Options) => Promise<T>) =>
+  (options: Options): Promise<T> => {
+    const identifier = requireIdentifier(options);
+    return run((services, noted) => work(services, identifier, noted, options), options);
+  };
+
+const find = onPerson(async (services, identifier, noted): Promise<Shown> => {
+  const { people, ...rest } = await report(services, identifier, noted, 'find');
   const shown = people.map(({ place, person: { _id, source, collected_at } }) => ({
     _id,
     place,
@@ -114,31 +121,21 @@ async function find(options: Options): Promise<Shown> {
     ...(collected_at === undefined ? {} : { collected_at }),
   }));
   return { people: shown, ...rest };
-}
+});
 
 /** Returns the data that a person may receive. It has nothing about other people, and no ids of customers. */
-async function exportPerson(options: Options): Promise<object> {
-  const identifier = requireIdentifier(options);
-  const { people, unlocks, suppressions } = await run(
-    (services, noted) => report(services, identifier, noted, 'export'),
-    options,
-  );
+const exportPerson = onPerson(async (services, identifier, noted) => {
+  const { people, unlocks, suppressions } = await report(services, identifier, noted, 'export');
   return {
     people: people.map(({ place, person }) => ({ place, ...person })),
     recipients: unlocks.map(({ customer, unlocked_at }) => ({ name: customer, received_at: unlocked_at })),
     suppressions,
   };
-}
+});
 
-const eraseGiven = (options: Options) => {
-  const identifier = requireIdentifier(options);
-  return run((services, noted) => erase(services, identifier, noted, { isConfirmed: options.yes === true }), options);
-};
-
-const suppressGiven = (options: Options) => {
-  const identifier = requireIdentifier(options);
-  return run((services, noted) => suppress(services, identifier, noted), options);
-};
+const eraseGiven = onPerson((services, identifier, noted, { yes }) =>
+  erase(services, identifier, noted, { isConfirmed: yes === true }),
+);
 
 const liftGiven = (options: Options) => {
   const isOfCase = options.case !== undefined && !options.email && !options.profile && !options.id;
