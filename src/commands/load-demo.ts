@@ -208,12 +208,7 @@ interface Services {
 }
 
 /** Thrown if the database has another customer, who could spend credits on the demo's invented people. */
-export class OtherCustomerError extends Error {
-  constructor() {
-    super('The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.');
-    this.name = 'OtherCustomerError';
-  }
-}
+export class OtherCustomerError extends Error {}
 
 /**
  * Creates the demo customer and imports invented people into the catalog, if they are missing. Sets a new password and
@@ -223,7 +218,10 @@ export class OtherCustomerError extends Error {
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
   const hasOthers = await db.lookup((sql) => hasCustomerWithoutUser(sql, adminEmail));
-  if (hasOthers && !force) throw new OtherCustomerError();
+  if (hasOthers && !force)
+    throw new OtherCustomerError(
+      'The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.',
+    );
   const existing = force ? await db.lookup((sql) => findAccountByEmail(sql, adminEmail)) : undefined;
   if (existing)
     return {

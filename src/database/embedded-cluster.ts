@@ -29,13 +29,6 @@ const isFolder = (path: string): Promise<boolean> =>
     () => false,
   );
 
-export class EmbeddedPostgresError extends Error {
-  constructor(message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.name = 'EmbeddedPostgresError';
-  }
-}
-
 /** System user that runs the server if this process is root, because PostgreSQL refuses to run as root. */
 interface User {
   uid: number;
@@ -71,9 +64,9 @@ async function createUser(): Promise<User> {
   await run('useradd', ['--system', '--user-group', '--no-create-home', systemUser])
     .catch(() => run('adduser', ['-S', '-D', '-H', systemUser]))
     .catch((error: unknown) => {
-      throw new EmbeddedPostgresError(
+      throw new Error(
         `PostgreSQL refuses to run as root, and the user "${systemUser}" cannot be created. Create it, or run this as another user`,
-        error,
+        { cause: error },
       );
     });
   return (await findUser())!;
@@ -81,7 +74,7 @@ async function createUser(): Promise<User> {
 
 /**
  * Returns the folder of PostgreSQL's programs: that of the npm package, or a copy that `user` can enter.
- * @throws EmbeddedPostgresError if the programs do not run
+ * @throws Error if the programs do not run
  */
 async function reachablePrograms(user: User | undefined): Promise<string> {
   const packaged = await packagedPrograms();
@@ -91,9 +84,7 @@ async function reachablePrograms(user: User | undefined): Promise<string> {
   const copy = join(publicCache, `postgres-${version}`);
   if (user && !(await works(join(copy, 'bin'), user))) await copyPrograms(native, copy);
   if (user && (await works(join(copy, 'bin'), user))) return join(copy, 'bin');
-  throw new EmbeddedPostgresError(
-    `The programs in ${packaged} do not run; run \`npm rebuild\` to complete their installation`,
-  );
+  throw new Error(`The programs in ${packaged} do not run; run \`npm rebuild\` to complete their installation`);
 }
 
 async function copyPrograms(from: string, to: string): Promise<void> {
@@ -128,9 +119,9 @@ async function packagedPrograms(): Promise<string> {
     const { initdb } = (await import(pathToFileURL(entry).href)) as { initdb: string };
     return dirname(initdb);
   } catch (error) {
-    throw new EmbeddedPostgresError(
+    throw new Error(
       'DATABASE_URL is not set, and the embedded PostgreSQL (a development dependency) is not installed: set DATABASE_URL or run `npm ci`',
-      error,
+      { cause: error },
     );
   }
 }
@@ -194,7 +185,7 @@ export async function startServer(cluster: Cluster, fixedPort?: number): Promise
     const error = await program(cluster, 'pg_ctl', [...options, `-p ${port}`]).catch((error: unknown) => error);
     if (!(error instanceof Error) || (await runningPort(cluster)) !== undefined) return;
     if (attempt === startAttempts)
-      throw new EmbeddedPostgresError(`PostgreSQL does not start: ${await lastWords(cluster)}`, error);
+      throw new Error(`PostgreSQL does not start: ${await lastWords(cluster)}`, { cause: error });
     await sleep(250 * attempt); // the port was taken meanwhile, or child processes of the last server are still ending
   }
 }
@@ -216,7 +207,7 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
   const deadline = Date.now() + stopTimeoutMs;
   while (await isServerOf(cluster, pid)) {
     if (error instanceof Error || Date.now() > deadline)
-      throw new EmbeddedPostgresError(`PostgreSQL (process ${pid}) does not stop. End it and try again`, error);
+      throw new Error(`PostgreSQL (process ${pid}) does not stop. End it and try again`, { cause: error });
     await sleep(10);
   }
 }

@@ -13,7 +13,6 @@ import {
   stopServer,
   type Cluster,
   createFolder,
-  EmbeddedPostgresError,
 } from './embedded-cluster.ts';
 
 export interface EmbeddedPostgres {
@@ -57,7 +56,7 @@ const ownSettings = {
  * Starts PostgreSQL, and owns it until `close`. If another process owns the server of this folder, uses that server.
  * The data are in `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
  * @param settings further settings of PostgreSQL, for a new data folder
- * @throws EmbeddedPostgresError if PostgreSQL is not installed or cannot run here
+ * @throws Error if PostgreSQL is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(
   dataDir: string,
@@ -166,9 +165,7 @@ async function connectWhenReady(
     if (!(await mayCome())) return undefined;
     await sleep(pollMs);
   }
-  throw new EmbeddedPostgresError(
-    `The PostgreSQL in ${cluster.data} does not accept connections. End its process and try again`,
-  );
+  throw new Error(`The PostgreSQL in ${cluster.data} does not accept connections. End its process and try again`);
 }
 
 async function connectAt(port: number, password: string): Promise<postgres.Sql | undefined> {
@@ -190,9 +187,9 @@ async function connectAt(port: number, password: string): Promise<postgres.Sql |
   } catch (error) {
     await sql.end({ timeout: 0 });
     if ((error as { code?: string }).code !== '28P01') return undefined;
-    throw new EmbeddedPostgresError(
+    throw new Error(
       'postgres.json does not have the passwords of the data folder beside it. Restore the matching file',
-      error,
+      { cause: error },
     );
   }
 }
@@ -214,7 +211,7 @@ function urls(port: number, passwords: Passwords): Addresses {
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
-    throw new EmbeddedPostgresError(`${file} cannot be read; does the data folder belong to another user?`, error);
+    throw new Error(`${file} cannot be read; does the data folder belong to another user?`, { cause: error });
   });
   if (text !== undefined) return parsePasswords(file, text);
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
@@ -232,10 +229,9 @@ function parsePasswords(file: string, text: string): Passwords {
   try {
     return JSON.parse(text) as Passwords;
   } catch (error) {
-    throw new EmbeddedPostgresError(
-      `${file} is damaged. It holds the passwords of the embedded PostgreSQL; restore it from a backup`,
-      error,
-    );
+    throw new Error(`${file} is damaged. It holds the passwords of the embedded PostgreSQL; restore it from a backup`, {
+      cause: error,
+    });
   }
 }
 

@@ -13,13 +13,6 @@ export interface Migrated {
   version: string;
 }
 
-class MigrationError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'MigrationError';
-  }
-}
-
 /** Key of the advisory lock that lets only one process migrate. Its bytes are the letters `sales-da`. */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
@@ -35,7 +28,7 @@ const lockPatienceMs = 300_000;
 /**
  * Applies all missing migrations in order, each file in one transaction. Waits for other processes that migrate.
  * Changes nothing if a newer release has migrated the database and this one supports its schema.
- * @throws MigrationError if the database or server is not supported, a file was changed after it was applied, or a
+ * @throws Error if the database or server is not supported, a file was changed after it was applied, or a
  *   table stayed locked for minutes
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
@@ -75,10 +68,9 @@ async function asMigrator<T>(ownerUrl: string, work: (sql: postgres.Sql, session
 
 async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
   const { pending, newest } = compare(await readMigrations(ourMigrations), await appliedBy(sql));
-  if (pending.length > 0)
-    throw new MigrationError('The database does not have the current schema: run `migrate` first');
+  if (pending.length > 0) throw new Error('The database does not have the current schema: run `migrate` first');
   if (newest !== undefined)
-    throw new MigrationError(`The database is newer than this program: it has ${newest}. Update the program`);
+    throw new Error(`The database is newer than this program: it has ${newest}. Update the program`);
 }
 
 async function requireServer(sql: postgres.Sql): Promise<void> {
@@ -88,9 +80,9 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
       current_setting('server_version') as version,
       current_setting('server_encoding') as encoding`;
   if (server!.number < oldestServer * 10_000)
-    throw new MigrationError(`PostgreSQL ${oldestServer} or newer is needed; this server is ${server!.version}`);
+    throw new Error(`PostgreSQL ${oldestServer} or newer is needed; this server is ${server!.version}`);
   if (server!.encoding !== 'UTF8')
-    throw new MigrationError(
+    throw new Error(
       `The database must have the encoding UTF8, this one has ${server!.encoding}. Create it again: create database … encoding 'UTF8' template template0`,
     );
 }
@@ -120,14 +112,14 @@ async function appliedBy(sql: postgres.Sql): Promise<AppliedMigration[]> {
 
 /**
  * Returns the migrations to apply (`pending`), and the newest applied migration that this program does not know.
- * @throws MigrationError if a file was changed after it was applied, or the database is too new or from before 1.0.0
+ * @throws Error if a file was changed after it was applied, or the database is too new or from before 1.0.0
  */
 function compare(
   migrations: Migration[],
   rows: AppliedMigration[],
 ): { pending: Migration[]; newest: string | undefined } {
   if (rows.some(({ oldestRelease }) => oldestRelease === null))
-    throw new MigrationError(
+    throw new Error(
       'The database is from before release 1.0.0, whose migrations begin anew. Move its data into a new database: docs/operating.md, "Move a database from before 1.0.0"',
     );
   const applied = new Map(rows.map((row) => [row.name, row]));
@@ -136,12 +128,12 @@ function compare(
   const pending = migrations.filter(({ name }) => !applied.has(name));
   const tooNew = pending.length > 0 ? newer : newer.filter((migration) => !isSupported(migration));
   if (tooNew.length > 0)
-    throw new MigrationError(
+    throw new Error(
       `The database is newer than this program: it has ${tooNew.map(({ name }) => name).join(', ')}. Update the program`,
     );
   const edited = migrations.find(({ name, sha256 }) => applied.has(name) && applied.get(name)!.sha256 !== sha256);
   if (edited)
-    throw new MigrationError(
+    throw new Error(
       `${edited.name} was edited after this database applied it; undo the edit and write a new migration`,
     );
   const names = newer.map(({ name }) => name).sort();
@@ -202,7 +194,7 @@ async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
     } catch (error) {
       if (!isLockTimeout(error)) throw error;
       if (performance.now() > end)
-        throw new MigrationError(
+        throw new Error(
           'A table stayed locked for 5 minutes: end the long transaction that uses it (see pg_stat_activity), then run migrate again',
         );
       await sleep(lockPauseMs);
@@ -215,7 +207,7 @@ const isLockTimeout = (error: unknown): boolean =>
 
 async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
   const [row] = await tx<{ id: number }[]>`select pg_backend_pid() as id`;
-  if (row!.id !== session) throw new MigrationError('The connection was lost; run the command again');
+  if (row!.id !== session) throw new Error('The connection was lost; run the command again');
 }
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
@@ -225,8 +217,7 @@ async function record(tx: postgres.TransactionSql, migration: Migration, session
     insert into schema_migrations (name, sha256, oldest_release)
     select ${migration.name}, ${migration.sha256}, ${migration.oldestRelease}
     where pg_backend_pid() = ${session}`;
-  if (count !== 1)
-    throw new MigrationError(`The connection was lost before ${migration.name} was applied; run migrate again`);
+  if (count !== 1) throw new Error(`The connection was lost before ${migration.name} was applied; run migrate again`);
 }
 
 interface Distributed {
@@ -236,7 +227,7 @@ interface Distributed {
 /**
  * Distributes the tables over the machines of a Citus cluster, so that all rows of a customer are on one worker. Runs
  * in one transaction, for which requests to the service wait. Does nothing if the tables are already distributed.
- * @throws MigrationError if the database is not part of a Citus cluster, or if its schema does not match this program
+ * @throws Error if the database is not part of a Citus cluster, or if its schema does not match this program
  */
 export const distribute = (ownerUrl: string): Promise<Distributed> =>
   asMigrator(ownerUrl, async (sql, session) => {
@@ -253,7 +244,7 @@ const plannerAssumptions = ['0041_customers_of_one_size.sql', '0071_deals_of_one
 
 async function requireCluster(sql: postgres.Sql): Promise<void> {
   if (!(await hasCitus(sql)))
-    throw new MigrationError(
+    throw new Error(
       'This database does not have the extension citus. Create it on every node (create extension citus), then add the nodes with citus_add_node()',
     );
   const [cluster] = await sql<{ coordinator: boolean; workers: number }[]>`
@@ -263,17 +254,16 @@ async function requireCluster(sql: postgres.Sql): Promise<void> {
     from pg_dist_node
     where noderole = 'primary'`;
   if (!cluster!.coordinator)
-    throw new MigrationError(
+    throw new Error(
       'This node is not the coordinator of a Citus cluster: connect to the coordinator, where citus_set_coordinator_host() has been called',
     );
-  if (cluster!.workers === 0)
-    throw new MigrationError('The Citus cluster has no worker: add one with citus_add_node()');
+  if (cluster!.workers === 0) throw new Error('The Citus cluster has no worker: add one with citus_add_node()');
   await requireRole(sql);
 }
 
 /**
  * Checks that Citus can use the service's PostgreSQL role to connect to the workers.
- * @throws MigrationError if the role cannot log in, or if Citus has not created it on the workers
+ * @throws Error if the role cannot log in, or if Citus has not created it on the workers
  */
 async function requireRole(sql: postgres.Sql): Promise<void> {
   const [role] = await sql<{ login: boolean; known: boolean }[]>`
@@ -287,11 +277,11 @@ async function requireRole(sql: postgres.Sql): Promise<void> {
     from pg_roles
     where rolname = 'sales_data_api'`;
   if (!role!.login)
-    throw new MigrationError(
+    throw new Error(
       'Citus connects to the workers as the role sales_data_api, which may not log in. Run as a superuser: alter role sales_data_api login',
     );
   if (!role!.known)
-    throw new MigrationError(
+    throw new Error(
       'Citus does not know the roles of this database. Run migrate --distribute once with the login of a superuser in MIGRATION_DATABASE_URL',
     );
 }

@@ -49,12 +49,7 @@ interface Going {
 }
 
 /** Thrown to stop a worker whose run (job or import) has ended, or was taken by a later turn. */
-export class AttemptLost extends Error {
-  constructor() {
-    super('The job or import has ended, or a later turn has taken it');
-    this.name = 'AttemptLost';
-  }
-}
+export class AttemptLost extends Error {}
 
 /**
  * Locks a run (job or import), and calls `write` with its row in one transaction.
