@@ -125,11 +125,7 @@ export function sendWithCommit(sql: object, build: () => PendingQuery<Row[]>[]):
 }
 
 export class Transactions {
-  #isDiskFull = false;
-
-  get isDiskFull(): boolean {
-    return this.#isDiskFull;
-  }
+  isDiskFull = false;
 
   /**
    * Runs `work` in a transaction. Rolls back if `work` throws. Runs it again if it throws `RecordsChanged`.
@@ -153,11 +149,11 @@ export class Transactions {
       return result;
     };
     try {
-      const result = await commit(sql, origin, this.#isDiskFull ? noting : work);
-      if (hasWritten) this.#isDiskFull = false;
+      const result = await commit(sql, origin, this.isDiskFull ? noting : work);
+      if (hasWritten) this.isDiskFull = false;
       return result;
     } catch (error) {
-      if (isDiskFullError(error)) this.#isDiskFull = true;
+      if (isDiskFullError(error)) this.isDiskFull = true;
       throw error;
     }
   }

@@ -15,33 +15,29 @@ const cutTimeout = 15;
  * could hit the statement of another operation.
  */
 class SharedPool {
-  readonly #limiter: ConcurrencyLimiter;
+  readonly limiter: ConcurrencyLimiter;
   readonly #sql: Sql;
 
   constructor(sql: Sql, limits: ConcurrencyLimits) {
-    this.#limiter = new ConcurrencyLimiter(limits);
+    this.limiter = new ConcurrencyLimiter(limits);
     this.#sql = sql;
   }
 
-  get limiter(): ConcurrencyLimiter {
-    return this.#limiter;
-  }
-
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.#limiter.run(requester, () => this.#traced(work)));
+    return translateErrors(() => this.limiter.run(requester, () => this.#traced(work)));
   }
 
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.#limiter.runAlone(() => this.#traced(work)));
+    return translateErrors(() => this.limiter.runAlone(() => this.#traced(work)));
   }
 
   async close(): Promise<void> {
-    await emptied(this.#limiter);
+    await emptied(this.limiter);
     await this.#sql.end({ timeout: 1 });
   }
 
   #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return inPool(this.#limiter.name, () => work(this.#sql));
+    return inPool(this.limiter.name, () => work(this.#sql));
   }
 }
 
@@ -56,18 +52,14 @@ interface Line {
  * @see https://github.com/porsager/postgres/issues/1204
  */
 class ExclusivePool {
-  readonly #limiter: ConcurrencyLimiter;
+  readonly limiter: ConcurrencyLimiter;
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line>();
   readonly #free: Line[] = [];
 
   constructor(connect: (onclose: () => void) => Sql, limits: ConcurrencyLimits) {
-    this.#limiter = new ConcurrencyLimiter(limits);
+    this.limiter = new ConcurrencyLimiter(limits);
     this.#connect = connect;
-  }
-
-  get limiter(): ConcurrencyLimiter {
-    return this.#limiter;
   }
 
   /**
@@ -80,11 +72,11 @@ class ExclusivePool {
     work: (sql: Sql) => Promise<T>,
     shouldCancel: (reason: unknown) => boolean = () => true,
   ): Promise<T> {
-    return translateErrors(() => this.#limiter.run(requester, () => this.#admitted(work, requester, shouldCancel)));
+    return translateErrors(() => this.limiter.run(requester, () => this.#admitted(work, requester, shouldCancel)));
   }
 
   async close(): Promise<void> {
-    await emptied(this.#limiter);
+    await emptied(this.limiter);
     await Promise.all([...this.#all].map(({ sql }) => sql.end({ timeout: 1 })));
   }
 
@@ -102,7 +94,7 @@ class ExclusivePool {
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
     try {
-      return await inPool(this.#limiter.name, () => work(line.sql));
+      return await inPool(this.limiter.name, () => work(line.sql));
     } finally {
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);

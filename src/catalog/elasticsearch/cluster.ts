@@ -166,7 +166,7 @@ export class ClusterClient {
   readonly #client: Client;
   readonly #readMs: number;
   readonly #writeMs: number;
-  readonly #limiter: ConcurrencyLimiter;
+  readonly limiter: ConcurrencyLimiter;
   readonly #closing = new AbortController();
 
   constructor(config: Config) {
@@ -178,13 +178,9 @@ export class ClusterClient {
       // The scan for dangerous keys in responses is not needed: the documents were all written by this service.
       disablePrototypePoisoningProtection: true,
     });
-    this.#limiter = new ConcurrencyLimiter({ name: 'catalog', limit: config.ELASTICSEARCH_READS, ...readQueue });
+    this.limiter = new ConcurrencyLimiter({ name: 'catalog', limit: config.ELASTICSEARCH_READS, ...readQueue });
     this.#readMs = config.ELASTICSEARCH_TIMEOUT_MS;
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
-  }
-
-  get limiter(): ConcurrencyLimiter {
-    return this.#limiter;
   }
 
   get maxReadMs(): number {
@@ -194,7 +190,7 @@ export class ClusterClient {
   for(requester: Requester): Reader {
     return {
       read: (call) =>
-        asDomainErrors(() => this.#limiter.run(requester, () => this.#send(call, this.#readMs, requester.signal))),
+        asDomainErrors(() => this.limiter.run(requester, () => this.#send(call, this.#readMs, requester.signal))),
     };
   }
 
@@ -230,7 +226,7 @@ export class ClusterClient {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#limiter.close();
+    await this.limiter.close();
     await this.#client.close();
   }
 
