@@ -142,7 +142,6 @@ export const usualSpelling = (folded: string): string => folded.replace(firstLet
 // A fixed list of letters, so that the result does not depend on the version of Unicode.
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
-/** Folds a text (lower case, no accents). Cached, because names, titles and places repeat in an import. */
 const foldOnce = memoize((text): Folded => {
   const folded = fold(text);
   return { folded, spelled: text === usualSpelling(folded) ? undefined : text };

@@ -22,7 +22,6 @@ type LeftOut = 'bad' | 'suppressed';
 
 interface RunningWrite {
   ids: ReadonlySet<string>;
-  /** Position in the input after the batch. */
   reached: Reached;
   written: Promise<void>;
 }
@@ -173,11 +172,6 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-/**
- * Begins or resumes an import, and returns its progress so far.
- * @param source undefined: the import cannot be resumed, and nothing is saved
- * @param onNote called if an interrupted import cannot be resumed
- */
 async function begin(
   db: Database,
   source: string | undefined,

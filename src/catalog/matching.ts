@@ -121,9 +121,6 @@ async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: 
 
 const searchFor = (criterion: Criterion): Search => ({ criteria: [criterion], order: bestFirst });
 
-/**
- * Chooses between several people who match: keeps those in the wanted country. Keeps all if nobody is in that country.
- */
 function decided(
   { found, matchedOn }: Match,
   { location_country: country = '' }: MatchQuery,

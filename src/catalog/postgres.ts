@@ -24,7 +24,6 @@ const batchSize = 1_000;
 
 const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
-/** Columns of `prospects` with their types. */
 const columns = {
   id: 'uuid',
   person: 'jsonb',

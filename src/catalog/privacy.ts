@@ -415,7 +415,6 @@ export async function apply(
   return { ...(await sweepCatalog(services, true)), suppressed };
 }
 
-/** Changes suppressions under their lock, and logs the action in the same transaction. */
 async function changeSuppressions(
   { db }: RightsServices,
   action: PrivacyAction['action'],

@@ -20,7 +20,6 @@ import type { Catalog, Search, ProspectOrder, ProspectPosition } from './catalog
 
 const dot = '•';
 
-/** Masks the e-mail addresses and phone number of a prospect, and removes their source. */
 export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
@@ -28,14 +27,12 @@ export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospe
   mobile_phone: prospect.mobile_phone === null ? null : maskPhone(prospect.mobile_phone),
 });
 
-/** Returns `a•••@example.com`, which hides the length. Returns `•••` for a text that is not an address. */
 function maskEmail(email: string): string {
   if (email === '') return '';
   const hidden = dot.repeat(3);
   return isEmailAddress(email) ? `${email[0]}${hidden}${email.slice(email.lastIndexOf('@'))}` : hidden;
 }
 
-/** Replaces all but the last two digits by dots. Masks a number with at most two digits completely. */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);
   let left = phone.match(digits)?.length ?? 0;

@@ -21,7 +21,6 @@ export function printed<Result>(
   return result;
 }
 
-/** Returns a function that calls `run` and writes the result (see `printed`). Does not catch errors. */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
   async (options: Options & { json?: boolean }): Promise<void> => {
@@ -62,11 +61,6 @@ export function exitCodeOf(error: unknown): 0 | 1 | 2 {
   return error instanceof UsageError ? 2 : 1;
 }
 
-/**
- * Returns a parser that throws if an option's value does not have the format.
- * @param format name of a format in src/schemas/formats.ts
- * @param expected describes valid text in the error message
- */
 const formatted = (format: Format, expected: string) => (value: string) => {
   if (!formats[format](value)) throw new InvalidArgumentError(`It must be ${expected}.`);
   return value;
@@ -120,7 +114,6 @@ export const asInteger =
 
 type Cell = string | number | boolean | null | undefined;
 
-/** A column of a table: a member of the rows, or a function that returns a row's cell. */
 type TableColumn<Row> =
   { [Name in keyof Row]: Row[Name] extends Cell ? Name : never }[keyof Row] | ((row: Row) => Cell);
 

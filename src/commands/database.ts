@@ -18,7 +18,6 @@ interface Server {
   close(): Promise<void>;
 }
 
-/** The open database and catalog. The command must call `close` at the end. */
 export interface OpenServices {
   config: Config;
   db: SharedDatabase;
@@ -94,7 +93,6 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
   throw new Error('The database is newer than this program: update the program');
 }
 
-/** Runs `work` with the URLs of PostgreSQL. Without `DATABASE_URL`, starts the embedded server for that time. */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());
   try {

@@ -9,7 +9,6 @@ export function explain(error: unknown): string {
   return isOurs(error) ? error.message : `unexpected ${error.stack ?? error.message}`;
 }
 
-/** Returns true if the error's message was written for users. Errors of the listed classes are bugs of this program. */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 

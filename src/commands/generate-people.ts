@@ -1,7 +1,6 @@
 import { de, en, en_GB, es, Faker, fr, it, ja, nl, pl, pt_BR, sv, tr, type LocaleDefinition } from '@faker-js/faker';
 import type { Prospect } from '../schemas/prospects.ts';
 
-/** Random number generator. The same seed gives the same numbers on every machine. */
 export interface Random {
   next(): number;
   below(below: number): number;

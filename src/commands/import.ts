@@ -243,9 +243,6 @@ async function requireActiveCustomer(db: Database, customerId: string): Promise<
   return id;
 }
 
-/**
- * Returns the id of the import that an interrupted run of the same command has started. Without one, creates an import.
- */
 const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, fingerprint: Buffer): Promise<string> =>
   db.transaction(
     async (sql) =>

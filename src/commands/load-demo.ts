@@ -74,7 +74,6 @@ async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number>
 
 interface Team {
   customerId: string;
-  /** Ids of the users. The first user owns the demo's lists. */
   userIds: string[];
   contactIds: string[];
 }

@@ -104,7 +104,6 @@ type Shown = Omit<Report, 'people'> & {
   people: (Pick<Prospect, '_id' | 'source' | 'collected_at'> & { place: string })[];
 };
 
-/** Returns a function that runs `work` for the person whom the options name. */
 const onPerson =
   <T>(work: (services: RightsServices, person: Identifier, noted: Noted, options: Options) => Promise<T>) =>
   (options: Options): Promise<T> => {

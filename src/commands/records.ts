@@ -34,7 +34,6 @@ const exported = {
   opportunities: { fields: opportunityFileFields, read: exportOpportunities },
 };
 
-/** Returns the command of a kind of record, e.g. `contacts import`. */
 export const recordCommand = (noun: keyof typeof exported): CommandModule => ({
   define: (command) => {
     const { fields, read } = exported[noun];

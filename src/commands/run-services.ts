@@ -107,10 +107,6 @@ export async function runServices<T>(
   }
 }
 
-/**
- * Returns the action of a command that runs until it gets a signal. It prints like `commandAction`, and always prints
- * JSON if the log format is JSON.
- */
 export const serverAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
   (options: Options & { json?: boolean }): Promise<void> =>

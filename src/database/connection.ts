@@ -64,7 +64,6 @@ const types = {
 
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/** Type conversions of the PostgreSQL driver. Decimals and 64-bit integers become JavaScript numbers. */
 export const wireTypes = {
   instant: { to: types.timestamptz.oid, from: [types.timestamptz.oid], serialize: asText, parse: toInstant },
   calendar: {

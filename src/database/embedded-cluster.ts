@@ -72,10 +72,6 @@ async function createUser(): Promise<User> {
   return (await findUser())!;
 }
 
-/**
- * Returns the folder of PostgreSQL's programs: that of the npm package, or a copy that `user` can enter.
- * @throws Error if the programs do not run
- */
 async function reachablePrograms(user: User | undefined): Promise<string> {
   const packaged = await packagedPrograms();
   if (await works(packaged, user)) return packaged;

@@ -235,7 +235,6 @@ function parsePasswords(file: string, text: string): Passwords {
   }
 }
 
-/** Creates an empty database with the roles of its owner and of the service, unless it exists. */
 export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
   const { owner, service } = logins;
   const [made] = await superuser`select from pg_database where datname = ${name}`;

@@ -261,10 +261,6 @@ async function requireCluster(sql: postgres.Sql): Promise<void> {
   await requireRole(sql);
 }
 
-/**
- * Checks that Citus can use the service's PostgreSQL role to connect to the workers.
- * @throws Error if the role cannot log in, or if Citus has not created it on the workers
- */
 async function requireRole(sql: postgres.Sql): Promise<void> {
   const [role] = await sql<{ login: boolean; known: boolean }[]>`
     select

@@ -84,10 +84,6 @@ export const isRunQueue = (queue: TurnKind): queue is RunQueue => queue in types
 
 export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], queueOf) as Record<RunQueue, RunType[]>;
 
-/**
- * Creates or updates the tables of pg-boss, the queues and their schedules. Can be repeated.
- * @param ownerUrl database URL of a login that may create tables
- */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const { PgBoss } = await import('pg-boss');
   const boss = new PgBoss({

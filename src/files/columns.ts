@@ -275,7 +275,6 @@ export function readFields(
   return { names: selected as string[], faults };
 }
 
-/** Returns why the name `selected[i]` is invalid, or undefined if it is valid. */
 function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
     return `is not a field; allowed are ${[...namesOf(fields), ...(hasCustomFields(fields) ? ['custom_fields.<key>'] : [])].join(', ')}`;
@@ -305,7 +304,6 @@ const writtenColumn = (name: string, item: Path, rest: Pick<FileColumn, 'type'> 
 
 export const fullNameColumn = writtenColumn('full_name', ['full_name'], { type: 'text', kind: 'full name' });
 
-/** Column whose text an import stores as a note on the record. */
 export const noteColumn = writtenColumn('note', ['note'], { type: 'text', kind: 'text', maxLength: 10_000 });
 
 function columnOf(fields: FileFields, name: string): FileColumn {
@@ -384,9 +382,6 @@ function kindOf(name: string, schema: TSchema): ValueKind | undefined {
   return typesOf(schema)[0] === 'string' ? 'text' : undefined;
 }
 
-/**
- * Returns the type of a built-in field that people write in several ways, such as a time. Otherwise returns undefined.
- */
 function readTypeOf(name: string, schema: TSchema): ReadType | undefined {
   if (Object.hasOwn(kinds, name)) return undefined;
   const [type] = typesOf(schema);

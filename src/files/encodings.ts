@@ -229,7 +229,6 @@ async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGener
 }
 
 export interface FoundFile {
-  /** Detected format. Undefined for an empty file. */
   format: 'csv' | 'ndjson' | 'xlsx' | undefined;
   /**
    * The encoding of the byte order mark. Without a mark, `utf-8` if the file is NDJSON or its bytes are UTF-8 (see
@@ -312,7 +311,6 @@ export class FileProbe {
   }
 }
 
-/** Settings and state of an import that decide how its file is read. */
 export interface ImportFile extends Pick<Import, 'object' | 'mode' | 'match' | 'format'> {
   encoding: string;
   /** Encoding detected from the bytes of the file. Null for XLSX, and until the upload is complete. */
@@ -332,7 +330,6 @@ export interface ImportFile extends Pick<Import, 'object' | 'mode' | 'match' | '
   /** Whether invalid values make their record fail or are skipped. Null: the default of the format. */
   invalid_values: InvalidValues | null;
   declared?: readonly DeclaredField[];
-  /** True if the import may create notes from a column. */
   takesNotes?: boolean;
 }
 

@@ -26,7 +26,6 @@ export function columnNames(headers: readonly string[]): string[] {
   });
 }
 
-/** Returns the index of the first column with each header. */
 export const firstColumns = (headers: readonly string[]): ReadonlyMap<string, number> =>
   new Map(headers.map((header, i) => [header, i] as const).toReversed());
 
@@ -129,7 +128,6 @@ const maxNotes = 10;
 
 const comparedRecords = 20;
 
-/** Returns true if the text is a note above the header. Called for a first line with a single filled cell. */
 type IsNote = (cell: string) => boolean;
 
 /**

@@ -190,7 +190,6 @@ export interface CsvLayout extends CsvHeader {
   types?: (ReadType | null)[];
   /** True for each column whose type is fixed by its field. Set only during the first reading of the file. */
   isDeclared?: boolean[];
-  /** Decimal mark of each column, found by the first reading of the file. Null: unknown. */
   decimalMarks?: (DecimalMark | null)[];
   /**
    * Kinds of cells that each column has had so far, as bits (see settle-layout.ts). Set only during the first reading.
@@ -198,9 +197,7 @@ export interface CsvLayout extends CsvHeader {
   seen?: number[];
   /** End of the file so far, to find a footer. Set only during the first reading of the file. */
   tail?: Tail;
-  /** Records at the end of the file that are skipped as a report's footer, such as `Total`. */
   footer?: FooterRecord[];
-  /** Titles and degrees that the import removes from full names, as written in the file. */
   titles?: string[];
   isTypeGiven?: boolean[];
   misread?: string | undefined;
@@ -385,7 +382,6 @@ export async function layoutOf(
   return { layout, faults };
 }
 
-/** Returns true if Windows-1252 was chosen only because the file is not UTF-8. */
 const isWindowsByDefault = ({ format, encoding, found_encoding: found }: ImportFile): boolean =>
   format === 'csv' && encoding === 'auto' && found === 'windows-1252';
 

@@ -74,7 +74,6 @@ export function readYear(text: string): number {
   return year;
 }
 
-/** Maximum length of a text that is searched for e-mail addresses (characters). */
 const longestEmails = 10_000;
 
 const betweenEmails = /(?:[\s,;<>()[\]"]|:::)+/;
@@ -124,7 +123,6 @@ export function readUrl(text: string): string {
   return text;
 }
 
-/** Lower-case words that begin a last name, such as `van der Berg`. */
 const particles = new Set(
   "van von der den de del della di da do dos das du la le les los las ter ten te zu zur zum vom af av ben bin ibn al el bint mac st st. ’t 't".split(
     ' ',
@@ -148,7 +146,6 @@ const joinedTitle = /^(?:dipl|dr|prof|univ|priv|hon)\.?-\p{L}/iu;
 const titleSubject =
   /^(?:(?:med|rer|nat|phil|jur|iur|oec|pol|habil|techn|theol|vet|dent|agr|paed|soc|sc|ing|mont|publ|h|c|h\.c|mult)\.|hc|\((?:fh|ba|dh|uni|tu|h\.?c\.?)\))$/i;
 
-/** Suffixes of a name, such as `Jr.`, in lower case without dots. */
 const generations = new Set('jr sr ii iii iv'.split(' '));
 const degrees = new Set(
   'phd dphil md mba emba esq ma mas ms msc mse meng med mfa mph mpa mpp mphil mtech ba bs bsc beng bed bba bcom btech llm llb jd dds dmd dvm dba edd psyd pharmd dnp do rn bsn msn np pa cpa cfa cfp cma pmp cissp cisa cism csm pe pmi shrm-cp shrm-scp phr sphr fca aca acca mrics frcs mbe obe cbe qc kc ret dipl-ing diplom mmag'.split(

@@ -32,7 +32,6 @@ function marksSeenWith(seen: number, cell: Cell): number {
   return mark ? seen | sawMark[mark] : seen;
 }
 
-/** Returns the decimal mark that a column's cells show. Returns null if they show none or both. */
 function markSeen(seen: number): DecimalMark | null {
   if (seen === sawMark['.']) return '.';
   return seen === sawMark[','] ? ',' : null;

@@ -20,7 +20,6 @@ import { phoneText, type CountryCodes, type PhoneNumber, type PhoneReader } from
 
 type CustomValue = string | number | boolean;
 
-/** Type to which the cells of a column are converted. */
 export type ReadType = CustomType | 'url' | 'instant';
 
 export type Choices = ReadonlyMap<string, string>;
@@ -185,7 +184,6 @@ function dateOf(year: string, month: string, day: string): string | undefined {
 
 type Json = Record<string, unknown>;
 
-/** What decides how the cells of a column are read. */
 export interface ReadColumn {
   /**
    * What the column contains, such as `country`. Imports then accept the usual ways to write it (`Germany` → `DE`).
@@ -381,10 +379,6 @@ const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
 /** Maximum length of a text in a field without its own maximum, such as `custom_fields` (characters). */
 const maxTextLength = 16 * 1024;
 
-/**
- * Limits the length of a text, and so the time that reading it takes.
- * @throws InvalidCell
- */
 function requireLength({ kind, customType, maxLength }: ReadColumn, text: string): void {
   const most = maxLengths[(kind ?? customType)!] ?? maxLength ?? maxTextLength;
   if (text.length > most && lengthOf(text) > most)
@@ -412,10 +406,6 @@ function readAs(column: ReadColumn, value: unknown, context: Context): unknown {
   return readTexts[kind](text, context);
 }
 
-/**
- * Splits a full name. The record's country decides whether people have two last names, or if it is missing, the
- * language of the file.
- */
 function readName(text: string, { hasTwoFamilyNames }: ReadColumn, { country }: Context) {
   const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
   return readFullName(text, isPair).name;

@@ -132,7 +132,6 @@ export const longestCell = 32_767;
  */
 const special = /[&<>\ufffe\uffff]|(?![\t\n])\p{Cc}|_(?=x[0-9a-fA-F]{4}_)/gu;
 
-/** Escapes a text for XML. Cuts a text that is too long for a cell, and appends `…`. */
 function xmlText(text: string): string {
   const whole = text.length > longestCell ? `${text.slice(0, longestCell - 1)}…` : text;
   return whole.toWellFormed().replace(special, (character) => escapes[character] ?? codeOf(character));

@@ -204,7 +204,6 @@ interface NumberFormat {
   isDate: boolean;
   /** True if the format shows only a time of day. Values from 24 hours on are then durations, and stay numbers. */
   isTime: boolean;
-  /** Minimum number of digits. Shorter numbers get leading zeros. */
   digits: number;
 }
 
@@ -241,10 +240,6 @@ const lettersOf = (code: string): string =>
 const digitsOfFormat = (code: string): number =>
   /^(?:\[[^\]]*\])?(0{2,20})(?:;|$)/.exec(code.slice(0, 255))?.[1]!.length ?? 0;
 
-/**
- * Describes a number format.
- * @param code the format's text; undefined for a built-in format
- */
 export const numberFormatOf = (code: string | undefined, id: number): NumberFormat => ({
   isDate: code === undefined ? isBuiltInDate(id) : isDateFormat(code),
   isTime: code === undefined ? isBuiltInTime(id) : isTimeFormat(code),
@@ -291,7 +286,6 @@ export function isoDateText(text: string): string {
   return time === undefined || /^00:00:00(?:\.0+)?$/.test(time) ? date : `${date}T${time.replace(/\.0+$/, '')}Z`;
 }
 
-/** Decodes escapes such as `_x000D_`, which stand for characters that XML cannot contain. */
 export const unescapeText = (text: string): string =>
   text.includes('_x')
     ? text.replaceAll(/_x([0-9A-Fa-f]{4})_/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))

@@ -137,7 +137,6 @@ class SharedStrings {
     this.#count += 1;
   }
 
-  /** Returns the first `maxCellLength` + 1 characters of a text. Returns `""` for an unknown number. */
   get(number: number): string {
     if (!(number >= 0 && number < this.#count)) return '';
     return this.#bytes.toString('utf8', this.#startOf(number), this.#ends[number]);

@@ -67,10 +67,6 @@ async function findErrors(
 
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
 
-/**
- * Reads the header line of the stored file. Returns undefined if it cannot be read, or if the file was removed at the
- * end of the import.
- */
 async function readStoredHeader(
   db: Database,
   requester: Requester,

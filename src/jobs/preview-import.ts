@@ -129,7 +129,6 @@ async function addLayout(
   return settled;
 }
 
-/** Completes the layout from the first records. Adds an error to the preview if such a file cannot be imported. */
 function completeFromSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
   try {
     return settleLayout(found, layout);

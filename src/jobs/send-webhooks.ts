@@ -50,7 +50,6 @@ interface SendContext extends Pick<JobContext, 'config' | 'log'> {
   db: SharedDatabase;
 }
 
-/** Sends webhooks until it is stopped. */
 export class WebhookSending {
   readonly #context: SendContext;
   readonly #box: SecretBox;
@@ -62,7 +61,6 @@ export class WebhookSending {
   readonly #slotsOfOthers: FairSemaphore;
   readonly #busy = new Map<string, Promise<void>>();
 
-  /** @param key encrypts the secrets of endpoints */
   constructor(context: SendContext, key: string) {
     const count = context.config.WEBHOOK_DELIVERIES;
     this.#context = context;
@@ -74,7 +72,6 @@ export class WebhookSending {
     this.#loops = [this.#watch(true), this.#watch(false)];
   }
 
-  /** Starts no further delivery, and waits for those in progress. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await Promise.all(this.#loops);
@@ -183,9 +180,6 @@ export class WebhookSending {
     if (!isWorking) this.#slotsOfOthers.release(customerId, count);
   }
 
-  /**
-   * Returns a function that sends one delivery, signed with the secrets that were valid at the visit. Never rejects.
-   */
   #senderFor(customerId: string, { url, secrets: sealed, now }: Visit, log: FastifyBaseLogger) {
     const secrets = sealed.map((one) => this.#box.open(customerId, one));
     const visitedAt = performance.now();

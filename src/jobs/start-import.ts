@@ -76,7 +76,6 @@ export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSe
 
 export interface ImportSource {
   content: Content;
-  /** Names of the sheets of an XLSX file, in their order. Null for other formats. */
   sheets: string[] | null;
 }
 
@@ -420,7 +419,6 @@ export async function sizeOfImport(
   return { records: found.status === 'COMPLETED' && total !== null ? total : maxRecordsOf(found) };
 }
 
-/** Returns the maximum number of records of a file that was not read yet. A text file has at most one per line. */
 function maxRecordsOf({ format, line_count, file_bytes, has_header }: ImportState): number {
   if (format === 'xlsx') return maxXlsxRecords;
   // Files of earlier releases: a record of a text needs a character and a line break.

@@ -50,10 +50,8 @@ export async function maxCostOfChosen(
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
-/** A job that a request asks for, before its start. */
 export interface Plan extends Omit<NewJob, 'api_key_id'> {
   inputs: JobInput[];
-  /** Number of items in an estimate of the job. */
   matches: number;
   /** Number of records that the job writes at most. Default: `total`. */
   records?: number;
@@ -175,10 +173,6 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
   return { total, reserved: maxCostOf(job.cost, total) };
 };
 
-/**
- * Copies the job's inputs that have no result, or were cancelled, to the job `to`.
- * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job
- */
 async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))
     throw conflict('The job ended more than 30 days ago: its inputs are no longer stored. Start a new job');

@@ -89,7 +89,6 @@ async function endTurn(sql: Transaction, run: Taken, besides: { except?: string 
   if (await hasDueRun(sql, run.customer_id, run.queue, besides)) await enqueueNext(sql, run);
 }
 
-/** Pauses a locked run for some seconds, and enqueues a turn for the end of the pause. */
 async function pauseAndEnqueue(
   sql: Transaction,
   run: Taken,
@@ -275,7 +274,6 @@ async function runBatch<Q extends RunQueue>(outer: JobContext, run: Working<Q>, 
 }
 
 // Errors of an unavailable service do not count, so they are retried without limit.
-/** Schedules a retry of a run, or sets it to FAILED after too many errors. Logs the error. */
 async function handleBatchError({ db, log }: JobContext, run: Taken, error: unknown): Promise<void> {
   const isPassing = isUnavailable(error);
   let isLost = error instanceof AttemptLost;

@@ -92,7 +92,6 @@ const maxTried = 1_000;
 const trialLockMs = 500;
 const trialStatementTimeoutMs = 3_000;
 
-/** A record that an undo would not restore, or not as a whole. */
 interface Kept {
   reason: Outcome['reason'] | undefined;
   noun: EventNoun;
@@ -198,9 +197,6 @@ export const undoChange: JobBatch = async (context, job) => {
   });
 };
 
-/**
- * Undoes the next records of a change, in reverse order: those whose first write has a journal position below `before`.
- */
 async function undoNext(
   sql: Transaction,
   customerId: string,

@@ -171,10 +171,6 @@ async function writeAll(
 
 type Settings = ImportSettings & { customer_id: string };
 
-/**
- * Writes records, statement by statement.
- * @param deferred collects writes for the end of the transaction; a `Trial` rolls all writes back
- */
 async function writeInOrder(
   sql: Transaction,
   row: Settings,
@@ -282,7 +278,6 @@ async function addContactsToLists(
   await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] });
 }
 
-/** Creates the notes of imported records. Skips notes that a record already has. */
 async function addNotes(
   sql: Transaction,
   { customer_id: customerId, object }: ImportRow,
@@ -321,7 +316,6 @@ function keptMessages({ warnings }: ImportRow, messages: readonly (Message | und
   return messages.map((message) => (message?.warning !== undefined && --room < 0 ? undefined : message));
 }
 
-/** Returns the error or the warnings of a record. The error of a failed record also lists its warnings. */
 function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
   if (outcome.status === 'failed') {
     const { message, matchingIds, faults } = outcome.error;

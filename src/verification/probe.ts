@@ -34,10 +34,6 @@ class ReplyReader {
   #code: number | undefined;
   #lines: string[] = [];
 
-  /**
-   * Takes the next line of a reply. Returns the whole reply if the line was its last.
-   * @throws SmtpFault if the line is not part of a valid reply
-   */
   take(line: string): Reply | undefined {
     const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
     const code = Number(digits);

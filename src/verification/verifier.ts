@@ -210,10 +210,6 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
   checks: { ...unchecked, ...checks },
 });
 
-/**
- * Returns the status that follows from the checks. The first failed check determines it. Without a failure, an unknown
- * check leads to `unknown`.
- */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
   if (disposable?.status === 'failed') return 'disposable';

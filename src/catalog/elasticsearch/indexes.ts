@@ -29,7 +29,6 @@ export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
 
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/** Returns true for a name that the service gives to an index: the alias, the time, and perhaps random digits. */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 

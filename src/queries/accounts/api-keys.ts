@@ -289,10 +289,6 @@ export async function changeSpendCaps(
   return findApiKey(sql, customerId, id);
 }
 
-/**
- * Revokes a key for good.
- * @returns `known` if the key was already revoked; undefined if the customer has no such key
- */
 export async function revokeApiKey(
   sql: Transaction,
   customerId: string,

@@ -46,7 +46,6 @@ export async function findLinkedUser(sql: Queryable, token: TokenHash): Promise<
   return row;
 }
 
-/** Returns the expiry times of unused password links, by user id. Includes links that have expired. */
 export async function findLinkEnds(sql: Queryable, customerId: string): Promise<Map<string, string>> {
   const rows = await sql<{ user_id: string; expires_at: string }[]>`
     select user_id, expires_at
@@ -281,7 +280,6 @@ async function voidAccess(sql: Transaction, customerId: string, userId: string, 
       and user_id = ${userId}`;
 }
 
-/** Sets a password without a check of the current one. Deletes all sessions of the user. */
 export async function resetPassword(
   sql: Transaction,
   customerId: string,

@@ -52,7 +52,6 @@ export async function readTimeline(
 /** Maximum number of pages of the journal that are searched for changes by others. */
 const maxPages = 10;
 
-/** Returns the latest changes that a user has not made. */
 export async function listChangesByOthers(
   db: Database,
   customerId: string,
@@ -76,7 +75,6 @@ export interface NamedRecord {
   record: { id: string };
 }
 
-/** Returns those of the wanted records that exist, by their ids. */
 export async function findNamedRecords(
   db: Database,
   customerId: string,

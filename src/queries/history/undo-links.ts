@@ -125,7 +125,6 @@ export async function undoCreated(
 
 const holders: ReadonlySet<string> = new Set(['contact', 'company', 'opportunity'] as const);
 
-/** Returns the ids of created records that have an activity created or updated by another change. */
 async function findWithOtherActivity(
   { sql, customerId, changeId }: Undoing,
   created: readonly Effect[],
@@ -291,7 +290,6 @@ async function findLinks(
   return new Map(rows.map(({ id, ...links }) => [id, links]));
 }
 
-/** Adds contacts to those of the lists or opportunities that still exist. */
 async function addLinks(
   sql: Transaction,
   customerId: string,

@@ -28,10 +28,8 @@ import type { Deleted, KeptReason, Outcome, Undoing } from './undo-links.ts';
 interface RecordUndo {
   records?: RecordTable;
   referencesOf?: (values: Values) => Reference[];
-  /** Locks records, and returns their values in the form of the journal. */
   lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<{ id: string }[]>;
   write: WriteBatch;
-  /** Returns the body of an update that restores a record's earlier columns. */
   bodyOf?: (columns: Values, missing: ReadonlySet<string>) => Values;
   /**
    * Restores deleted records.

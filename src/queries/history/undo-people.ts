@@ -139,7 +139,6 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
 }
 
 // If the change has not written the verification, that is the one which the next write found.
-/** Restores the earlier verification of contacts whose earlier e-mail address is restored. */
 async function revertVerifications(
   sql: Transaction,
   customerId: string,

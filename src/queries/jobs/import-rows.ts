@@ -4,7 +4,6 @@ import type { FoundFile } from '../../files/encodings.ts';
 import type { ImportObject, Mapping } from '../../schemas/imports.ts';
 import { approvalHours } from '../../schemas/accounts.ts';
 
-/** Size of a chunk of a stored file (bytes). Only the last chunk can be smaller. */
 export const chunkBytes = 1024 * 1024;
 
 export interface StoredFile {
@@ -117,7 +116,6 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
       and import_id = ${importId}`;
 }
 
-/** Returns the chunk of a file that contains the byte at `offset`, or undefined if the file was deleted. */
 export async function readChunk(
   sql: Queryable,
   customerId: string,
@@ -273,7 +271,6 @@ export async function dropRows(sql: Transaction, customerId: string, id: LockedI
   return isMore;
 }
 
-/** Groups the records of a dry run that find the same stored record. */
 const repeatedRows = (sql: Queryable, customerId: string, importId: string) => sql`
   from import_rows
   where customer_id = ${customerId}
@@ -282,7 +279,6 @@ const repeatedRows = (sql: Queryable, customerId: string, importId: string) => s
   group by match_hash
   having count(*) > 1`;
 
-/** Counts the values by which several records of a dry run find the same stored record. */
 export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
   const [row] = await sql<[{ repeated: number }]>`
     select count(*) as repeated

@@ -131,7 +131,6 @@ export async function unlockPeople(
   return { unlocked: new Set(await insertUnlocks(sql, customerId, ids, jobId)), suppressed };
 }
 
-/** Stores suppressed people who are not erased, outside the catalog. Replaces stored people with the same id. */
 export async function holdPeople(sql: Transaction, people: readonly Prospect[]): Promise<void> {
   await sql`
     insert into held_people (prospect_id, person)
