@@ -126,13 +126,7 @@ interface NewKey {
  * Creates a key and its audit event. Returns the row without the secret.
  * @throws DomainError `conflict` if the customer has the maximum number of active keys
  */
-export async function createApiKey(
-  sql: Transaction,
-  customerId: string,
-  newKey: NewKey,
-  token: RawToken,
-  by: Actor,
-): Promise<IssuedRow> {
+export async function createApiKey(sql: Transaction, customerId: string, newKey: NewKey, token: RawToken, by: Actor) {
   await requireRoomForKey(sql, customerId);
   const [row] = await sql<[IssuedRow]>`
     with written as (

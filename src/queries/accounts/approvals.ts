@@ -38,12 +38,7 @@ export const listApprovals = (sql: Queryable, customerId: string): Promise<Liste
   order by id desc
   limit 1000`;
 
-export async function requireApproval(
-  sql: Queryable,
-  customerId: string,
-  id: string,
-  apiKeyId?: string,
-): Promise<Approval> {
+export async function requireApproval(sql: Queryable, customerId: string, id: string, apiKeyId?: string) {
   const [approval] = await sql<Approval[]>`
     select ${listed(sql)}, answer
     from approvals

@@ -88,12 +88,7 @@ interface NewEndpoint {
   apiKeyId: string | null;
 }
 
-export async function createEndpoint(
-  sql: Transaction,
-  customerId: string,
-  given: NewEndpoint,
-  by: Actor,
-): Promise<EndpointSettings> {
+export async function createEndpoint(sql: Transaction, customerId: string, given: NewEndpoint, by: Actor) {
   await lockEndpoints(sql, customerId);
   const [{ count }] = await sql<[{ count: number }]>`
     select count(*) as count

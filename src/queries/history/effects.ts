@@ -166,12 +166,7 @@ interface ChangeSize {
   has_merges: boolean;
 }
 
-export async function measureChange(
-  sql: Queryable,
-  customerId: string,
-  changeId: string,
-  only?: string,
-): Promise<ChangeSize & { types: string[] }> {
+export async function measureChange(sql: Queryable, customerId: string, changeId: string, only?: string) {
   const part = await findPart(sql, customerId, changeId, only);
   const [size] = await sql<[ChangeSize & { types: string[] }]>`
     select

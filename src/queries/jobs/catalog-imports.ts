@@ -183,9 +183,7 @@ export async function findPersonIdSecret(sql: Queryable): Promise<Buffer> {
   return state.person_id_secret;
 }
 
-export const listUnfinishedImports = (
-  sql: Queryable,
-): Promise<{ source: string; line: number; updated_at: string }[]> => sql`
+export const listUnfinishedImports = (sql: Queryable) => sql<{ source: string; line: number; updated_at: string }[]>`
   select source, line, updated_at
   from catalog_imports
   order by updated_at desc`;

@@ -319,11 +319,7 @@ export const listEntries = (
   );
 
 /** Returns the credits of each pool that jobs have spent in the last days. The last day is today (UTC). */
-export const sumCharges = (
-  sql: Sql,
-  customerId: string,
-  days: number,
-): Promise<{ pool: Pool; amount: number }[]> => sql`
+export const sumCharges = (sql: Sql, customerId: string, days: number) => sql<{ pool: Pool; amount: number }[]>`
   select pool, sum(amount) as amount
   from credit_entries
   where customer_id = ${customerId}

@@ -84,11 +84,7 @@ export interface NewJob {
  * Inserts a job. In the same transaction, the caller must insert the inputs, reserve the credits, and enqueue a
  * message.
  */
-export async function insertJob(
-  sql: Transaction,
-  customerId: string,
-  given: NewJob,
-): Promise<{ id: string; status: JobStatus }> {
+export async function insertJob(sql: Transaction, customerId: string, given: NewJob) {
   const { api_key_id, type, sync_crm, request, pool, total, cost, reserved } = given;
   const { actor, requestId = null } = originOf(sql);
   const [job] = await sql<[{ id: string; status: JobStatus }]>`
@@ -217,12 +213,7 @@ type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped
  * @returns the ended job, with the reserved credits that were not charged (`refunded`); undefined if the job had
  *   already ended
  */
-export async function closeJob(
-  sql: Transaction,
-  customerId: string,
-  jobId: string,
-  { status, error }: Ending,
-): Promise<EndedJob | undefined> {
+export async function closeJob(sql: Transaction, customerId: string, jobId: string, { status, error }: Ending) {
   const [job] = await sql<EndedJob[]>`
     update jobs
     set
@@ -263,12 +254,7 @@ const projection = (sql: Queryable) => sql`
   j.started_at,
   j.finished_at`;
 
-export const findJobViews = (
-  sql: Queryable,
-  customerId: string,
-  ids: string[],
-  visible: VisibleJobs,
-): Promise<Job[]> => sql`
+export const findJobViews = (sql: Queryable, customerId: string, ids: string[], visible: VisibleJobs) => sql<Job[]>`
   select ${projection(sql)}
   from jobs j
   where j.customer_id = ${customerId}
@@ -357,12 +343,7 @@ export const listItems = (
  * Locks a job, so that workers cannot save results, and returns its status.
  * @throws DomainError `not_found`, also if the caller may not see the job
  */
-export async function lockJob(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  visible: VisibleJobs,
-): Promise<Locked<{ status: JobStatus }>> {
+export async function lockJob(sql: Transaction, customerId: string, id: string, visible: VisibleJobs) {
   const [job] = await sql<Locked<{ status: JobStatus }>[]>`
     select j.id, j.status
     from jobs j
