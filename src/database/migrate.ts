@@ -196,6 +196,7 @@ async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
       if (performance.now() > end)
         throw new Error(
           'A table stayed locked for 5 minutes: end the long transaction that uses it (see pg_stat_activity), then run migrate again',
+          { cause: error },
         );
       await sleep(lockPauseMs);
     }
