@@ -7,7 +7,7 @@ import { DomainError } from '../errors.ts';
 import { type RawRecord, csvFormat, lineFormat } from '../files/record-formats.ts';
 import { scanRecords } from '../files/record-scanner.ts';
 import { textBlocks } from '../files/encodings.ts';
-import { SuppressedPeople } from './suppressed-people.ts';
+import { readSuppressedPeople, type SuppressedPeople } from './suppressed-people.ts';
 import { withImportLock, type StillHeld } from './import-lock.ts';
 import { readerOf, findKeptIds, PersonIds, withKeptId } from './parse-records.ts';
 import type { Format, RecordReader, ImportedPerson } from './parse-records.ts';
@@ -195,7 +195,7 @@ async function writeAll(
 ): Promise<Reached> {
   const writer = new BatchWriter(catalog, state, save);
   // Who is suppressed from now on is removed again by the command that suppresses, after this import.
-  const suppressed = await SuppressedPeople.open(db);
+  const suppressed = await readSuppressedPeople(db);
   const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
   const format = load.format === 'csv' ? csvFormat(',', Infinity) : lineFormat;
   for await (const records of scanRecords(textBlocks(load.chunks), format, 1, { endsLongRecords: true })) {

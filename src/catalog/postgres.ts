@@ -13,7 +13,7 @@ import {
 } from './catalog.ts';
 import { toDocument, groupSpellings, inBatches, wordPatterns } from './document.ts';
 import type { CatalogDocument, Spelling, SuggestedValue } from './document.ts';
-import { SuppressedPeople } from './suppressed-people.ts';
+import { readSuppressedPeople } from './suppressed-people.ts';
 import { tokensOf, isAfter, matching, orderBy } from './postgres-search.ts';
 import { allCustomers } from '../access/credentials.ts';
 import { DomainError } from '../errors.ts';
@@ -84,7 +84,7 @@ async function refoldDocuments(
   progress: (done: number, total: number) => Promise<void> | void,
 ): Promise<void> {
   const [{ total }] = await db.search((sql) => sql<[{ total: number }]>`select count(*) as total from prospects`);
-  const suppressed = await SuppressedPeople.open(db);
+  const suppressed = await readSuppressedPeople(db);
   let done = 0;
   for await (const people of readPeople(db)) {
     const leaving = people.filter((person) => suppressed.has(person));

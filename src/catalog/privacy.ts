@@ -29,7 +29,7 @@ import type { PrivacyAction, Suppression } from '../queries/jobs/privacy.ts';
 import { markRemovalRequested } from '../queries/crm/deletions.ts';
 import { withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { toDocument } from './document.ts';
-import { SuppressedPeople } from './suppressed-people.ts';
+import { readSuppressedPeople, type SuppressedPeople } from './suppressed-people.ts';
 import type { SharedDatabase, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/connection.ts';
 import type { StillHeld } from './import-lock.ts';
@@ -73,24 +73,21 @@ async function* candidatesIn(store: Catalog, { kind, value }: Identifier): Async
   } else yield* store.people();
 }
 
-export interface Effects {
-  deleted: number;
-  held: number;
+const noEffects = {
+  deleted: 0,
+  held: 0,
   /** Number of customers who had unlocked a person, and are notified of the removal. */
-  told: number;
-  contacts: number;
-  results: number;
-}
+  told: 0,
+  contacts: 0,
+  results: 0,
+};
 
-const noEffects: Readonly<Effects> = { deleted: 0, held: 0, told: 0, contacts: 0, results: 0 };
+export type Effects = Readonly<typeof noEffects>;
 
-const sumOf = (one: Effects, other: Effects): Effects => ({
-  deleted: one.deleted + other.deleted,
-  held: one.held + other.held,
-  told: one.told + other.told,
-  contacts: one.contacts + other.contacts,
-  results: one.results + other.results,
-});
+const sumOf = (one: Effects, other: Effects): Effects =>
+  Object.fromEntries(
+    Object.entries(one).map(([name, number]) => [name, number + other[name as keyof Effects]]),
+  ) as Effects;
 
 /**
  * Erases suppressed people everywhere. Contacts stay, with a note. Erases from the catalog last, so that an interrupted
@@ -190,7 +187,7 @@ const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
  */
 const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Effects> =>
   whenNoImportRuns(services, async (stillHeld) => {
-    const suppressed = await SuppressedPeople.open(services.db);
+    const suppressed = await readSuppressedPeople(services.db);
     let effects = await sweepStores(services, suppressed, stillHeld);
     effects = sumOf(effects, await sweepHeld(services, suppressed));
     if (withUnlocks) effects = sumOf(effects, await sweepUnlocks(services, suppressed, stillHeld));
@@ -280,19 +277,7 @@ export async function erase(
   if (meant.size > 1 && !isConfirmed) throw severalPeople(meant);
   const unlocked = [...made, ...linked];
   const found = [...people.flatMap(identifiersOf), ...unlocked.map((value) => ({ kind: 'id' as const, value }))];
-  const suppressed = await changeSuppressions(services, 'erase', identifier, noted, (sql, digests) =>
-    insertSuppressions(
-      sql,
-      erasureOf(identifier, found).flatMap(({ is_erasure, ...own }) =>
-        keysOf(digests, own).map((key) => ({
-          ...key,
-          is_erasure,
-          reason: noted.reason ?? 'erasure',
-          case_ref: noted.case_ref ?? null,
-        })),
-      ),
-    ),
-  );
+  const suppressed = await addSuppressions(services, 'erase', erasureOf(identifier, found), identifier, noted);
   const effects = await erasePeople(services, [...meant.union(new Set(made))]);
   return { ...sumOf(effects, await sweepCatalog(services)), suppressed };
 }
@@ -327,23 +312,31 @@ async function findUnlockedIds(
  * Returns the distinct identifiers to suppress. Only ids and the given identifier cause an erasure. Other identifiers,
  * such as an office's e-mail address, can belong to other people, who are then only kept out of the catalog.
  */
-function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
+function erasureOf(given: Identifier, found: Identifier[]): Suppressing[] {
   const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind === 'id' }]));
   return [...rows.set(`${given.kind}:${given.value}`, { ...given, is_erasure: true }).values()];
 }
 
+type Suppressing = Identifier & { is_erasure: boolean };
+
+const addSuppressions = (
+  services: RightsServices,
+  action: 'erase' | 'suppress',
+  added: readonly Suppressing[],
+  identifier: Identifier,
+  noted: Noted,
+): Promise<number> => {
+  const { reason = action === 'erase' ? 'erasure' : '', case_ref = null } = noted;
+  return changeSuppressions(services, action, identifier, noted, (sql, digests) => {
+    const rows = added.flatMap(({ is_erasure, ...own }) =>
+      keysOf(digests, own).map((key) => ({ ...key, is_erasure, reason, case_ref })),
+    );
+    return insertSuppressions(sql, rows);
+  });
+};
+
 export async function suppress(services: RightsServices, identifier: Identifier, noted: Noted): Promise<Effects> {
-  await changeSuppressions(services, 'suppress', identifier, noted, (sql, digests) =>
-    insertSuppressions(
-      sql,
-      keysOf(digests, identifier).map((key) => ({
-        ...key,
-        is_erasure: false,
-        reason: noted.reason ?? '',
-        case_ref: noted.case_ref ?? null,
-      })),
-    ),
-  );
+  await addSuppressions(services, 'suppress', [{ ...identifier, is_erasure: false }], identifier, noted);
   const copies = await findPeople(services, identifier);
   const listed = copies.flatMap(({ place, person }) => (place === 'catalog' ? person : []));
   const effects = await hold(
@@ -371,7 +364,7 @@ export async function removeSuppression(
   );
   // A reindex that runs could have passed the place to which a person is written back, and would lose the person.
   const shown = await whenNoImportRuns(services, async () =>
-    release(services, await SuppressedPeople.open(services.db)),
+    release(services, await readSuppressedPeople(services.db)),
   );
   return { lifted, shown };
 }

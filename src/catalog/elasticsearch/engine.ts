@@ -37,7 +37,7 @@ import {
 } from './indexes.ts';
 import type { FoundIndex, Indexes, WriteTarget } from './indexes.ts';
 import { fromSource, toSource, type PersonSource, readAllPeople, reads } from './search.ts';
-import { SuppressedPeople } from '../suppressed-people.ts';
+import { readSuppressedPeople } from '../suppressed-people.ts';
 import { rebuildValues } from './values.ts';
 import type { Config } from '../../process/config.ts';
 import type { SharedDatabase } from '../../database/db.ts';
@@ -244,7 +244,7 @@ async function copyPeople(
   to: string,
   progress: (done: number) => Promise<void> | void,
 ): Promise<number> {
-  const suppressed = await SuppressedPeople.open(indexes.db);
+  const suppressed = await readSuppressedPeople(indexes.db);
   let [done, copied] = [0, 0];
   let writes: Promise<void> = Promise.resolve();
   for await (const people of readAllPeople(indexes.nodes, from)) {

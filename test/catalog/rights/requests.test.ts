@@ -7,7 +7,7 @@ import { erase, removeSuppression } from '../../../src/catalog/privacy.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { jobBatches } from '../../../src/jobs/workers.ts';
 import { takeTurn } from '../../../src/jobs/turns.ts';
-import { SuppressedPeople } from '../../../src/catalog/suppressed-people.ts';
+import { readSuppressedPeople } from '../../../src/catalog/suppressed-people.ts';
 import { toIdentifier } from '../../../src/queries/jobs/catalog-imports.ts';
 import { insertSuppressions, openDigests, toBytes } from '../../../src/queries/jobs/privacy.ts';
 import { formerProfileKey } from '../../../src/text/domains.ts';
@@ -223,7 +223,7 @@ test.each(['profnet_url', 'email'] as const)(
     const digest = toBytes(digests.of(kind === 'email' ? work_email : formerProfileKey(profnet_url)));
     const row = { kind, digest, is_erasure: true, reason: 'test', case_ref: null } as const;
     await app.db.transaction((sql) => insertSuppressions(sql, [row]));
-    const open = () => SuppressedPeople.open(app.db);
+    const open = () => readSuppressedPeople(app.db);
     const one = person({ profnet_url, work_email });
     expect([(await open()).has(one), (await open()).isErased(person())]).toEqual([true, false]);
     const services = { ...app, notify: () => undefined };
