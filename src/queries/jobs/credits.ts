@@ -156,12 +156,7 @@ export async function reserveCredits(
     reserved: amount,
     jobId,
   });
-  if (isMoved) return recordIfLow(sql, customerId, pool);
-  throw new InsufficientCredits({
-    required: amount,
-    available: await findAvailableCredits(sql, customerId, pool),
-    pool,
-  });
+  return isMoved ? recordIfLow(sql, customerId, pool) : refuse(sql, customerId, given);
 }
 
 export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, credits: Amount): Promise<void> =>
@@ -212,11 +207,11 @@ export async function adjustCredits(
   const { pool, amount } = correction;
   if (await move(sql, customerId, { ...correction, kind: 'adjust', available: amount, reserved: 0 }))
     return recordIfLow(sql, customerId, pool);
-  throw new InsufficientCredits({
-    required: -amount,
-    available: await findAvailableCredits(sql, customerId, pool),
-    pool,
-  });
+  return refuse(sql, customerId, { pool, amount: -amount });
+}
+
+async function refuse(sql: Transaction, customerId: string, { pool, amount: required }: Amount): Promise<never> {
+  throw new InsufficientCredits({ required, available: await findAvailableCredits(sql, customerId, pool), pool });
 }
 
 interface Move extends Amount {
