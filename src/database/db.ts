@@ -48,57 +48,45 @@ const retryMs = 500;
  * Logs one line when the database becomes unavailable, and one when it is available again. Runs a test query to find
  * out, because a single connection can also break for other reasons.
  */
-class Outages {
-  readonly #ping: () => Promise<unknown>;
-  #log: FastifyBaseLogger | undefined;
-  #isChecking = false;
-  #isClosed = false;
-
-  constructor(ping: () => Promise<unknown>) {
-    this.#ping = ping;
-  }
-
-  logTo(log: FastifyBaseLogger): void {
-    this.#log = log;
-  }
-
-  /** Checks whether the database responds, unless a check is already running. Call it when a connection closes. */
-  suspect(): void {
-    if (!this.#log || this.#isChecking || this.#isClosed) return;
-    this.#isChecking = true;
-    void this.#check(this.#log).finally(() => (this.#isChecking = false));
-  }
-
-  close(): void {
-    this.#isClosed = true;
-  }
-
-  async #check(log: FastifyBaseLogger): Promise<void> {
-    let fault = await this.#faultOf();
-    if (!fault || this.#isClosed) return;
-    log.error(fault, 'the database does not answer');
-    const since = performance.now();
-    while (fault && !this.#isClosed) {
-      await sleep(retryMs, undefined, { ref: false });
-      fault = await this.#faultOf();
-    }
-    if (this.#isClosed) return;
-    log.info({ seconds: Math.round((performance.now() - since) / 1000) }, 'the database answers again');
-  }
-
-  async #faultOf(): Promise<{ code: string | undefined; reason: string } | undefined> {
+function watchOutages(ping: () => Promise<unknown>) {
+  let log: FastifyBaseLogger | undefined;
+  let isChecking = false;
+  const closing = new AbortController();
+  const findFault = async (): Promise<{ code: string | undefined; reason: string } | undefined> => {
     try {
-      await this.#ping();
+      await ping();
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException;
       if (isConnectionLost(error)) return { code, reason: message };
     }
     return undefined;
-  }
+  };
+  const check = async (given: FastifyBaseLogger): Promise<void> => {
+    let fault = await findFault();
+    if (!fault || closing.signal.aborted) return;
+    given.error(fault, 'the database does not answer');
+    const since = performance.now();
+    while (fault && !closing.signal.aborted) {
+      await sleep(retryMs, undefined, { ref: false });
+      fault = await findFault();
+    }
+    if (!closing.signal.aborted)
+      given.info({ seconds: Math.round((performance.now() - since) / 1000) }, 'the database answers again');
+  };
+  return {
+    logTo: (given: FastifyBaseLogger) => void (log = given),
+    /** Checks whether the database responds, unless a check is already running. Call it when a connection closes. */
+    suspect: () => {
+      if (!log || isChecking || closing.signal.aborted) return;
+      isChecking = true;
+      void check(log).finally(() => (isChecking = false));
+    },
+    close: () => closing.abort(),
+  };
 }
 
 /**
- * Returns the log level for an error that is retried. Returns `debug` for a lost connection, because `Outages` logs it.
+ * Returns the log level for an error that is retried. Returns `debug` for a lost connection, because `watchOutages` logs it.
  */
 export const retryLevel = (error: unknown): 'debug' | 'warn' => (isConnectionLost(error) ? 'debug' : 'warn');
 
@@ -262,7 +250,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     connect(config, url, { ...options, onclose: () => (options.onclose?.(), outages.suspect()) });
   // A connection of its own, because the pools reject work while they are full.
   const test = open({ max: 1, ...plans.genericPlans });
-  const outages = new Outages(() => test`select 1`);
+  const outages = watchOutages(() => test`select 1`);
   const { health, ...pools } = openPools(config, plans, open);
   const transactions = new Transactions();
   const use = (requester: Requester, source: EventSource | null): Database => ({

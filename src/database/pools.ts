@@ -11,34 +11,23 @@ const closeTimeout = 10;
 const cutTimeout = 15;
 
 /**
- * Pool whose connections are shared by its operations. It never cancels a running statement, because the cancel request
- * could hit the statement of another operation.
+ * Opens a pool whose connections are shared by its operations. It never cancels a running statement, because the cancel
+ * request could hit the statement of another operation.
  */
-class SharedPool {
-  readonly limiter: ConcurrencyLimiter;
-  readonly #sql: Sql;
-
-  constructor(sql: Sql, limits: ConcurrencyLimits) {
-    this.limiter = new ConcurrencyLimiter(limits);
-    this.#sql = sql;
-  }
-
-  run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.limiter.run(requester, () => this.#traced(work)));
-  }
-
-  runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.limiter.runAlone(() => this.#traced(work)));
-  }
-
-  async close(): Promise<void> {
-    await emptied(this.limiter);
-    await this.#sql.end({ timeout: 1 });
-  }
-
-  #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return inPool(this.limiter.name, () => work(this.#sql));
-  }
+function sharedPool(sql: Sql, limits: ConcurrencyLimits) {
+  const limiter = new ConcurrencyLimiter(limits);
+  const traced = <T>(work: (sql: Sql) => Promise<T>) => inPool(limiter.name, () => work(sql));
+  return {
+    limiter,
+    run: <T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> =>
+      translateErrors(() => limiter.run(requester, () => traced(work))),
+    runAlone: <T>(work: (sql: Sql) => Promise<T>): Promise<T> =>
+      translateErrors(() => limiter.runAlone(() => traced(work))),
+    close: async (): Promise<void> => {
+      await emptied(limiter);
+      await sql.end({ timeout: 1 });
+    },
+  };
 }
 
 interface Line {
@@ -47,77 +36,71 @@ interface Line {
 }
 
 /**
- * Pool in which each operation has a connection to itself. Each connection is a driver instance, because the driver's
- * own pool can give one connection to two transactions.
+ * Opens a pool in which each operation has a connection to itself. Each connection is a driver instance, because the
+ * driver's own pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
-class ExclusivePool {
-  readonly limiter: ConcurrencyLimiter;
-  readonly #connect: (onclose: () => void) => Sql;
-  readonly #all = new Set<Line>();
-  readonly #free: Line[] = [];
+function exclusivePool(connect: (onclose: () => void) => Sql, limits: ConcurrencyLimits) {
+  const limiter = new ConcurrencyLimiter(limits);
+  const all = new Set<Line>();
+  const free: Line[] = [];
 
-  constructor(connect: (onclose: () => void) => Sql, limits: ConcurrencyLimits) {
-    this.limiter = new ConcurrencyLimiter(limits);
-    this.#connect = connect;
+  function open(): Line {
+    const line: Line = { sql: connect(() => line.closed()), closed: () => undefined };
+    all.add(line);
+    return line;
   }
 
-  /**
-   * Runs `work` on a free connection. Waits first if too many operations are running.
-   * @param shouldCancel called with the reason when the requester's signal aborts. It returns true to cancel `work` at
-   * once, or false to let it run until the request's time is up
-   */
-  run<T>(
-    requester: Requester,
-    work: (sql: Sql) => Promise<T>,
-    shouldCancel: (reason: unknown) => boolean = () => true,
-  ): Promise<T> {
-    return translateErrors(() => this.limiter.run(requester, () => this.#admitted(work, requester, shouldCancel)));
+  async function cut(line: Line): Promise<void> {
+    // No cancel request: it could arrive late and hit the next statement on the connection. Until the server has closed
+    // the connection, the operation counts as running.
+    all.delete(line);
+    const { promise: isClosed, resolve } = Promise.withResolvers<void>();
+    line.closed = resolve;
+    await line.sql.end({ timeout: 0 });
+    await Promise.race([isClosed, sleep(cutTimeout * 1000, undefined, { ref: false })]);
   }
 
-  async close(): Promise<void> {
-    await emptied(this.limiter);
-    await Promise.all([...this.#all].map(({ sql }) => sql.end({ timeout: 1 })));
-  }
-
-  async #admitted<T>(
+  async function admitted<T>(
     work: (sql: Sql) => Promise<T>,
     { signal, timeUp }: Requester,
     shouldCancel: (reason: unknown) => boolean,
   ): Promise<T> {
-    const line = this.#free.pop() ?? this.#open();
-    let cut: Promise<void> | undefined;
-    const cancel = () => void (cut ??= this.#cut(line));
+    const line = free.pop() ?? open();
+    let cutting: Promise<void> | undefined;
+    const cancel = () => void (cutting ??= cut(line));
     const abort = () => {
       if (shouldCancel(signal!.reason)) cancel();
     };
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
     try {
-      return await inPool(this.limiter.name, () => work(line.sql));
+      return await inPool(limiter.name, () => work(line.sql));
     } finally {
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);
-      if (cut) await cut;
-      else this.#free.push(line);
+      if (cutting) await cutting;
+      else free.push(line);
     }
   }
 
-  #open(): Line {
-    const line: Line = { sql: this.#connect(() => line.closed()), closed: () => undefined };
-    this.#all.add(line);
-    return line;
-  }
-
-  async #cut(line: Line): Promise<void> {
-    // No cancel request: it could arrive late and hit the next statement on the connection. Until the server has closed
-    // the connection, the operation counts as running.
-    this.#all.delete(line);
-    const { promise: isClosed, resolve } = Promise.withResolvers<void>();
-    line.closed = resolve;
-    await line.sql.end({ timeout: 0 });
-    await Promise.race([isClosed, sleep(cutTimeout * 1000, undefined, { ref: false })]);
-  }
+  return {
+    limiter,
+    /**
+     * Runs `work` on a free connection. Waits first if too many operations are running.
+     * @param shouldCancel called with the reason when the requester's signal aborts. It returns true to cancel `work`
+     * at once, or false to let it run until the request's time is up
+     */
+    run: <T>(
+      requester: Requester,
+      work: (sql: Sql) => Promise<T>,
+      shouldCancel: (reason: unknown) => boolean = () => true,
+    ): Promise<T> => translateErrors(() => limiter.run(requester, () => admitted(work, requester, shouldCancel))),
+    close: async (): Promise<void> => {
+      await emptied(limiter);
+      await Promise.all([...all].map(({ sql }) => sql.end({ timeout: 1 })));
+    },
+  };
 }
 
 const emptied = (limiter: ConcurrencyLimiter): Promise<unknown> =>
@@ -209,9 +192,9 @@ export function openPools(
 ) {
   const queue = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
   const shared = (name: string, max: number) =>
-    new SharedPool(connect({ max, ...genericPlans }), { name, limit: max * pipelineDepth, ...queue });
+    sharedPool(connect({ max, ...genericPlans }), { name, limit: max * pipelineDepth, ...queue });
   const exclusive = (name: string, limit: number, options: Omit<ConnectionOptions, 'max'>) =>
-    new ExclusivePool((onclose) => connect({ max: 1, onclose, ...options }), { name, limit, ...queue });
+    exclusivePool((onclose) => connect({ max: 1, onclose, ...options }), { name, limit, ...queue });
   return {
     credentials: shared('credentials', config.DATABASE_CREDENTIAL_CONNECTIONS),
     lookup: shared('lookup', config.DATABASE_LOOKUP_CONNECTIONS),
