@@ -7,46 +7,33 @@ import { readConfig } from '../process/config.ts';
 import { logger, isJsonLog } from '../process/logger.ts';
 import { commandAction } from './command.ts';
 
-class Shutdown {
-  readonly #services: OpenServices;
-  readonly #apps: FastifyInstance[] = [];
-  readonly #stops: (() => Promise<void>)[] = [];
+type Shutdown = ReturnType<typeof shutdownOf>;
 
-  constructor(services: OpenServices) {
-    this.#services = services;
-  }
+function shutdownOf(services: OpenServices) {
+  const apps: FastifyInstance[] = [];
+  const stops: (() => Promise<void>)[] = [];
 
-  addServer(app: FastifyInstance): void {
-    this.#apps.push(app);
-  }
-
-  add(stop: () => Promise<void>): void {
-    this.#stops.push(stop);
+  async function closeServers(graceMs: number): Promise<void> {
+    if (graceMs > 0) {
+      for (const app of apps) {
+        await app.ready();
+        app.announceStop();
+      }
+      await sleep(graceMs);
+    }
+    await Promise.all(apps.map((app) => app.close()));
   }
 
   /**
    * Stops all servers and workers at the same time, then closes the database and the catalog.
    * @param graceMs time in which the servers still accept requests
    */
-  async run(graceMs = 0): Promise<void> {
+  async function run(graceMs = 0): Promise<void> {
     try {
-      await Promise.all([this.#closeServers(graceMs), ...this.#stops.map((stop) => stop())]);
+      await Promise.all([closeServers(graceMs), ...stops.map((stop) => stop())]);
     } finally {
-      await Promise.all([this.#services.close(), stopTracing()]);
+      await Promise.all([services.close(), stopTracing()]);
     }
-  }
-
-  async #closeServers(graceMs: number): Promise<void> {
-    if (graceMs > 0) await this.#announceStop(graceMs);
-    await Promise.all(this.#apps.map((app) => app.close()));
-  }
-
-  async #announceStop(graceMs: number): Promise<void> {
-    for (const app of this.#apps) {
-      await app.ready();
-      app.announceStop();
-    }
-    await sleep(graceMs);
   }
 
   /**
@@ -55,10 +42,10 @@ class Shutdown {
    * @param graceMs milliseconds after SIGTERM in which servers still accept requests, while `/readyz` tells load
    * balancers to stop
    */
-  runAtSignal(log: FastifyBaseLogger, graceMs = 0): void {
+  function runAtSignal(log: FastifyBaseLogger, graceMs = 0): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
     const options = {
-      delay: graceMs + this.#services.config.SHUTDOWN_MS + 15_000,
+      delay: graceMs + services.config.SHUTDOWN_MS + 15_000,
       logger: false as const,
       skip: ['beforeExit' as const],
       onSecondSignal: (signal?: string) => log.warn({ signal }, 'stopping at once after a second signal'),
@@ -66,10 +53,17 @@ class Shutdown {
     closeWithGrace(options, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       else log.info({ signal }, 'stopping');
-      await this.run(signal === 'SIGTERM' ? graceMs : 0);
+      await run(signal === 'SIGTERM' ? graceMs : 0);
       log.info('stopped');
     });
   }
+
+  return {
+    addServer: (app: FastifyInstance) => void apps.push(app),
+    add: (stop: () => Promise<void>) => void stops.push(stop),
+    run,
+    runAtSignal,
+  };
 }
 
 /**
@@ -95,7 +89,7 @@ export async function runServices<T>(
   const log = logger(config);
   await startTracing(config, log);
   const services = await openServices(config);
-  const shutdown = new Shutdown(services);
+  const shutdown = shutdownOf(services);
   try {
     if (options.migrate) await (await import('../database/migrate.ts')).migrate(services.ownerUrl);
     await requireSchema(services);
