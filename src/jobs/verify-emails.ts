@@ -27,10 +27,13 @@ export const verifyEmails: JobBatch = async (context, job, signal) => {
   const waitsNoMore = job.is_waiting && !hasDoubts;
   if (verified.length === 0 && inputs.length > 0 && !waits && !waitsNoMore) return;
   if (waits) context.log.warn('the name server knows no domain; a verification waits');
-  const duplicates = new Duplicates(await db.lookup((sql) => findDuplicateInputs(sql, customerId, id)));
-  const items =
-    inputs.length === 0 ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
-  const last = await saveAllButLast(context, job, items, duplicates);
+  const duplicates = await db.lookup((sql) => findDuplicateInputs(sql, customerId, id));
+  const byAddress = Map.groupBy(duplicates, addressOf);
+  const items: Item[] =
+    inputs.length === 0
+      ? duplicates.map((input) => ({ input }))
+      : verified.flatMap((email) => [email, ...duplicatesOf(email, byAddress).map((input) => ({ input }))]);
+  const last = await saveAllButLast(context, job, items, byAddress);
   // Where the next search for inputs begins. A duplicate gets its result with an earlier input.
   const progress = { position: inputs[0] ? inputs[0].position - 1 : after };
   await settle(context, job, async (sql, held) => {
@@ -97,19 +100,12 @@ const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUT
 
 const waitSeconds = 20;
 
-class Duplicates {
-  readonly #byAddress: Map<string, JobInput[]>;
-  readonly all: readonly Item[];
+type Duplicates = ReadonlyMap<string, readonly JobInput[]>;
 
-  constructor(inputs: readonly JobInput[]) {
-    this.all = inputs.map((input) => ({ input }));
-    this.#byAddress = Map.groupBy(inputs, ({ item }) => emailKey(item));
-  }
+const addressOf = ({ item }: JobInput): string => emailKey(item);
 
-  of({ item }: JobInput): Item[] {
-    return (this.#byAddress.get(emailKey(item)) ?? []).map((input) => ({ input }));
-  }
-}
+const duplicatesOf = ({ input }: Item, byAddress: Duplicates): readonly JobInput[] =>
+  byAddress.get(addressOf(input)) ?? [];
 
 interface Item {
   input: JobInput;
@@ -141,9 +137,10 @@ async function saveAllButLast(
 
 const forContacts =
   (duplicates: Duplicates) =>
-  ({ input, verification }: Item): ContactVerification[] => {
+  (item: Item): ContactVerification[] => {
+    const { input, verification } = item;
     if (!verification) return [];
-    const inputs = [input, ...duplicates.of(input).map((duplicate) => duplicate.input)];
+    const inputs = [input, ...duplicatesOf(item, duplicates)];
     const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
     const outcome = { address: input.item, status: verification.status };
     return [...contactIds].map((contactId) => ({ ...outcome, contactId }));

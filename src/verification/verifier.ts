@@ -26,43 +26,30 @@ interface Claim {
   signal?: AbortSignal | undefined;
 }
 
-/** Limits concurrent tasks, for each mail domain and together. All customers share these limits. */
-class DomainLimiter {
-  readonly #config: Config;
-  readonly #domains = new Map<string, Line>();
-  readonly #overall: Line;
-
-  constructor(config: Config) {
-    this.#config = config;
-    this.#overall = new Line({ concurrency: config.VERIFY_CONNECTIONS });
-  }
-
-  async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
-    const line = this.#domains.get(domain) ?? this.#open(domain);
-    try {
-      return await line.inTurn(() => this.#overall.inTurn(work, claim), claim);
-    } finally {
-      if (line.isIdle) this.#forgetLater(domain, line);
-    }
-  }
-
-  #open(domain: string): Line {
-    const { VERIFY_DOMAIN_CONNECTIONS: concurrency, VERIFY_DOMAIN_INTERVAL_MS: interval } = this.#config;
+/**
+ * Returns a function that limits concurrent tasks, for each mail domain and together. All customers share these limits.
+ */
+function limitDomains(config: Config) {
+  const { VERIFY_DOMAIN_CONNECTIONS: concurrency, VERIFY_DOMAIN_INTERVAL_MS: interval } = config;
+  const domains = new Map<string, Line>();
+  const overall = new Line({ concurrency: config.VERIFY_CONNECTIONS });
+  const open = (domain: string): Line => {
     const line = new Line({ concurrency, ...(interval > 0 && { interval, intervalCap: 1, strict: true }) });
-    this.#domains.set(domain, line);
+    domains.set(domain, line);
     return line;
-  }
-
-  /**
-   * Deletes a domain's empty queue after `VERIFY_DOMAIN_INTERVAL_MS`. Until then, the queue remembers when its last
-   * task started.
-   */
-  #forgetLater(domain: string, line: Line): void {
-    const forget = () => {
-      if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
-    };
-    setTimeout(forget, this.#config.VERIFY_DOMAIN_INTERVAL_MS).unref();
-  }
+  };
+  return async <T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> => {
+    const line = domains.get(domain) ?? open(domain);
+    try {
+      return await line.inTurn(() => overall.inTurn(work, claim), claim);
+    } finally {
+      const forget = () => {
+        if (line.isIdle && domains.get(domain) === line) domains.delete(domain);
+      };
+      // Until then, the empty queue remembers when its last task started.
+      if (line.isIdle) setTimeout(forget, interval).unref();
+    }
+  };
 }
 
 /**
@@ -136,7 +123,7 @@ export function openVerifier(config: Config): Verifier {
     canaries: split(config.VERIFY_CANARY_DOMAINS),
   });
   const probe = openProbe(dns, config);
-  const domains = new DomainLimiter(config);
+  const inTurn = limitDomains(config);
   const closing = new AbortController();
 
   return {
@@ -151,7 +138,7 @@ export function openVerifier(config: Config): Verifier {
       if (statusOf(checks) !== 'verified' || found.status !== 'found' || config.VERIFY_SMTP === 'off')
         return verification(checks);
       const left = config.VERIFY_DEADLINE_MS - (performance.now() - begun);
-      const smtp = await domains.run(address.domain, () => ask(address, found.hosts, left), { owner, signal });
+      const smtp = await inTurn(address.domain, () => ask(address, found.hosts, left), { owner, signal });
       return verification({ ...checks, smtp });
     },
     close: async () => {
