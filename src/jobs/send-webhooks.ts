@@ -8,7 +8,7 @@ import { webhookDeliveries } from '../process/metrics.ts';
 import { findDueEndpoints, maxAtOnce, visitEndpoint } from '../queries/accounts/webhook-sending.ts';
 import type { Attempt, Due, DueEndpoint, Visit } from '../queries/accounts/webhook-sending.ts';
 import { SecretBox } from '../accounts/webhook-targets.ts';
-import { openSender, type Sender } from '../accounts/webhook-sender.ts';
+import { openSender } from '../accounts/webhook-sender.ts';
 import type { JobContext } from './turns.ts';
 
 /**
@@ -50,61 +50,53 @@ interface SendContext extends Pick<JobContext, 'config' | 'log'> {
   db: SharedDatabase;
 }
 
-export class WebhookSending {
-  readonly #context: SendContext;
-  readonly #box: SecretBox;
-  readonly #sender: Sender;
-  readonly #stopping = new AbortController();
-  readonly #loops: Promise<void>[];
-  readonly #slots: FairSemaphore;
-  /** Slots for endpoints whose last delivery failed, and for new endpoints: half as many as all slots. */
-  readonly #slotsOfOthers: FairSemaphore;
-  readonly #busy = new Map<string, Promise<void>>();
+/** Starts to send webhooks. `stop` ends it after the deliveries in progress. */
+export function startSending(context: SendContext, key: string): { stop(): Promise<void> } {
+  const count = context.config.WEBHOOK_DELIVERIES;
+  const box = new SecretBox(key);
+  const sender = openSender(context.config);
+  const stopping = new AbortController();
+  const slots = new FairSemaphore(count);
+  /** Slots for endpoints whose last delivery failed, and for new endpoints. */
+  const slotsOfOthers = new FairSemaphore(Math.ceil(count / 2));
+  const busy = new Map<string, Promise<void>>();
+  // Endpoints that work do not wait until many others have been looked at.
+  const loops = [watch(true), watch(false)];
+  return {
+    stop: async () => {
+      stopping.abort();
+      await Promise.all(loops);
+      await Promise.all(busy.values());
+      await sender.close();
+    },
+  };
 
-  constructor(context: SendContext, key: string) {
-    const count = context.config.WEBHOOK_DELIVERIES;
-    this.#context = context;
-    this.#box = new SecretBox(key);
-    this.#sender = openSender(context.config);
-    this.#slots = new FairSemaphore(count);
-    this.#slotsOfOthers = new FairSemaphore(Math.ceil(count / 2));
-    // Endpoints that work do not wait until many others have been looked at.
-    this.#loops = [this.#watch(true), this.#watch(false)];
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await Promise.all(this.#loops);
-    await Promise.all(this.#busy.values());
-    await this.#sender.close();
-  }
-
-  async #watch(areWorking: boolean): Promise<void> {
-    const { signal } = this.#stopping;
+  async function watch(areWorking: boolean): Promise<void> {
+    const { signal } = stopping;
     while (!signal.aborted) {
-      await this.#look(areWorking).catch((err: unknown) =>
-        this.#context.log[retryLevel(err)]({ err }, 'the endpoints of webhooks could not be looked at; retrying'),
+      await look(areWorking).catch((err: unknown) =>
+        context.log[retryLevel(err)]({ err }, 'the endpoints of webhooks could not be looked at; retrying'),
       );
       await sleep(searchIntervalMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
-  async #look(areWorking: boolean): Promise<void> {
-    const db = this.#context.db.for({ customerId: allCustomers }, null);
+  async function look(areWorking: boolean): Promise<void> {
+    const db = context.db.for({ customerId: allCustomers }, null);
     const due = await db.search((sql) => findDueEndpoints(sql, areWorking, maxFound));
-    const heldBy = ({ customer_id: customerId }: DueEndpoint) => this.#slots.heldBy(customerId);
+    const heldBy = ({ customer_id: customerId }: DueEndpoint) => slots.heldBy(customerId);
     const found = due.toSorted((one, other) => heldBy(one) - heldBy(other)).values();
     const end = performance.now() + lookMs;
     const work = async () => {
       for (const endpoint of found) {
-        if (this.#stopping.signal.aborted || performance.now() > end) return;
-        if (this.#busy.has(endpoint.id)) continue;
+        if (stopping.signal.aborted || performance.now() > end) return;
+        if (busy.has(endpoint.id)) continue;
         const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
-        const serving = this.#serve(endpoint, areWorking, begin).finally(() => {
-          this.#busy.delete(endpoint.id);
+        const serving = serve(endpoint, areWorking, begin).finally(() => {
+          busy.delete(endpoint.id);
           begin();
         });
-        this.#busy.set(endpoint.id, serving);
+        busy.set(endpoint.id, serving);
         await begun;
       }
     };
@@ -115,9 +107,13 @@ export class WebhookSending {
    * Sends to an endpoint until no event is left, its turn is over, or its customer has no free slot. Never rejects.
    * @param begun called after the first look at the endpoint's events
    */
-  async #serve({ customer_id: customerId, id }: DueEndpoint, isWorking: boolean, begun: () => void): Promise<void> {
-    const log = this.#context.log.child({ webhook_id: id, customer: customerId });
-    const db = this.#context.db.for({ customerId }, 'job');
+  async function serve(
+    { customer_id: customerId, id }: DueEndpoint,
+    isWorking: boolean,
+    begun: () => void,
+  ): Promise<void> {
+    const log = context.log.child({ webhook_id: id, customer: customerId });
+    const db = context.db.for({ customerId }, 'job');
     const visitor = { customerId, id, takenBy: crypto.randomUUID() };
     const underWay = new Map<Due, Promise<void>>();
     const ended: Attempt[] = [];
@@ -125,20 +121,20 @@ export class WebhookSending {
     try {
       for (let hasRead = true; hasRead || underWay.size + ended.length > 0;) {
         const areWorking = isWorking;
-        const isOver = this.#stopping.signal.aborted || performance.now() > end;
-        const freeSlots = isOver ? 0 : this.#take(customerId, areWorking, underWay.size);
+        const isOver = stopping.signal.aborted || performance.now() > end;
+        const freeSlots = isOver ? 0 : take(customerId, areWorking, underWay.size);
         if (freeSlots + underWay.size + ended.length === 0) return;
         let free = freeSlots;
         try {
           const state = { ended: ended.splice(0), underWay: [...underWay.keys()], freeSlots };
           const visit = await db.transaction((sql) => visitEndpoint(sql, visitor, state));
           if (!visit) return;
-          const send = this.#senderFor(customerId, visit, log);
+          const send = senderFor(customerId, visit, log);
           for (const due of visit.due) {
             const sending = async () => {
               ended.push(await send(due));
               underWay.delete(due);
-              this.#release(customerId, areWorking, 1);
+              release(customerId, areWorking, 1);
             };
             underWay.set(due, sending());
             free -= 1;
@@ -146,7 +142,7 @@ export class WebhookSending {
           if (visit.disabled) log.info({ reason: visit.disabled }, 'the service has disabled a webhook');
           ({ hasRead, works: isWorking } = visit);
         } finally {
-          this.#release(customerId, areWorking, free);
+          release(customerId, areWorking, free);
           begun();
         }
         if (ended.length === 0 && underWay.size > 0) await Promise.race(underWay.values());
@@ -154,40 +150,40 @@ export class WebhookSending {
     } catch (err) {
       // Nobody has stored how the last tries ended. They are repeated.
       log[isUnavailable(err) ? 'warn' : 'error']({ err }, 'webhooks could not be sent; retrying');
-      await sleep(pauseMs, undefined, { signal: this.#stopping.signal, ref: false }).catch(() => undefined);
+      await sleep(pauseMs, undefined, { signal: stopping.signal, ref: false }).catch(() => undefined);
     } finally {
       await Promise.all(underWay.values());
     }
   }
 
-  #take(customerId: string, isWorking: boolean, underWay: number): number {
+  function take(customerId: string, isWorking: boolean, underWay: number): number {
     const most = (isWorking ? maxAtOnce.works : maxAtOnce.other) - underWay;
     let taken = 0;
-    while (taken < most && this.#takeOne(customerId, isWorking)) taken += 1;
+    while (taken < most && takeOne(customerId, isWorking)) taken += 1;
     return taken;
   }
 
-  #takeOne(customerId: string, isWorking: boolean): boolean {
-    if (!isWorking && !this.#slotsOfOthers.tryTake(customerId)) return false;
-    const isTaken = this.#slots.tryTake(customerId);
-    if (!isTaken && !isWorking) this.#slotsOfOthers.release(customerId);
+  function takeOne(customerId: string, isWorking: boolean): boolean {
+    if (!isWorking && !slotsOfOthers.tryTake(customerId)) return false;
+    const isTaken = slots.tryTake(customerId);
+    if (!isTaken && !isWorking) slotsOfOthers.release(customerId);
     return isTaken;
   }
 
-  #release(customerId: string, isWorking: boolean, count: number): void {
+  function release(customerId: string, isWorking: boolean, count: number): void {
     if (count === 0) return;
-    this.#slots.release(customerId, count);
-    if (!isWorking) this.#slotsOfOthers.release(customerId, count);
+    slots.release(customerId, count);
+    if (!isWorking) slotsOfOthers.release(customerId, count);
   }
 
-  #senderFor(customerId: string, { url, secrets: sealed, now }: Visit, log: FastifyBaseLogger) {
-    const secrets = sealed.map((one) => this.#box.open(customerId, one));
+  function senderFor(customerId: string, { url, secrets: sealed, now }: Visit, log: FastifyBaseLogger) {
+    const secrets = sealed.map((one) => box.open(customerId, one));
     const visitedAt = performance.now();
     return async (due: Due): Promise<Attempt> => {
       // By the database's clock.
       const sentAt = new Date(Date.parse(now) + performance.now() - visitedAt);
       const message = { url, id: due.event_id, body: due.body, sentAt, secrets };
-      const { retryAfter, ...outcome } = await this.#sender.send(message, deliveryMs);
+      const { retryAfter, ...outcome } = await sender.send(message, deliveryMs);
       webhookDeliveries.inc({ outcome: outcome.ok ? 'delivered' : 'failed' });
       if (!outcome.ok) log.debug({ status: outcome.status, reason: outcome.error }, 'a webhook was not delivered');
       const retry_in = outcome.ok ? null : pauseAfter(due.attempt, retryAfter);

@@ -35,7 +35,7 @@ import { allCustomers } from '../access/credentials.ts';
 import type { TraceContext } from '../process/spans.ts';
 import { inSpan, traceFields } from '../process/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
-import { WebhookSending } from './send-webhooks.ts';
+import { startSending } from './send-webhooks.ts';
 
 const indexedAtOnce = 100;
 const customersAtOnce = 1_000;
@@ -258,7 +258,7 @@ export async function startWorkers(
     else log.error({ err }, 'the job queue reported an error');
   });
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue reported a warning'));
-  let webhooks: WebhookSending | undefined;
+  let webhooks: ReturnType<typeof startSending> | undefined;
   const workers: Workers = {
     stop: async () => {
       stopping.abort();
@@ -279,7 +279,7 @@ export async function startWorkers(
         stopping: stopping.signal,
       });
     const key = config.WEBHOOK_SECRET_KEY; // without it, no secret of an endpoint can be read
-    if (handlers === allHandlers && key !== undefined) webhooks = new WebhookSending(services, key);
+    if (handlers === allHandlers && key !== undefined) webhooks = startSending(services, key);
     return workers;
   } catch (error) {
     // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.
