@@ -70,6 +70,22 @@ export class Load {
     return { status: answer.status, reply: (await answer.json()) as Reply, isReplayed };
   }
 
+  /** Reads the feed from a cursor to its end. Returns the created contacts, in order, and the cursor behind them. */
+  async follow(cursor?: string, url = this.#url): Promise<{ status: number; ids: string[]; cursor: string }> {
+    const ids: string[] = [];
+    for (let at = cursor; ;) {
+      const answer = await fetch(`${url}/api/ext/events/list`, {
+        method: 'POST',
+        headers: { authorization: `X-API-Key ${this.#apiKey}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ types: ['contact.created'], paginate: { limit: 100, ...(at ? { cursor: at } : {}) } }),
+      });
+      if (!answer.ok) return { status: answer.status, ids, cursor: '' };
+      ids.push(...((await answer.json()) as { data: { id: string } }[]).map(({ data }) => data.id));
+      at = answer.headers.get('x-next-cursor')!;
+      if (answer.headers.get('x-more') !== 'true') return { status: answer.status, ids, cursor: at };
+    }
+  }
+
   /** Returns when `count` more requests are acknowledged. */
   async more(count: number): Promise<void> {
     const enough = this.acknowledged.length + count;
