@@ -1,4 +1,4 @@
-import { execFile, spawn } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Webhook } from 'standardwebhooks';
-import { expect, onTestFinished, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { replayEndpoint } from '../../src/accounts/webhooks.ts';
 import { makeEndpoint } from '../jobs/webhooks/receivers.ts';
 import { companyBody, contactBody, make, opportunityBody, type TestCustomer } from '../setup/factories.ts';
@@ -16,7 +16,7 @@ import type { TourService } from './tour.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
 
 /** How an example is started: the program, and its first arguments. */
-export interface Example {
+interface Example {
   command: string;
   words: string[];
   cwd: string;
@@ -24,11 +24,37 @@ export interface Example {
 
 const run = promisify(execFile);
 
+/** Tests the three examples of a client: a nightly sync, a two-way sync and a receiver of webhooks. */
+export function testExamples(
+  service: TourService,
+  [nightlySync, twoWaySync, receiver]: readonly [string, string, string],
+  example: (name: string) => Example,
+): void {
+  test(`${nightlySync} keeps a copy that is right after each run, whatever happened before`, async () => {
+    await expectNightlySync(service, example(nightlySync));
+  }, 600_000);
+
+  test(`${twoWaySync} makes both sides the same, after five kills`, async () => {
+    await expectTwoWaySync(service, example(twoWaySync));
+  }, 600_000);
+
+  test(`${receiver} handles each event once, and nothing that is not signed`, async () => {
+    await expectReceiver(service, example(receiver));
+  }, 600_000);
+}
+
+/** Kills a process at a time that the machine decides: any moment must do. */
+async function killAfter(ms: number, child: ChildProcess): Promise<void> {
+  await sleep(ms);
+  child.kill('SIGKILL');
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+}
+
 const fields = ['id', 'external_id', 'first_name', 'last_name', 'work_email', 'job_title'] as const;
 type Copied = Record<(typeof fields)[number], string | null>;
 
 /** Runs the example nightly sync, kills it at any moment, and loses its cursor. Each time the copy must be right again. */
-export async function expectNightlySync({ app, url }: TourService, { command, words, cwd }: Example): Promise<void> {
+async function expectNightlySync({ app, url }: TourService, { command, words, cwd }: Example): Promise<void> {
   const customer = await app.customer();
   const file = join(cwd, 'contacts.db');
   const env = { PATH: process.env['PATH'], SALES_DATA_URL: url, SALES_DATA_KEY: customer.key };
@@ -58,10 +84,7 @@ export async function expectNightlySync({ app, url }: TourService, { command, wo
   for (const [n, ms] of [0, 250, 400, 550].entries()) {
     await change(n + 1);
     if (n === 1) await rm(file);
-    const child = spawn(command, [...words, file], { ...options, stdio: 'ignore' });
-    await sleep(ms);
-    child.kill('SIGKILL');
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+    await killAfter(ms, spawn(command, [...words, file], { ...options, stdio: 'ignore' }));
   }
   await sync();
   await expectCopy();
@@ -112,7 +135,7 @@ type Reference = string | null | { id: string } | { external_id: string };
 const paths = { company: '/company', contact: '/contacts', opportunity: '/opportunities' };
 
 /** Changes both sides, kills the example two-way sync five times, and compares the sides. Echoes must not be taken. */
-export async function expectTwoWaySync({ app, url }: TourService, { command, words, cwd }: Example): Promise<void> {
+async function expectTwoWaySync({ app, url }: TourService, { command, words, cwd }: Example): Promise<void> {
   const customer = await app.customer();
   const other = await customer.withCaps({});
   const file = join(cwd, 'crm.db');
@@ -155,10 +178,7 @@ export async function expectTwoWaySync({ app, url }: TourService, { command, wor
   };
   for (const [n, ms] of [200, 300, 400, 550, 800].entries()) {
     await change(n);
-    const child = spawn(command, [...words, file], { ...options, stdio: 'ignore' });
-    await sleep(ms);
-    child.kill('SIGKILL');
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+    await killAfter(ms, spawn(command, [...words, file], { ...options, stdio: 'ignore' }));
   }
   expect(await sync()).toEqual({ stdout: '', stderr: '' });
 
@@ -188,16 +208,15 @@ export async function expectTwoWaySync({ app, url }: TourService, { command, wor
     }),
   );
   expect(copy).toEqual(found);
-  for (const [kind, path] of Object.entries(paths)) {
-    const { pagination } = (await other.post(`${path}/metadata`, {})).body ?? {};
-    if (pagination) expect(local.filter((row) => row.kind === kind)).toHaveLength(pagination.total_records);
-  }
+  const total = async (path: string) => (await other.post(`${path}/metadata`, {})).body.pagination.total_records;
+  const kept = (kind: string) => local.filter((row) => row.kind === kind).length;
+  expect([await total('/company'), await total('/contacts')]).toEqual([kept('company'), kept('contact')]);
   // An echo would have filled in what was not given here.
   expect(local.filter(({ own }) => own === 'company-0')).toMatchObject([{ body: '{"company_name":"Here 0"}' }]);
 }
 
 /** Runs the example receiver with the real worker: it handles each event once, and takes nothing that is not signed. */
-export async function expectReceiver({ app }: TourService, { command, words, cwd }: Example): Promise<void> {
+async function expectReceiver({ app }: TourService, { command, words, cwd }: Example): Promise<void> {
   const customer = await app.customer();
   const port = await freePort();
   const url = `http://127.0.0.1:${port}/`;
@@ -222,7 +241,7 @@ export async function expectReceiver({ app }: TourService, { command, words, cwd
           select count(*)::integer as count from webhook_deliveries where endpoint_id = ${id} and ok`;
         expect(row.count).toBe(count);
       },
-      { timeout: 60_000, interval: 100 },
+      { timeout: 300_000, interval: 100 },
     );
 
   const first = await start();
@@ -253,8 +272,6 @@ export async function expectReceiver({ app }: TourService, { command, words, cwd
   for (const [given, body] of [
     [{}, forged],
     [headers('v1,AAAA'), forged],
-    [headers('v1'), forged],
-    [headers('v1,%'), forged],
     [signed(other), forged],
     [signed(secret, late), forged],
     [signed(secret), forged.replace('created', 'deleted')],

@@ -1,5 +1,9 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
 import { afterAll, expect } from 'vitest';
 import { loopback } from '../jobs/webhooks/receivers.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
@@ -7,7 +11,6 @@ import { nodeEnvironment } from '../setup/cli.ts';
 import { grant } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 import { startServerProcess } from '../setup/server-process.ts';
-import { startLyingProxy } from './lying-proxy.ts';
 
 /** The root folder of the repository. */
 export const root = join(import.meta.dirname, '..', '..');
@@ -71,9 +74,7 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
   batch: { length: 2_500, failed: [1_700] },
   emails: 2_500,
   nobody: null,
-  youngest: Array.from({ length: 10 }, () => 1999),
   lists: ['Three', 'Two', 'One'],
-  products: ['Chair', 'Lamp', 'Desk'],
   job: { status: 'COMPLETED', processed: 2, last: 'COMPLETED' },
   imported: { status: 'COMPLETED', created: 1, failed: 1 },
   failed: [[3, { first_name: 'No', last_name: 'Mail', work_email: 'x' }]],
@@ -81,7 +82,6 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
   unreadable: 'FAILED',
   faulty: true,
   exported: 2_501,
-  clean: [1, 2, 'Countess', 0, 'COMPLETED', 1],
   errors: [
     { class: 'ValidationError', status: 400, code: 'validation_failed', paths: ['/work_email'] },
     { class: 'AuthenticationError', status: 401, code: 'http_401' },
@@ -95,3 +95,50 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
     { class: connection },
   ],
 });
+
+/** What the proxy does with a request instead of forwarding it faithfully. */
+type Lie = 'busy' | 'cut';
+
+/** A proxy that treats the first requests to some paths badly. */
+interface LyingProxy {
+  url: string;
+  /** The values of Idempotency-Key of the requests to a path, in their order. */
+  keysOf(path: string): (string | undefined)[];
+  close(): void;
+}
+
+/**
+ * Starts an HTTP proxy. With the lie `busy` it answers 503 with `Retry-After: 1` and forwards nothing; with `cut` it forwards
+ * the request, waits for the response, and closes the connection instead of sending it.
+ * @param lies what happens to the first requests to a path, in their order; later ones are forwarded
+ */
+async function startLyingProxy(target: string, lies: Record<string, Lie[]>): Promise<LyingProxy> {
+  const keys: Record<string, (string | undefined)[]> = {};
+  const handle = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+    const path = incoming.url!;
+    (keys[path] ??= []).push(incoming.headers['idempotency-key'] as string | undefined);
+    const body = await buffer(incoming);
+    const lie = lies[path]?.shift();
+    if (lie === 'busy') return void outgoing.writeHead(503, { 'retry-after': '1' }).end();
+    const forwarded = request(new URL(path, target), { method: incoming.method!, headers: incoming.headers });
+    forwarded.end(body);
+    const [response] = (await once(forwarded, 'response')) as [IncomingMessage];
+    if (lie === 'cut') {
+      await buffer(response);
+      return void outgoing.destroy();
+    }
+    response.pipe(outgoing.writeHead(response.statusCode!, response.headers));
+  };
+  const server = createServer((incoming, outgoing) => {
+    handle(incoming, outgoing).catch(() => outgoing.destroy());
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    keysOf: (path) => keys[path] ?? [],
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}

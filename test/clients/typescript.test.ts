@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { expectNightlySync, expectReceiver, expectTwoWaySync } from './examples.ts';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { testExamples } from './examples.ts';
 import { root, startTourService } from './tour.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
 
@@ -17,7 +17,7 @@ type Client = any; // eslint-disable-line typescript/no-explicit-any -- the type
 const run = promisify(execFile);
 const service = await startTourService();
 const { argumentsOf, expectTour } = service;
-const examples = ['nightly-sync.ts', 'two-way-sync.ts', 'webhook-receiver.ts'];
+const examples = ['nightly-sync.ts', 'two-way-sync.ts', 'webhook-receiver.ts'] as const;
 let folder: string;
 let packedFiles: string[];
 let SalesData: new (options: object) => Client;
@@ -60,19 +60,7 @@ test('retries with the same key, cuts batches, follows cursors, waits, and throw
   await expectTour(stdout, classes);
 }, 180_000);
 
-const example = (name: string) => ({ command: process.execPath, words: [name], cwd: folder });
-
-test('nightly-sync.ts keeps a copy that is right after each run, whatever happened before', async () => {
-  await expectNightlySync(service, example('nightly-sync.ts'));
-}, 180_000);
-
-test('two-way-sync.ts makes both sides the same, after five kills', async () => {
-  await expectTwoWaySync(service, example('two-way-sync.ts'));
-}, 180_000);
-
-test('webhook-receiver.ts handles each event once, and nothing that is not signed', async () => {
-  await expectReceiver(service, example('webhook-receiver.ts'));
-}, 120_000);
+testExamples(service, examples, (name) => ({ command: process.execPath, words: [name], cwd: folder }));
 
 /** Starts a server that handles requests so, and returns a client of it. */
 async function clientOf(handle: RequestListener, options: object = {}): Promise<Client> {
@@ -215,34 +203,35 @@ test.each(['<html>', 'null', '5', '{"data": null}', '{"data": {"results": null}}
   },
 );
 
-test.each(['null', '5'])('JSON that is no object is an error of the package: %s', async (text) => {
-  const odd = await clientOf((_, response) => void response.end(text));
-  expect((await failure(odd.getCredits())).message).toMatch('unexpected form');
-});
-
-test('faults of another form are left out', async () => {
-  const body = '{"code": 4, "message": [], "errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}]}';
-  const odd = await clientOf((_, response) => void response.writeHead(400).end(body), { maxRetries: 4 });
-  expect(await failure(odd.createContact({ body: {} }))).toMatchObject({
-    name: 'ValidationError',
-    code: 'http_400',
-    errors: [{ path: '/a', message: 'b' }],
-  });
-});
-
-test('a spend cap that is reached is an error of its own, and too few credits too', async () => {
-  const body = (code: string) =>
-    JSON.stringify({ code, message: 'm', required: 5, available: 2, pool: 'verification' });
-  const failureOf = async (code: string) =>
-    failure(
-      (await clientOf((_, response) => void response.writeHead(402).end(body(code)))).verifyContactList({ id: 'x' }),
-    );
-  expect(await failureOf('spend_cap_exceeded')).toMatchObject({
-    name: 'SpendCapExceededError',
-    body: { available: 2 },
-  });
-  expect((await failureOf('insufficient_credits')).name).toBe('InsufficientCreditsError');
-});
+const caps = '{"message": "m", "available": 2, "code": ';
+test.each<[what: string, status: number, headers: Record<string, string>, body: string, expected: object]>([
+  [
+    'faults of another form are left out',
+    400,
+    {},
+    '{"code": 4, "message": [], "errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}]}',
+    { name: 'ValidationError', code: 'http_400', errors: [{ path: '/a', message: 'b' }] },
+  ],
+  ['a spend cap', 402, {}, `${caps}"spend_cap_exceeded"}`, { name: 'SpendCapExceededError', body: { available: 2 } }],
+  ['too few credits', 402, {}, `${caps}"insufficient_credits"}`, { name: 'InsufficientCreditsError' }],
+  ['JSON that is no object', 200, {}, 'null', { message: expect.stringMatching('unexpected form') as string }],
+  ['Retry-After 7', 503, { 'retry-after': '7' }, '{}', { name: 'UnavailableError', retryAfter: 7 }],
+  ...['', '-1', 'Mon, 23 Nov 2026 06:00:00 GMT'].map(
+    (wait): [string, number, Record<string, string>, string, object] => [
+      `Retry-After "${wait}"`,
+      503,
+      { 'retry-after': wait },
+      '{}',
+      { name: 'UnavailableError', retryAfter: undefined },
+    ],
+  ),
+])(
+  'a response that is no success, or odd, becomes an error of its class: %s',
+  async (_, status, headers, body, expected) => {
+    const odd = await clientOf((_request, response) => void response.writeHead(status, headers).end(body));
+    expect(await failure(odd.getCredits())).toMatchObject(expected);
+  },
+);
 
 test('what stands beside the body is refused instead of dropped', async () => {
   const api = await clientOf((_, response) => void response.end('[]'));
@@ -260,48 +249,31 @@ test('reading pages ends if the cursor does not change', async () => {
   expect((await failure(read())).message).toBe('The service returned the same page again.');
 });
 
-test.each([
-  ['', undefined],
-  ['-1', undefined],
-  ['Mon, 23 Nov 2026 06:00:00 GMT', undefined],
-  ['7', 7],
-])('Retry-After %o is %o seconds', async (wait, seconds) => {
-  const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': wait }).end('{}'));
-  expect(await failure(busy.getCredits())).toMatchObject({ name: 'UnavailableError', retryAfter: seconds });
-});
-
-describe('what is repeated after 503 and 429', () => {
-  const id = '00000000-0000-4000-8000-000000000000';
-  /** Counts how often a call is sent to a service that always responds with `status`. */
-  async function timesSent(status: number, call: (api: Client) => Promise<unknown>): Promise<number> {
+const id = '00000000-0000-4000-8000-000000000000';
+// After 503 the database may have been lost while the service committed.
+test.each<[what: string, timesAfter503: number, call: (api: Client) => Promise<unknown>]>([
+  ['a delete', 1, (api) => api.deleteContact({ id })],
+  ['a change with If-Match', 1, (api) => api.updateContact({ id, body: {} }, { ifMatch: '"1"' })],
+  ['a change of products', 1, (api) => api.updateOpportunity({ id, body: { products: { remove: [id] } } })],
+  ['a rotation of a key', 1, (api) => api.rotateApiKey({ id, body: {} })],
+  ['a read', 2, (api) => api.listContacts()],
+  ['a create', 2, (api) => api.createContact({ body: {} })],
+  ['the start of an import', 2, (api) => api.startImport({ id })],
+  ['a change', 2, (api) => api.updateContact({ id, body: {} })],
+])('%s is repeated after 429, and after 503 sent %i times in all', async (_, timesAfter503, call) => {
+  for (const [status, times] of [
+    [429, 2],
+    [503, timesAfter503],
+  ] as const) {
+    // prettier-ignore
     let requests = 0;
-    const handle: RequestListener = (_, response) => {
+    const handle: RequestListener = (_request, response) => {
       requests += 1;
       response.writeHead(status, { 'retry-after': '0' }).end('{}');
     };
-    const api = await clientOf(handle, { maxRetries: 1 });
-    expect(await failure(call(api))).toMatchObject({ status });
-    return requests;
+    expect(await failure(call(await clientOf(handle, { maxRetries: 1 })))).toMatchObject({ status });
+    expect(requests).toBe(times);
   }
-  const once: [string, (api: Client) => Promise<unknown>][] = [
-    ['a delete', (api) => api.deleteContact({ id })],
-    ['a change with If-Match', (api) => api.updateContact({ id, body: {} }, { ifMatch: '"1"' })],
-    ['a change of products', (api) => api.updateOpportunity({ id, body: { products: { remove: [id] } } })],
-    ['a rotation of a key', (api) => api.rotateApiKey({ id, body: {} })],
-  ];
-  const often: typeof once = [
-    ['a read', (api) => api.listContacts()],
-    ['a create', (api) => api.createContact({ body: {} })],
-    ['the start of an import', (api) => api.startImport({ id })],
-    ['a change', (api) => api.updateContact({ id, body: {} })],
-  ];
-  // The database may have been lost while the service committed.
-  test.each(once)('%s is repeated after 429, but not after 503', async (_, call) => {
-    expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 1]);
-  });
-  test.each(often)('%s is repeated after 429 and 503', async (_, call) => {
-    expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 2]);
-  });
 });
 
 test.each([

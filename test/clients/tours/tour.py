@@ -39,21 +39,15 @@ people = [
         "phone_numbers": [],
         "external_id": f"crm-{i}",
         "work_email": "no address" if i == 1_700 else f"ada{i}@example.com",
-        "birth_year": 1900 + i % 100,
     }
     for i in range(2_500)
 ]
 results = api.batch("upsert_contact_batch", people, match="external_id")
 
-# All pages, and a filtered first page.
+# All pages.
 emails = {contact["work_email"] for contact in api.iter_contacts({"filters": {"first_name": "ada"}})}
-youngest = api.list_contacts(
-    {"filters": {"birth_year": {"gte": 1999}}, "order_by": {"birth_year": "DESC"}, "paginate": {"limit": 10}}
-)
 for name in ("One", "Two", "Three"):
     api.create_contact_list({"name": name})
-for name in ("Desk", "Lamp", "Chair"):
-    api.create_product({"name": name, "price": 10, "unit": "piece"})
 
 # A change against a version.
 id = created["data"]["id"]
@@ -81,20 +75,6 @@ except ImportFailedError as error:
     unreadable = error.state["status"]
 faulty = b"".join(api.get_import_errors(begun))
 exported = b"".join(api.export_contacts({"format": "ndjson", "fields": ["work_email"]}))
-
-# Clean data: duplicates, a merge, and an enrichment with its price first.
-twins = [
-    api.create_contact(
-        {"first_name": "A", "last_name": "B", "phone_numbers": [], "work_email": "twin@example.com", "job_title": title}
-    )["data"]["id"]
-    for title in ("", "Countess")
-]
-groups = [group["ids"] for group in api.iter_contact_duplicates({"by": "work_email"})]
-merged = api.merge_contact({"id": twins[0], "merge_ids": [twins[1]]})["data"]["id"]
-title = api.get_contact(merged)["job_title"]
-estimate = cast("dict[str, int]", api.enrich_contacts({"contact_ids": [twins[0]], "max_credits": 0, "dry_run": True}))
-enrichment = cast("dict[str, str]", api.enrich_contacts({"contact_ids": [twins[0]], "max_credits": 0}))
-enriched = api.wait_for_job(enrichment["id"], timeout=60)
 
 silent = SalesData(base_url, key, timeout=0.0001, max_retries=0)
 refused = SalesData("http://127.0.0.1:1", key, max_retries=1)
@@ -127,9 +107,7 @@ print(
             "batch": {"length": len(results), "failed": [one["index"] for one in results if one["status"] == "failed"]},
             "emails": len(emails),
             "nobody": nobody,
-            "youngest": [contact["birth_year"] for contact in youngest],
             "lists": [one["name"] for one in api.iter_contact_lists({"limit": 2})],
-            "products": [one["name"] for one in api.iter_products({"paginate": {"limit": 2}})],
             "job": {"status": job["status"], "processed": job["processed"], "last": states[-1]},
             "imported": {"status": imported["status"], "created": imported["created"], "failed": imported["failed"]},
             "failed": failed,
@@ -137,7 +115,6 @@ print(
             "unreadable": unreadable,
             "faulty": b"No,Mail,x" in faulty,
             "exported": len(exported.splitlines()),
-            "clean": [len(groups), len(groups[0]), title, estimate["cost"], enriched["status"], enriched["skipped"]],
             "errors": errors,
         }
     )

@@ -27,23 +27,16 @@ const people = Array.from({ length: 2_500 }, (_, i) => ({
   ...ada,
   external_id: `crm-${i}`,
   work_email: i === 1_700 ? 'no address' : `ada${i}@example.com`,
-  birth_year: 1900 + (i % 100),
 }));
 const results = await api.batch('upsertContactBatch', people, { match: 'external_id' });
 
-// All pages, and a filtered first page.
+// All pages.
 const emails = new Set<string | null>();
 for await (const { work_email } of api.each('listContacts', { body: { filters: { first_name: 'ada' } } }))
   emails.add(work_email);
-const youngest = await api.listContacts({
-  body: { filters: { birth_year: { gte: 1999 } }, order_by: { birth_year: 'DESC' }, paginate: { limit: 10 } },
-});
 const lists: string[] = [];
 for (const name of ['One', 'Two', 'Three']) await api.createContactList({ body: { name } });
 for await (const { name } of api.each('listContactLists', { body: { limit: 2 } })) lists.push(name);
-const products: string[] = [];
-for (const name of ['Desk', 'Lamp', 'Chair']) await api.createProduct({ body: { name, price: 10, unit: 'piece' } });
-for await (const product of api.each('listProducts', { body: { paginate: { limit: 2 } } })) products.push(product.name);
 
 // A change against a version.
 const id = created.data.id;
@@ -77,20 +70,6 @@ const faulty = await new Response(await api.getImportErrors({ id: begun.data.id 
 const exported = await new Response(
   await api.exportContacts({ body: { format: 'ndjson', fields: ['work_email'] } }),
 ).text();
-
-// Clean data: duplicates, a merge, and an enrichment with its price first.
-const twins: string[] = [];
-for (const job_title of ['', 'Countess'])
-  twins.push((await api.createContact({ body: { ...ada, work_email: 'twin@example.com', job_title } })).data.id);
-const groups: string[][] = [];
-for await (const { ids } of api.each('listContactDuplicates', { body: { by: 'work_email' } })) groups.push(ids);
-const merged = await api.mergeContact({ body: { id: twins[0], merge_ids: [twins[1]] } });
-const { job_title: title } = await api.getContact({ id: merged.data.id });
-const wanted = { contact_ids: [twins[0]], max_credits: 0 };
-const estimate = await api.enrichContacts({ body: { ...wanted, dry_run: true } });
-const enrichment = await api.enrichContacts({ body: wanted });
-if ('id' in estimate || !('id' in enrichment)) throw new Error('only a dry run returns an estimate');
-const enriched = await api.waitForJob(enrichment.id, { timeoutMs: 60_000 });
 
 const refusedLines: number[] = [];
 for await (const { line } of companies.failures()) refusedLines.push(line);
@@ -132,9 +111,7 @@ process.stdout.write(
     },
     emails: emails.size,
     nobody,
-    youngest: youngest.map(({ birth_year }) => birth_year),
     lists,
-    products,
     job: { status: job.status, processed: job.processed, last: states.at(-1) },
     imported: { status: imported.status, created: imported.created, failed: imported.failed },
     failed,
@@ -142,7 +119,6 @@ process.stdout.write(
     unreadable: unreadable?.import.status,
     faulty: faulty.includes('No,Mail,x'),
     exported: exported.trim().split('\n').length,
-    clean: [groups.length, groups[0]?.length, title, estimate.cost, enriched.status, enriched.skipped],
     errors,
   }),
 );
