@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { freePorts } from '../setup/free-port.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
-import { needHaproxy, noHaproxy, startHaproxy, type Haproxy } from '../setup/haproxy.ts';
+import { needPrograms, startHaproxy, type Haproxy } from '../setup/proxies.ts';
 import { patient, startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { startLoad } from './load.ts';
 import { makeRelease, thisRelease, versionAfter, type Changes, type Release } from './release.ts';
@@ -62,7 +62,11 @@ alter table products validate constraint products_label_right;
   },
 };
 
-describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
+vi.setConfig({ testTimeout: 900_000, hookTimeout: 900_000 });
+
+const needHaproxy = needPrograms('haproxy');
+
+describe.skipIf(needHaproxy !== '')(`behind the supplied HAProxy ${needHaproxy}`, () => {
   let app: TestApp;
   let customer: TestCustomer;
   let haproxy: Haproxy;
@@ -85,7 +89,6 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     await Promise.all([start(ports[0]!, thisRelease), start(ports[1]!, thisRelease)]);
     worker = await startWorker(thisRelease);
   });
-  afterAll(() => haproxy?.stop());
 
   const targetOf = (port: number) => `127.0.0.1:${port}`;
   const entry = ({ cli }: Release, verb: string) => [cli, verb, '--json'];
@@ -110,7 +113,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
 
   /** Waits until HAProxy sends requests to these instances, and to no others. */
   async function seen(expected: number[]): Promise<void> {
-    await expect.poll(haproxy.ready, { timeout: 30_000, interval: 50 }).toEqual(expected.map(targetOf));
+    await expect.poll(haproxy.ready, { timeout: 300_000, interval: 50 }).toEqual(expected.map(targetOf));
   }
 
   const readiness = (port: number) => fetch(`http://${targetOf(port)}/readyz`).then((answer) => answer.json());
@@ -124,7 +127,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
       where replace(name, '-renamed', '') = any(${[...created.keys()]})`;
     expect(counts).toEqual({ products: created.size });
     const unfinished = () => app.owner`select id from jobs where status <> 'COMPLETED'`;
-    await expect.poll(unfinished, { timeout: 60_000, interval: 100 }).toEqual([]);
+    await expect.poll(unfinished, { timeout: 600_000, interval: 100 }).toEqual([]);
     const { stdout } = await runCli(['credits', 'check', '--json'], { DATABASE_URL: app.url });
     expect(JSON.parse(stdout)).toMatchObject({ faults: [] });
   }
@@ -157,7 +160,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     await load.stop();
     expect(load.failures).toEqual([]);
     await expectDoneOnce(load.created);
-  }, 300_000);
+  });
 
   test('a release that does not write what is read by now refuses to start', async () => {
     await expect(startServerProcess(app.url, {}, entry(thisRelease, 'work'))).rejects.toThrow('ended with 1');
