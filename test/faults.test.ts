@@ -31,9 +31,8 @@ afterAll(() => proxy?.close());
 
 const contact = async (): Promise<string> => (await customer.post('/contacts', contactBody())).body.data.id;
 
-/** Sends a request over a real socket and measures its duration. */
+/** Sends a request over a real socket. */
 async function call(method: string, path: string, body?: object, key = customer.key, to = service) {
-  const began = performance.now();
   const answer = await fetch(`${to.url}/api/ext${path}`, {
     method,
     headers: { authorization: `X-API-Key ${key}`, ...(body ? { 'content-type': 'application/json' } : {}) },
@@ -43,7 +42,6 @@ async function call(method: string, path: string, body?: object, key = customer.
     status: answer.status,
     retryAfter: answer.headers.get('retry-after'),
     body: (await answer.json()) as Record<string, unknown>,
-    ms: performance.now() - began,
   };
 }
 
@@ -74,7 +72,7 @@ async function untilWaiting(count: number): Promise<number[]> {
     );
     return rows.map(({ pid }) => pid);
   };
-  await expect.poll(async () => (await waiting()).length, { timeout: 10_000 }).toBe(count);
+  await expect.poll(async () => (await waiting()).length).toBe(count);
   return waiting();
 }
 
@@ -99,21 +97,11 @@ describe.skipIf(isOnCitus())(
       await untilWaiting(2);
       const refused = await call('PATCH', `/contacts/${free}`, { job_title: 'x' });
       expect(refused).toMatchObject(unavailable);
-      expect(refused.ms).toBeLessThan(2_500);
       expect(await call('GET', `/contacts/${free}`)).toMatchObject({ status: 200 });
       expect(await call('POST', '/contacts', contactBody(), other.key)).toMatchObject({ status: 201 });
       await release();
       expect((await Promise.all(stuck)).map(({ status }) => status)).toEqual([200, 200]);
       expect(await call('PATCH', `/contacts/${free}`, { job_title: 'x' })).toMatchObject({ status: 200 });
-    });
-
-    test('a statement runs into its time limit', async () => {
-      const id = await contact();
-      const release = await hold(id);
-      const answer = await call('PATCH', `/contacts/${id}`, { job_title: 'x' });
-      await release();
-      expect(answer).toMatchObject(unavailable);
-      expect(answer.ms).toBeLessThan(10_000);
     });
 
     test('the database stops responding, and it recovers as soon as the database does', async () => {
@@ -125,14 +113,11 @@ describe.skipIf(isOnCitus())(
         call('PATCH', `/contacts/${id}`, { job_title: 'z' }),
         call('POST', '/contacts/list', { filters: { score: 0 } }),
       ]);
-      for (const answer of answers) {
-        expect(answer).toMatchObject(unavailable);
-        expect(answer.ms).toBeLessThan(20_000);
-      }
-      await expect.poll(async () => (await fetch(`${service.url}/readyz`)).status, { timeout: 20_000 }).toBe(503);
+      for (const answer of answers) expect(answer).toMatchObject(unavailable);
+      await expect.poll(async () => (await fetch(`${service.url}/readyz`)).status).toBe(503);
       expect((await fetch(`${service.url}/healthz`)).status).toBe(200);
       proxy.thaw();
-      await expect.poll(async () => (await call('GET', `/contacts/${id}`)).status, { timeout: 10_000 }).toBe(200);
+      await expect.poll(async () => (await call('GET', `/contacts/${id}`)).status).toBe(200);
       expect((await call('GET', `/contacts/${id}`)).body['job_title']).toBe('');
     });
   },
