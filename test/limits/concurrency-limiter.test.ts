@@ -57,7 +57,7 @@ test('customers get an abort error at once; an operation that runs keeps its slo
   expect(limiter.inside).toBe(0);
 });
 
-test('customers share the slots: none takes those that others could need, and those who wait take turns', async () => {
+test('customers share the slots: none takes those that others could need', async () => {
   const limiter = new ConcurrencyLimiter({ name: 'test', limit: 4, maxWaiting: 10, maxWaitMs: 60_000 });
   const entered: string[] = [];
   const begin = (customerId: string, count: number) =>
@@ -80,4 +80,12 @@ test('customers share the slots: none takes those that others could need, and th
   for (const { leave } of left) leave();
   await Promise.all(left.map(({ done }) => done));
   expect([limiter.inside, limiter.waiting]).toEqual([0, 0]);
+});
+
+test('customers who wait take turns, however many wait of each', async () => {
+  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 });
+  const entered: string[] = [];
+  const work = (customerId: string) => limiter.run({ customerId }, async () => (entered.push(customerId), turn()));
+  await Promise.all(['a', 'a', 'a', 'b', 'b'].map(work));
+  expect(entered).toEqual(['a', 'a', 'b', 'a', 'b']);
 });
