@@ -181,8 +181,8 @@ const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
   });
 
 /**
- * Waits for running imports, and applies the suppressions to the catalog again. Then counts the suggestions again, and
- * deletes the remains of removed people.
+ * Removes from the catalog again everyone who must not be in it, after running imports have ended. Then corrects the
+ * suggested values, and deletes what is left of removed people elsewhere.
  * @param withUnlocks also looks for erased people among all unlocks, as needed after a restored backup
  */
 const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Effects> =>

@@ -24,7 +24,7 @@ export interface ErrorsFile {
  */
 export async function openErrorsFile(db: Database, requester: Requester, given: GivenImport): Promise<ErrorsFile> {
   const { customerId } = requester;
-  const { found, readLayout } = await findErrors(db, requester, given);
+  const { found, readLayout } = await requireReadImport(db, requester, given);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
   const { encoding, mark, encode } = encoderOf(original);
   async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
@@ -45,7 +45,7 @@ interface GivenImport {
  * header line (NDJSON).
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed
  */
-async function findErrors(
+async function requireReadImport(
   db: Database,
   requester: Requester,
   given: GivenImport,
@@ -126,7 +126,7 @@ export async function readFailures(
   { limit, cursor }: { limit: number; cursor: string | undefined },
 ): Promise<FailurePage> {
   const { customerId } = requester;
-  const { found, readLayout } = await findErrors(db, requester, given);
+  const { found, readLayout } = await requireReadImport(db, requester, given);
   let after = cursor === undefined ? 0 : readCursor(customerId, found.id, cursor);
   const layout = await readLayout();
   const { failureOf } = failedRecords(layout, found.format);

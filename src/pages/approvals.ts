@@ -149,7 +149,7 @@ async function contentOr(request: FastifyRequest, one: Approval): Promise<readon
   return known.length > 0 ? known : [['Call', html`<code>POST ${one.url}</code>`]];
 }
 
-/** Names and sections of what a call is about, by the part of its path before the id. */
+/** The record that a call changes: its name in words and the path of its pages, by the part of the URL before its id. */
 const targets: Readonly<Record<string, readonly [name: string, section: string]>> = {
   imports: ['File', 'imports'],
   changes: ['Takes back', 'changes'],

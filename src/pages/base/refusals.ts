@@ -18,7 +18,7 @@ export type Faults = Record<string, string>;
 export interface Refused {
   faults: Faults;
   status: number;
-  /** Question above the form, which another button answers. */
+  /** A question above the form, such as whether to create a likely duplicate. A second button says yes to it. */
   doubt?: Html;
 }
 

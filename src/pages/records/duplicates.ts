@@ -137,7 +137,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Keys of duplicates that are found when they are asked for, the first to look at first. */
+/** The kinds of duplicates that one statement finds at once, in the order in which the page tries them. */
 const firstKeys = ['work_email', 'profnet_url', 'name', 'domain'] as const;
 
 /** Milliseconds after which no further key is tried. With a million records, each can take seconds. */

@@ -182,8 +182,8 @@ const rowsOf = (fields: Fields): Row[] =>
   rowsIn(fields, rowParts, maxRows).filter((row) => Object.values(row).some((text) => text !== ''));
 
 /**
- * Returns the products that a form's rows and its amount add or change, and those that they remove. An empty quantity
- * removes a stored product. Stored products without a row stay. A new name makes a product.
+ * Returns which products of an opportunity a form adds, changes and removes. An amount is stored as a product named
+ * "Amount". An empty quantity removes a stored product, and a stored product without a row in the form stays.
  */
 async function linesOf(reading: Reading, stage: string, stored: Opportunity['details']) {
   const { request, faults } = reading;

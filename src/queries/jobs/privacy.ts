@@ -86,8 +86,8 @@ export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly strin
 };
 
 /**
- * Returns the contacts of all customers that came from these people, have one of their addresses or profiles, or have
- * one of the given ids. Reads all contacts.
+ * Returns the contacts, of all customers, that were unlocked from these people, have one of their addresses or profiles,
+ * or have one of the given ids. Reads all contacts.
  */
 export async function listContactsOf(
   sql: Sql,
