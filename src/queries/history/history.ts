@@ -176,56 +176,64 @@ interface Row {
   after: Values | null;
 }
 
-interface ChangePage {
-  changes: Change[];
-  next: number | undefined;
+interface ChangeSearch {
+  filters?: ChangeQuery['filters'];
+  verb?: Change['type'];
+  /** Id of the actor whose changes are left out. */
+  notBy?: string;
+  /** True: also the merges of other records into `filters.record_id`. */
+  withMerged?: true;
+  /** Only changes with lower positions. */
+  before?: number | undefined;
+  limit: number;
 }
 
 /**
  * Returns a page of changes. It can have fewer than `limit` changes, or none, even if there is a next page.
  * @param nouns kinds of records that the caller may read
- * @param verb only changes of this type
- * @param notBy id of the actor whose changes are left out
- * @param withMerged also the merges of other records into `filters.record_id`
- * @param before only changes with lower positions
  */
 export async function listChanges(
   db: Database,
   customerId: string,
   nouns: readonly EventNoun[],
-  {
-    filters = {},
-    verb,
-    notBy,
-    withMerged,
-    before,
-    limit,
-  }: {
-    filters?: ChangeQuery['filters'];
-    verb?: Change['type'];
-    notBy?: string;
-    withMerged?: true;
-    before?: number | undefined;
-    limit: number;
-  },
-): Promise<ChangePage> {
+  { filters = {}, verb, notBy, withMerged, before, limit }: ChangeSearch,
+): Promise<{ changes: Change[]; next: number | undefined }> {
   const end =
     before ?? (await db.lookup((sql) => sql<[{ position: number }]>`${newestPlace(sql, customerId)}`))[0].position + 1;
-  const until = filters.until === undefined ? end : Math.min(end, (await endOf(db, customerId, filters.until)) + 1);
-  const since = filters.since === undefined ? 0 : (await findPositionAt(db, customerId, filters.since)).position;
+  const positionAt = async (...instant: [string, 'behind'?]) =>
+    (await findPositionAt(db, customerId, ...instant)).position;
+  const until = filters.until === undefined ? end : Math.min(end, (await positionAt(filters.until, 'behind')) + 1);
+  const since = filters.since === undefined ? 0 : await positionAt(filters.since);
   // With one of these an index finds the rows.
   const isIndexed = filters.record_id !== undefined || filters.change_id !== undefined;
   const begin = isIndexed ? since : Math.max(since, until - span - 1);
   // A change can have written a million records.
   const read = filters.change_id === undefined ? db.lookup : db.search;
-  const rows = await read((sql) =>
-    readRows(
-      sql,
-      customerId,
-      typesOf(filters.object ? [filters.object] : nouns, verb),
-      { ...filters, notBy, withMerged },
-      { begin, until, limit },
-    ),
+  const { record_id, change_id, actor_id = null, source = null } = filters;
+  const rows = await read(
+    (sql) => sql<Row[]>`
+      select
+        position,
+        split_part(type, '.', 1) as noun,
+        split_part(type, '.', 2) as verb,
+        record_id, occurred_at, source, actor, change_id,
+        data ->> 'merged_into' as merged_into,
+        before, after
+      from journal
+      where customer_id = ${customerId}
+        and position > ${begin}
+        and position < ${until}
+        and type = any(${typesOf(filters.object ? [filters.object] : nouns, verb)}::text[])
+        ${record_id === undefined || withMerged ? sql`` : sql`and record_id = ${record_id}`}
+        ${record_id === undefined || !withMerged ? sql`` : sql`and ${isOfMerged(sql, customerId, record_id)}`}
+        ${change_id === undefined ? sql`` : sql`and change_id = ${change_id}`}
+        and (${actor_id}::text is null or actor ->> 'id' = ${actor_id})
+        and (${notBy ?? null}::text is null or actor ->> 'id' is distinct from ${notBy ?? null})
+        and (${source}::text is null or source = ${source})
+        and (${filters.since ?? null}::timestamptz is null or occurred_at >= ${filters.since ?? null}::timestamptz)
+        and (${filters.until ?? null}::timestamptz is null or occurred_at < ${filters.until ?? null}::timestamptz)
+      order by position desc
+      limit ${limit}`,
   );
   const created = rows.filter(({ verb }) => verb === 'created');
   const valuesOf = await valuesAtCreation(db, customerId, created);
@@ -236,55 +244,13 @@ export async function listChanges(
   };
 }
 
-const endOf = async (db: Database, customerId: string, instant: string): Promise<number> =>
-  (await findPositionAt(db, customerId, instant, 'behind')).position;
-
-const readRows = (
-  sql: Queryable,
-  customerId: string,
-  types: string[],
-  filters: Filters,
-  range: { begin: number; until: number; limit: number },
-): Promise<Row[]> => {
-  const { record_id, change_id, notBy, withMerged } = filters;
-  const [actor_id, source] = [filters.actor_id ?? null, filters.source ?? null];
-  const [since, until] = [filters.since ?? null, filters.until ?? null];
-  return sql<Row[]>`
-  select
-    position,
-    split_part(type, '.', 1) as noun,
-    split_part(type, '.', 2) as verb,
-    record_id, occurred_at, source, actor, change_id,
-    data ->> 'merged_into' as merged_into,
-    before, after
-  from journal
-  where customer_id = ${customerId}
-    and position > ${range.begin}
-    and position < ${range.until}
-    and type = any(${types}::text[])
-    ${record_id === undefined || withMerged ? sql`` : sql`and record_id = ${record_id}`}
-    ${
-      record_id === undefined || !withMerged
-        ? sql``
-        : sql`
-    and record_id = any(${record_id}::uuid || array(
-      select id
-      from merged_records
-      where customer_id = ${customerId}
-        and merged_into = ${record_id}))
-    and (record_id = ${record_id} or data ->> 'merged_into' = ${record_id}::text)`
-    }
-    ${change_id === undefined ? sql`` : sql`and change_id = ${change_id}`}
-    and (${actor_id}::text is null or actor ->> 'id' = ${actor_id})
-    and (${notBy ?? null}::text is null or actor ->> 'id' is distinct from ${notBy ?? null})
-    and (${source}::text is null or source = ${source})
-    and (${since}::timestamptz is null or occurred_at >= ${since}::timestamptz)
-    and (${until}::timestamptz is null or occurred_at < ${until}::timestamptz)
-  order by position desc
-  limit ${range.limit}`;
-};
-
-type Filters = NonNullable<ChangeQuery['filters']> & { notBy: string | undefined; withMerged: true | undefined };
+const isOfMerged = (sql: Queryable, customerId: string, id: string) => sql`
+  record_id = any(${id}::uuid || array(
+    select id
+    from merged_records
+    where customer_id = ${customerId}
+      and merged_into = ${id}))
+  and (record_id = ${id} or data ->> 'merged_into' = ${id}::text)`;
 
 const typesOf = (nouns: readonly EventNoun[], verb?: Change['type']): string[] =>
   nouns.flatMap((noun) => (verb ? [verb] : recordVerbs).map((one) => `${noun}.${one}`));
