@@ -1,16 +1,14 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { DomainError, validationFailed } from '../errors.ts';
+import { DomainError } from '../errors.ts';
 import { findApiKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
-import { approvalHours } from '../schemas/accounts.ts';
-import type { Approval, ListedApproval, AuditEvent } from '../schemas/accounts.ts';
-import { forAdmins, addPage, formRoutes, type FormPage } from './base/layout.ts';
-import { pageOf, numberedPager, doneNotice } from './base/forms.ts';
-import { lookUp, search, idOf, sentText, pageNumberOf } from './base/requests.ts';
-import { when, badge, empty, table, facts, quiet, html } from './base/html.ts';
+import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
+import { forAdmins, addPage, formRoutes, type FormPage, listPage } from './base/layout.ts';
+import { pageOf, numberedPager } from './base/forms.ts';
+import { lookUp, search, idOf, sentText, pageNumberOf, ask, invalid } from './base/requests.ts';
+import { when, badge, quiet, html, factCard, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
-import { moment, count, counted, someNames } from './base/values.ts';
 import { plain, prospectWords } from './base/words.ts';
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
@@ -22,12 +20,6 @@ import { canonicalId } from '../text/ids.ts';
 import { nameOf as nameOfRecord } from './changes.ts';
 
 const section = '/app/approvals';
-const pageRows = 100;
-
-const notices: Record<string, string> = {
-  approved: 'The call has run.',
-  refused: 'The call is refused. It will never run.',
-};
 
 const states: Record<Approval['status'], readonly [word: string, tone: Tone]> = {
   pending: ['waits', 'busy'],
@@ -57,22 +49,22 @@ const badgeOf = ({ status }: ListedApproval): Html => badge(...states[status]);
 export async function approvals(app: FastifyInstance): Promise<void> {
   addPage(app, '/approvals', forAdmins, async (request) => {
     const rows = await lookUp(request, listApprovals);
-    const { shown, links } = pageOf(request, rows, pageRows);
     const none = 'Give a key limits for single calls. What exceeds them waits here until you approve it.';
-    return {
+    return listPage({
       title: 'Approvals',
       section: keySection,
-      body: html`!${doneNotice(request, notices)}
-      !${table('Approvals', columns, shown, empty('Nothing to approve', none, 'key'))} !${links}`,
-    };
+      done: { approved: 'The call has run.', refused: 'The call is refused. It will never run.' },
+      columns,
+      none: ['Nothing to approve', none, 'key'],
+      ...pageOf(request, rows, 100),
+    });
   });
 
   formRoutes(app, '/approvals/:id', forAdmins, {
     show: showOne,
     act: async (request) => {
       const answer = sentText(request, 'approve');
-      if (answer !== 'true' && answer !== 'false')
-        throw validationFailed([{ path: '', message: 'say whether the call may run' }]);
+      if (answer !== 'true' && answer !== 'false') throw invalid('say whether the call may run');
       await decideCall(request, idOf(request, 'approval'), answer === 'true');
       return `${section}?done=${answer === 'true' ? 'approved' : 'refused'}`;
     },
@@ -80,7 +72,7 @@ export async function approvals(app: FastifyInstance): Promise<void> {
 }
 
 const columns: readonly Column<ListedApproval>[] = [
-  ['What', (one) => html`<a href="${section}/${one.id}">${nameOf(one)}</a>`],
+  ['What', (one) => link(nameOf(one), `${section}/${one.id}`)],
   ['Records', (one) => count(one.records), 'number'],
   ['Credits', (one) => count(one.credits), 'number'],
   ['Sent', (one) => moment(one.created_at)],
@@ -98,18 +90,16 @@ async function showOne(request: FastifyRequest): Promise<FormPage> {
   return {
     title: nameOf(one),
     section: keySection,
-    body: html`<div class="card">
-        !${facts([
-          ['Key', html`${key?.name ?? 'unknown'}`],
-          ['State', badgeOf(one)],
-          ['Writes', counted(one.records, 'record')],
-          ['Costs at most', counted(one.credits, 'credit')],
-          ['Sent', moment(one.created_at)],
-          ...(one.status === 'pending' ? await contentOr(request, one) : []),
-          ['Decided', one.decided_at ? html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}` : undefined],
-        ])}
-      </div>
-      !${when(one.status === 'pending', decision)}`,
+    body: html`!${factCard([
+      ['Key', html`${key?.name ?? 'unknown'}`],
+      ['State', badgeOf(one)],
+      ['Writes', counted(one.records, 'record')],
+      ['Costs at most', counted(one.credits, 'credit')],
+      ['Sent', moment(one.created_at)],
+      ...(one.status === 'pending' ? await contentOr(request, one) : []),
+      ['Decided', one.decided_at ? html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}` : undefined],
+    ])}
+    !${when(one.status === 'pending', decision)}`,
   };
 }
 
@@ -169,8 +159,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   const idIn = (given: unknown): string => canonicalId(typeof given === 'string' ? given : '') ?? '';
   const ofItems = match === 'id' ? items?.map(valueIn) : [];
   const wanted = [sent.id, ...(merge_ids ?? contact_ids ?? ofItems ?? [])].slice(0, namesShown + 1);
-  const { db, caller } = request;
-  const rows = await findRecords(db, caller.customerId, noun, wanted.map(idIn).filter(Boolean));
+  const rows = await ask(request, findRecords, noun, wanted.map(idIn).filter(Boolean));
   const names = new Map(rows.map((row) => [row.id, nameOfRecord(noun, row)]));
   const nameOfId = (given: unknown): string => names.get(idIn(given)) ?? 'deleted meanwhile';
   const nameOfItem = (item: unknown): string => {
@@ -236,12 +225,14 @@ export async function audit(app: FastifyInstance): Promise<void> {
       ['From', (one) => html`${one.address ?? '–'}`],
       ['Details', (one) => detailsOf(one.details), 'long'],
     ];
-    const none = empty('Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock');
-    return {
+    return listPage({
       title: 'Audit log',
-      body: html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
-        !${table('Audit log', columns, events, none)} !${numberedPager(request, isMore)}`,
-    };
+      above: '<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>',
+      columns,
+      rows: events,
+      none: ['Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock'],
+      below: numberedPager(request, isMore),
+    });
   });
 }
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DomainError, notFound } from '../errors.ts';
+import { DomainError } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { startUndo, tryUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
@@ -8,28 +8,17 @@ import { findNamedRecords, listDeletions, type NamedRecord } from '../queries/hi
 import { requireJobView } from '../queries/jobs/jobs.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
-import type { ApiKey, User } from '../schemas/accounts.ts';
-import { eventNouns } from '../schemas/events.ts';
-import type { Change, ChangeSummary, EventActor, EventNoun } from '../schemas/events.ts';
+import type { User } from '../schemas/accounts.ts';
+import { eventNouns, type Change, type ChangeSummary, type EventActor, type EventNoun } from '../schemas/events.ts';
 import { allJobs, finalStatuses } from '../schemas/jobs.ts';
 import type { PhoneNumber } from '../files/phones.ts';
 import { canonicalId } from '../text/ids.ts';
-import { memberDeletes, forMembers, addPage, backPath, question } from './base/layout.ts';
-import { cursorPager, filterChoice, showButton } from './base/forms.ts';
-import { once, lookUp, idOf, isAdmin, queryText } from './base/requests.ts';
-import {
-  when,
-  empty,
-  table,
-  facts,
-  plainList,
-  linkButton,
-  pathWith,
-  html,
-  type Html,
-  type Column,
-} from './base/html.ts';
-import { dayMs, moment, day, count, counted } from './base/values.ts';
+import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPath } from './base/layout.ts';
+import { cursorPager, filters, filterChoice } from './base/forms.ts';
+import { once, lookUp, idOf, isAdmin, queryText, required, ask } from './base/requests.ts';
+import { when, plainList, linkButton, html, factCard, link, dayMs, moment, day, count, counted } from './base/html.ts';
+import { pathWith } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
 import { countryName, fieldWord, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
@@ -53,35 +42,36 @@ export async function changes(app: FastifyInstance): Promise<void> {
     const by = canonicalId(queryText(request, 'by')) ?? '';
     const days = app.config.HISTORY_DAYS;
     const since = new Date(Date.now() - days * dayMs).toISOString();
-    const filters = { since, ...(by && { actor_id: by }) };
-    const page = await listDeletions(request.db, customerId, { filters, before: place?.position, limit: 50 });
+    const query = { filters: { since, ...(by && { actor_id: by }) }, before: place?.position, limit: 50 };
+    const page = await listDeletions(request.db, customerId, query);
     const next = page.next === undefined ? undefined : signer.encode(customerId, { position: page.next, id: null });
     const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
-    const takeBack = {
-      restored: () => 'restored since',
-      merged_since: () => 'restore first what it was merged into',
-      open: restoreLink,
-    };
+    const takeBack = { restored: 'restored since', merged_since: 'restore first what it was merged into', open: '' };
     const columns: readonly Column<(typeof page.deletions)[number]>[] = [
       ['Record', deletedName],
       ['Deleted', (one) => moment(one.occurred_at)],
       ['By', (one) => whoOf(one.actor, users)],
-      ['Take back', (one) => takeBack[one.state](one)],
+      ['Take back', (one) => takeBack[one.state] || restoreLink(one)],
     ];
-    const none =
-      by !== '' || cursor !== ''
-        ? empty('Nothing found', 'They deleted nothing that stands here.')
-        : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.');
-    return {
+    const people = users.map(({ id, name }) => [id, name] as const);
+    const programs = keys.map(({ id, name }) => [id, `key ${name}`] as const);
+    return listPage({
       title: 'Deleted',
+      label: 'Deleted records',
       section,
-      body: html`<p>
+      above: html`<p>
           What was deleted in the last ${days} days. Each record can be restored alone, or all that were deleted
           together.
         </p>
-        !${filterForm(by, users, keys)} !${table('Deleted records', columns, page.deletions, none)}
-        !${cursorPager(request, next)}`,
-    };
+        !${filters(section, filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], by))}`,
+      columns,
+      rows: page.deletions,
+      none:
+        by !== '' || cursor !== ''
+          ? ['Nothing found', 'They deleted nothing that stands here.']
+          : ['Nothing deleted', 'Records that somebody deletes stand here, and can be restored.'],
+      below: cursorPager(request, next),
+    });
   });
 
   addPage(app, '/changes/:id', forMembers, async (request) => {
@@ -91,22 +81,20 @@ export async function changes(app: FastifyInstance): Promise<void> {
       title: 'What one change has done',
       section,
       actions: undoButton(change),
-      body: html`<div class="card">
-        !${facts([
-          ['When', moment(change.occurred_at)],
-          ['By', whoOf(change.actor, users)],
-          ['What', html`${countsText(change)}`],
-          ['It took back', change.undo_of && html`<a href="/app/changes/${change.undo_of}">another change</a>`],
-          ...change.undone_by.map((id) => ['Taken back by', html`<a href="/app/jobs/${id}">a job</a>`] as const),
-        ])}
-      </div>`,
+      body: factCard([
+        ['When', moment(change.occurred_at)],
+        ['By', whoOf(change.actor, users)],
+        ['What', html`${countsText(change)}`],
+        ['It took back', change.undo_of && link('another change', `/app/changes/${change.undo_of}`)],
+        ...change.undone_by.map((id) => ['Taken back by', link('a job', `/app/jobs/${id}`)] as const),
+      ]),
     };
   });
 
   question(app, '/changes/:id/undo', forMembers, {
     about: requireUndo,
     title: ({ one }) => (one?.type === 'deleted' ? 'Restore' : 'Undo'),
-    section,
+    section: () => section,
     text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
     back: backOf,
     tone: '',
@@ -114,12 +102,11 @@ export async function changes(app: FastifyInstance): Promise<void> {
       const undone = await requireUndo(request);
       const { change, one } = undone;
       const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), change.id, one?.record_id));
-      if (!job) return '/app/jobs?done=sent';
       const back = backOf(undone, request);
       // The page of a record that the undo deletes is gone.
       const deletes = one ? one.type === 'created' : Object.values(change.counts).some(({ created }) => created > 0);
-      const isSeen = !deletes && (await isTakenBackSoon(request, job.id));
-      return isSeen ? pathWith(back, { done: 'undone' }) : pathWith(`/app/jobs/${job.id}`, { back });
+      const isSeen = job && !deletes && (await isTakenBackSoon(request, job.id));
+      return isSeen ? pathWith(back, { done: 'undone' }) : jobPath(job, { back });
     },
   });
 }
@@ -145,9 +132,7 @@ function requireAdminFor(request: FastifyRequest, { counts }: ChangeSummary): vo
 }
 
 async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
-  const change = await findChange(request.db, request.caller.customerId, eventNouns, idOf(request, 'change'));
-  if (!change) throw notFound('change');
-  return change;
+  return required(await ask(request, findChange, eventNouns, idOf(request, 'change')), 'change');
 }
 
 interface Undone {
@@ -158,7 +143,7 @@ interface Undone {
 
 /** Returns the path of the page from which the undo was opened. */
 function backOf({ change, one }: Undone, request: FastifyRequest): string {
-  const recordPath = one && (one.type === 'deleted' ? section : `${recordPaths[one.object]}/${one.record_id}`);
+  const recordPath = one && (one.type === 'deleted' ? section : `${pathsOf(one.object)}/${one.record_id}`);
   return backPath(request, recordPath ?? `/app/changes/${change.id}`);
 }
 
@@ -170,11 +155,9 @@ async function requireUndo(request: FastifyRequest): Promise<Undone> {
     requireAdminFor(request, change);
     return { change };
   }
-  const filters = { change_id: change.id, record_id: canonicalId(record) ?? '' };
-  if (filters.record_id === '') throw notFound('record');
-  const { changes } = await listChanges(request.db, request.caller.customerId, eventNouns, { filters, limit: 1 });
-  if (!changes[0]) throw notFound('change');
-  return { change, one: changes[0] };
+  const filters = { change_id: change.id, record_id: required(canonicalId(record), 'record') };
+  const { changes } = await ask(request, listChanges, eventNouns, { filters, limit: 1 });
+  return { change, one: required(changes[0], 'change') };
 }
 
 async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promise<Html> {
@@ -201,10 +184,10 @@ export const wordOf = (noun: EventNoun, name: string): string =>
   noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
 
 function textOfOne({ id, counts }: ChangeSummary, one: Change): Html {
-  const numbers = Object.values(counts).flatMap(({ created, updated, deleted }) => [created, updated, deleted]);
-  const others = numbers.reduce((sum, number) => sum + number) - 1;
+  const sums = Object.values(counts).map(({ created, updated, deleted }) => created + updated + deleted);
+  const others = sums.reduce((sum, number) => sum + number) - 1;
   const label = `${one.type === 'deleted' ? 'Restore' : 'Undo'} ${counted(others, 'other record')} of this change, too`;
-  return html`!${undoTexts[one.type](one)} !${when(others > 0, html`<a href="/app/changes/${id}/undo">${label}</a>`)}`;
+  return html`!${undoTexts[one.type](one)} !${when(others > 0, link(label, `/app/changes/${id}/undo`))}`;
 }
 
 const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
@@ -213,14 +196,6 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
   deleted: (change) =>
     html`<strong>${oldNameOf(change)}</strong> stands again, with its lists and everything else that still exists.`,
 };
-
-function filterForm(by: string, users: readonly User[], keys: readonly ApiKey[]): Html {
-  const people = users.map(({ id, name }) => [id, name] as const);
-  const programs = keys.map(({ id, name }) => [id, `key ${name}`] as const);
-  return html`<form class="filters" method="get" action="${section}">
-    !${filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], by)} !${showButton}
-  </form>`;
-}
 
 const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, label = 'Undo'): Html =>
   undoable ? linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog') : '';
@@ -232,14 +207,12 @@ export async function undoOf(request: FastifyRequest, id: string, label: string)
 }
 
 function countsText({ counts }: ChangeSummary): string {
-  const verbs = (['created', 'updated', 'deleted'] as const).flatMap((verb) => {
-    const parts = eventNouns.flatMap((noun) => {
-      const number = counts[noun]?.[verb] ?? 0;
-      return number === 0 ? [] : [counted(number, noun, plurals[noun])];
-    });
-    return parts.length === 0 ? [] : [`${verb} ${parts.join(' and ')}`];
+  const verbs = (['created', 'updated', 'deleted'] as const).map((verb) => {
+    const some = eventNouns.filter((noun) => counts[noun]?.[verb]);
+    const parts = some.map((noun) => counted(counts[noun]![verb], noun, plurals[noun]));
+    return when(parts.length > 0, `${verb} ${parts.join(' and ')}`);
   });
-  return verbs.join(', ');
+  return verbs.filter(Boolean).join(', ');
 }
 
 const deletedName = (change: Change): Html =>
@@ -251,10 +224,8 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     ? 'removed for good'
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
-/** Paths of the lists of records. The page of a record is below its list's path. */
-const recordPaths = Object.fromEntries(
-  Object.entries(plurals).map(([noun, plural]) => [noun, `/app/${plural}`]),
-) as Record<EventNoun, string>;
+/** Returns the path of the list of records. The page of a record is below it. */
+const pathsOf = (noun: EventNoun): string => `/app/${plurals[noun]}`;
 
 export function nameOf(noun: EventNoun, record: object): string {
   const value = (name: string): string => asText((record as Record<string, unknown>)[name]);
@@ -267,10 +238,10 @@ export function nameOf(noun: EventNoun, record: object): string {
 }
 
 export const namedRecords = (request: FastifyRequest, wanted: Parameters<typeof findNamedRecords>[2]) =>
-  findNamedRecords(request.db, request.caller.customerId, wanted);
+  ask(request, findNamedRecords, wanted);
 
 export const recordLink = ({ noun, record }: NamedRecord): Html =>
-  html`<a href="${recordPaths[noun]}/${record.id}">${nameOf(noun, record)}</a>`;
+  link(nameOf(noun, record), `${pathsOf(noun)}/${record.id}`);
 
 export const oldNameOf = ({ object, fields }: Change): string =>
   nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
@@ -293,10 +264,10 @@ export interface Telling {
 
 export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted' } as const;
 
-export const companiesIn = (changes: readonly Change[]): (readonly ['company', string])[] =>
-  changes.flatMap(({ fields: { company = [] } }) =>
-    company.flatMap((id) => (typeof id === 'string' ? [['company', id] as const] : [])),
-  );
+export function companiesIn(changes: readonly Change[]): (readonly ['company', string])[] {
+  const ids = changes.flatMap(({ fields: { company = [] } }) => company as unknown[]);
+  return ids.filter((id) => typeof id === 'string').map((id) => ['company', id]);
+}
 
 export function changeText(change: Change, telling: Telling): Html {
   if (change.type === 'updated') return fieldsText(change, telling);
@@ -304,13 +275,13 @@ export function changeText(change: Change, telling: Telling): Html {
   return html`${change.type} it${change.merged_into === undefined ? '' : ' by a merge'}`;
 }
 
-const fieldsText = ({ fields }: Change, telling: Telling): Html =>
-  html`!${Object.entries(fields).map(
-    ([name, [before, after]]) =>
-      html`<span class="line"
-        >${telling.wordOf(name)}: !${valueText(name, before, telling)} → !${valueText(name, after, telling)}</span
-      >`,
-  )}`;
+function fieldsText({ fields }: Change, telling: Telling): Html {
+  const lines = Object.entries(fields).map(([name, values]) => {
+    const [before, after] = values.map((value) => valueText(name, value, telling));
+    return html`<span class="line">${telling.wordOf(name)}: !${before} → !${after}</span>`;
+  });
+  return lines.join('');
+}
 
 const userText: FieldText = (id, { users }) => users.find((user) => user.id === id)?.name ?? 'a user';
 

@@ -1,24 +1,21 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { notFound, validationFailed } from '../errors.ts';
 import { statuses } from '../plugins/error-handler.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
 import { Declaration, declaredTypes, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
-import { compile } from '../validation/validator.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
-import { versionField, doneNotice, controlsFor } from './base/forms.ts';
-import { lookUp, search, write, fieldsOf, text, linesIn, queryText } from './base/requests.ts';
-import { requireCurrent, requireValid, type Refused } from './base/refusals.ts';
-import { when, empty, table, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
+import { versionField, controlsFor } from './base/forms.ts';
+import { lookUp, search, write, fieldsOf, queryText, textsIn, required, requireCurrent } from './base/requests.ts';
+import { requireValid, invalid } from './base/requests.ts';
+import type { Refused } from './base/requests.ts';
+import { when, empty, table, linkButton, buttons, html, link, dialogLink } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
 import { typeWords } from './base/words.ts';
 
 const section = '/app/fields';
 
 const titles: Record<DeclaredObject, string> = { contacts: 'Contacts', companies: 'Companies' };
-
-const checkKey = compile(KeyParams);
-const check = compile(Declaration);
 
 export async function fields(app: FastifyInstance): Promise<void> {
   addPage(app, '/fields', forAdmins, async (request) => {
@@ -27,7 +24,11 @@ export async function fields(app: FastifyInstance): Promise<void> {
       title: 'Fields',
       lead: html`Your own fields of contacts and companies. For a field with a type, forms show the right control, and
       another value is refused.`,
-      body: html`!${doneNotice(request, notices)} !${await Promise.all(lists)}`,
+      done: {
+        saved: 'The field is saved. Values are checked when they are written from now on.',
+        removed: 'The type is removed. The values stay.',
+      },
+      body: html`!${await Promise.all(lists)}`,
     };
   });
 
@@ -44,7 +45,6 @@ export async function fields(app: FastifyInstance): Promise<void> {
       about: (request) => requireDeclared(request, object),
       title: 'Remove the type',
       text: ({ label }) => html`<strong>${label}</strong> can then have any value again. The values that it has stay.`,
-      back: () => section,
       act: async (request) => {
         const { key } = await requireDeclared(request, object);
         await write(request, removeDeclaration, { object, key }, actorOf(request));
@@ -55,11 +55,6 @@ export async function fields(app: FastifyInstance): Promise<void> {
 }
 
 const objects: readonly DeclaredObject[] = ['contacts', 'companies'];
-
-const notices: Record<string, string> = {
-  saved: 'The field is saved. Values are checked when they are written from now on.',
-  removed: 'The type is removed. The values stay.',
-};
 
 const pathOf = (object: DeclaredObject, { key }: { key: string }): string =>
   `${section}/${object}/${encodeURIComponent(key)}`;
@@ -91,11 +86,9 @@ const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
     '',
     (one) =>
       one.label === undefined
-        ? html`<a href="${section}/${object}/new?key=${encodeURIComponent(one.key)}&type=${one.type}"
-            >Give it a type</a
-          >`
-        : html`<a href="${pathOf(object, one)}/edit">Change</a> ·
-            <a href="${pathOf(object, one)}/remove" data-dialog>Remove</a>`,
+        ? link('Give it a type', `${section}/${object}/new?key=${encodeURIComponent(one.key)}&type=${one.type}`)
+        : html`!${link('Change', `${pathOf(object, one)}/edit`)} ·
+          !${dialogLink('Remove', `${pathOf(object, one)}/remove`)}`,
   ],
 ];
 
@@ -107,9 +100,11 @@ function typeText({ label, type, choices = [] }: Listed): Html {
 
 async function requireDeclared(request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField> {
   const { key } = request.params as { key: string };
-  const found = (await lookUp(request, listDeclared, object)).find((one) => one.key === key);
-  if (!found) throw notFound('declared field');
-  return found;
+  const all = await lookUp(request, listDeclared, object);
+  return required(
+    all.find((one) => one.key === key),
+    'declared field',
+  );
 }
 
 const findStored = async (request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField | undefined> =>
@@ -120,12 +115,12 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   const stored = await findStored(request, object);
   const { key, label, type, choices } = draftOf(request, stored);
   if (stored) requireCurrent(request, stored);
-  requireValid(checkKey, { key });
+  requireValid(KeyParams, { key });
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
-  requireValid(check, body);
+  requireValid(Declaration, body);
   await db.transaction(async (sql) => {
     const isTaken = !stored && (await listDeclared(sql, caller.customerId, object)).some((one) => one.key === key);
-    if (isTaken) throw validationFailed([{ path: '/key', message: 'another field has this key' }]);
+    if (isTaken) throw invalid('another field has this key', '/key');
     await declareField(sql, caller.customerId, { object, key }, body, actorOf(request));
   });
   return `${section}?done=saved`;
@@ -133,15 +128,13 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
 
 /** Reads the form of a field. Keeps choices only for the type `choice`. */
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
-  const fields = fieldsOf(request);
-  const type = text(fields, 'type') as DeclaredField['type'];
-  const lines = linesIn(fields, 'choices').split('\n');
-  const choices = lines.map((line) => line.trim()).filter((line) => line !== '');
+  const { key, label, type, choices } = textsIn(fieldsOf(request), 'key', 'label', 'type', 'choices');
+  const lines = choices.split('\n').map((line) => line.trim());
   return {
-    key: stored?.key ?? text(fields, 'key').trim(),
-    label: text(fields, 'label').trim(),
-    type,
-    choices: type === 'choice' ? [...new Set(choices)] : [],
+    key: stored?.key ?? key,
+    label,
+    type: type as DeclaredField['type'],
+    choices: type === 'choice' ? [...new Set(lines.filter((line) => line !== ''))] : [],
   };
 }
 
@@ -151,29 +144,21 @@ function newDraft(request: FastifyRequest): DeclaredField {
   return { key, label: key, type, choices: [] };
 }
 
-async function showForm(
-  request: FastifyRequest,
-  object: DeclaredObject,
-  { faults, status }: Refused,
-): Promise<FormPage> {
+async function showForm(request: FastifyRequest, object: DeclaredObject, refused: Refused): Promise<FormPage> {
+  const { faults, status } = refused;
   const stored = await findStored(request, object);
   const draft = request.method === 'POST' ? draftOf(request, stored) : (stored ?? newDraft(request));
   const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults);
   const isConflict = stored && status === statuses.precondition_failed;
-  const types = declaredTypes.map((type) => [type, typeWords[type]] as const);
-  const key = input('key', 'Key', {
-    hint: 'Its name in files and programs. It stays for good.',
-    more: 'maxlength="64" autocomplete="off" required',
-  });
+  const hint = 'Its name in files and programs. It stays for good.';
+  const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off" required' });
+  const labelHint = 'What people read. Empty: the key.';
   return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,
     body: html`!${isConflict ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
       !${stored ? versionField(stored) : key}
-      !${input('label', 'Name', {
-        hint: 'What people read. Empty: the key.',
-        more: 'maxlength="120" autocomplete="off"',
-      })}
-      !${choice('type', 'Type', types)} !${area('choices', 'Choices', 'Only for a choice: one on each line.', '')}
+      !${input('label', 'Name', { hint: labelHint, more: 'maxlength="120" autocomplete="off"' })}
+      !${choice('type', 'Type', typeWords)} !${area('choices', 'Choices', 'Only for a choice: one on each line.', '')}
       <p class="quiet">Values that are stored already stay, also if they are of another type.</p>
       !${buttons('Save the field', section)}`,
     isNarrow: true,

@@ -1,18 +1,18 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
-import { DomainError, validationFailed } from '../errors.ts';
+import { DomainError } from '../errors.ts';
 import { previewImport } from '../jobs/preview-import.ts';
 import { receiveFile, beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
 import { allImports, listImports } from '../queries/jobs/imports.ts';
 import { ImportCreate, importFormats, importObjects, maxFileBytes } from '../schemas/imports.ts';
 import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
 import { namesContacts } from './mapping.ts';
-import { compile } from '../validation/validator.ts';
 import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
 import { controlsFor, hidden } from './base/forms.ts';
-import { requireToken, search, text, queryOf, type Fields } from './base/requests.ts';
-import { notSent, requireValid, refusalOf, type Refused } from './base/refusals.ts';
-import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
+import { requireToken, search, text, queryOf, notSent, requireValid, refusalOf, invalid } from './base/requests.ts';
+import { textsIn } from './base/requests.ts';
+import type { Fields, Refused } from './base/requests.ts';
+import { when, dialogLink, buttons, html, type Html, link, folded, bullets } from './base/html.ts';
 import { plain } from './base/words.ts';
 
 export const section = '/app/imports';
@@ -20,7 +20,6 @@ export const section = '/app/imports';
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
 
 export async function importUpload(app: FastifyInstance): Promise<void> {
-  const check = compile(ImportCreate);
   // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
   await app.register(multipart, {
     throwFileSizeLimit: false,
@@ -44,9 +43,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       requireToken(request, fields);
       return showForm(request, fields, noFile);
     } catch (error) {
-      throw isFormFault(error)
-        ? validationFailed([{ path: '', message: 'the form is not valid multipart/form-data' }])
-        : error;
+      throw isFormFault(error) ? invalid('the form is not valid multipart/form-data') : error;
     }
   });
 
@@ -56,7 +53,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     if (!filename) return showForm(request, fields, noFile);
     const draft = draftOf(fields, filename);
     try {
-      requireValid(check, draft);
+      requireValid(ImportCreate, draft);
       const id = await store(request, draft, file);
       if (text(fields, 'mode') === '' && draft.mode === 'upsert') await decideByFile(request, id);
       return `${section}/${id}`;
@@ -72,15 +69,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       .filter(({ status }) => status === 'UPLOADING' || status === 'UPLOADED')
       .map((one) => {
         const discard = dialogLink('Discard', `${section}/${one.id}/cancel`, `Discard ${titleOf(one)}`);
-        return html`<li><a href="${section}/${one.id}">${titleOf(one)}</a> · !${discard}</li>`;
+        return html`!${link(titleOf(one), `${section}/${one.id}`)} · !${discard}`;
       });
-    return when(
-      waiting.length > 0,
-      html`<p>These wait for somebody who starts or discards them:</p>
-        <ul>
-          !${waiting}
-        </ul>`,
-    );
+    const lead = '<p>These wait for somebody who starts or discards them:</p>';
+    return when(waiting.length > 0, html`!${lead} !${bullets(waiting)}`);
   }
 
   /** Creates an import and stores its file. Cancels the import if that fails, also because the caller disconnects. */
@@ -164,35 +156,22 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
   const { faults } = refused;
   const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
   const { input, choice } = controlsFor(fields, faults);
-  const body = html`!${waiting}
-    !${hidden({ mode: text(fields, 'mode'), match: text(fields, 'match'), list_id: text(fields, 'list_id') })}
-    <div class="card narrow">
-      !${choice(
-        'object',
-        'The file contains',
-        importObjects.map((one) => [one, plain(one)] as const),
-      )}
-      <details !${isOpen ? 'open' : ''}>
-        <summary>Name and format</summary>
-        !${input('name', 'Name of the import', { hint: 'Optional. Else the name of the file.' })}
-        !${choice(
-          'format',
-          'Format',
-          importFormats.map((one) => [one, one === 'auto' ? 'As the file shows' : one.toUpperCase()] as const),
-        )}
-      </details>
-      !${input('file', 'File', {
-        hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
-        type: 'file',
-        more: 'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required',
-      })}
-    </div>
-    !${buttons('Upload and preview', section)}`;
+  const objects = importObjects.map((one) => [one, plain(one)] as const);
+  const formats = importFormats.map((one) => [one, one === 'auto' ? 'As the file shows' : one.toUpperCase()] as const);
+  const hint = 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.';
+  const more = 'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required';
+  const nameInput = input('name', 'Name of the import', { hint: 'Optional. Else the name of the file.' });
   const page = {
     title: 'New import',
-    lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
+    lead: 'Nothing is written yet: next you see how the file is read.',
     action: `${section}/new`,
-    body,
+    body: html`!${waiting} !${hidden(textsIn(fields, 'mode', 'match', 'list_id'))}
+      <div class="card narrow">
+        !${choice('object', 'The file contains', objects)}
+        !${folded('Name and format', html`!${nameInput} !${choice('format', 'Format', formats)}`, isOpen)}
+        !${input('file', 'File', { hint, type: 'file', more })}
+      </div>
+      !${buttons('Upload and preview', section)}`,
     attributes: 'enctype="multipart/form-data" data-once data-keep',
   };
   return formPage(request, page, refused);

@@ -3,45 +3,22 @@ import type { Failure } from '../files/errors-file.ts';
 import { columnNames } from '../files/header.ts';
 import type { CsvLayout } from '../files/layout.ts';
 import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
-import { forMembers, addPage, addAction, question, type Answer } from './base/layout.ts';
+import { forMembers, addPage, addAction, question, type Answer, listPage } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
-import {
-  lookUp,
-  search,
-  write,
-  fieldsOf,
-  text,
-  idOf,
-  queryText,
-  sentText,
-  pageNumberOf,
-  type Fields,
-} from './base/requests.ts';
-import { notSent, requireValid, refusalOf, sentence } from './base/refusals.ts';
-import { when, notice, empty, table, facts, pathWith, linkButton, html } from './base/html.ts';
+import { lookUp, search, write, fieldsOf, text, idOf, queryText, sentText, pageNumberOf } from './base/requests.ts';
+import { ask, notSent, requireValid, refusalOf, sentence, invalid } from './base/requests.ts';
+import type { Fields } from './base/requests.ts';
+import { when, notice, table, facts, pathWith, linkButton, html, quiet, link, twoLines, card } from './base/html.ts';
+import { moment, count, counted } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
-import { moment, count, counted } from './base/values.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
-import {
-  inWords,
-  fieldLabel,
-  shortened,
-  columnsAtOnce,
-  shownValue,
-  mappingForm,
-  modeOf,
-  modesFor,
-  modeText,
-  namesContacts,
-  changesOf,
-  obstaclesTo,
-  sourceChangesOf,
-} from './mapping.ts';
+import { inWords, fieldLabel, shortened, columnsAtOnce, shownValue, mappingForm, modeOf, modesFor } from './mapping.ts';
+import { modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
 import { nameOf, plurals, undoOf } from './changes.ts';
 import { findRecords } from '../queries/history/history.ts';
 import { eventNouns } from '../schemas/events.ts';
-import { conflict, DomainError, validationFailed } from '../errors.ts';
+import { conflict, DomainError } from '../errors.ts';
 import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
@@ -52,32 +29,23 @@ import { findRepeated } from '../queries/jobs/import-rows.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
-import { compile } from '../validation/validator.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
-
-const maxShown = 30;
-
-/** Maximum length of a shown value (characters). */
-const maxLength = 200;
 
 /** Returns a table of records that failed or have warnings, with the reason of each. */
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
-  const cellOf = (record: Failure['record'], header: string): string =>
-    shortened((typeof record === 'string' ? record : record[header]) ?? '', maxLength);
+  const happened = ({ error, warning }: Failure): Html =>
+    html`${error === undefined ? 'written, with a value left out' : 'not written'}<br />
+      <small class="fault">${inWords(object, error ?? warning ?? '')}</small>`;
+  const valueOf =
+    (header: string) =>
+    ({ record }: Failure) =>
+      html`${shortened((typeof record === 'string' ? record : record[header]) ?? '', 200)}`;
   const columns: readonly Column<Failure>[] = [
     ['Line', ({ line }) => String(line), 'number'],
-    [
-      'What happened',
-      ({ error, warning }) =>
-        html`${error === undefined ? 'written, with a value left out' : 'not written'}<br />
-          <small class="fault">${inWords(object, error ?? warning ?? '')}</small>`,
-      'long',
-    ],
-    ...headers
-      .slice(0, maxShown)
-      .map((header): Column<Failure> => [header, ({ record }) => html`${cellOf(record, header)}`]),
+    ['What happened', happened, 'long'],
+    ...headers.slice(0, 30).map((header): Column<Failure> => [header, valueOf(header)]),
   ];
   return table('Records that failed, or were written with values left out', columns, failures);
 }
@@ -86,37 +54,28 @@ const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun]
 
 function repeatedNotice({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): Html {
   if (repeated === 0 || match === null) return '';
-  const shown = groups.slice(0, maxRepeated);
+  const shown = groups.slice(0, 10);
   const places = shown.map((lines) => `lines ${lines.join(', ')}`).join('; ');
   const more = repeated > shown.length ? `; and ${count(repeated - shown.length)} more` : '';
   const word = fieldWord(object, match).toLowerCase();
   const advice = 'A check judges each record by what is stored; the import writes them one after the other';
-  return notice(
-    `The same ${word} stands in several records, of which the last counts: ${places}${more}. ${advice}.`,
-    'warning',
-  );
+  const where = `The same ${word} stands in several records, of which the last counts: ${places}${more}`;
+  return notice(`${where}. ${advice}.`, 'warning');
 }
 
-const maxRepeated = 10;
+type Changes = ImportPreview['changes'];
 
-async function foundChanges(
-  { db, caller }: FastifyRequest,
-  { object }: Import,
-  changes: ImportPreview['changes'],
-): Promise<Html> {
+async function foundChanges(request: FastifyRequest, { object }: Import, changes: Changes): Promise<Html> {
   if (changes.length === 0) return '';
   const ids = changes.map(({ id }) => id);
-  const records = await findRecords(db, caller.customerId, nounOf(object), ids);
+  const records = await ask(request, findRecords, nounOf(object), ids);
   const names = new Map(records.map((record) => [record.id, nameOf(nounOf(object), record)]));
   const rows = changes.flatMap(({ line, id, fields }) =>
     Object.entries(fields).map(([field, [old, now]], i) => ({ line, id, field, old, now, isFirst: i === 0 })),
   );
   const columns: readonly Column<(typeof rows)[number]>[] = [
     ['Line', ({ line, isFirst }) => (isFirst ? String(line) : ''), 'number'],
-    [
-      'Record',
-      ({ id, isFirst }) => (isFirst ? html`<a href="/app/${object}/${id}">${names.get(id) ?? 'Open'}</a>` : ''),
-    ],
+    ['Record', ({ id, isFirst }) => when(isFirst, link(names.get(id) ?? 'Open', `/app/${object}/${id}`))],
     ['Field', ({ field }) => html`${fieldLabel(object, field)}`],
     ['Now', ({ field, old }) => html`${valueText(field, old)}`],
     ['Then', ({ field, now }) => html`${valueText(field, now)}`],
@@ -125,16 +84,13 @@ async function foundChanges(
     !${table('What would change', columns, rows)}`;
 }
 
-const valueText = (field: string, value: unknown): string =>
-  value === null || value === ''
-    ? '–'
-    : field === 'location_country' && typeof value === 'string'
-      ? countryName(value)
-      : shownValue(value);
+function valueText(field: string, value: unknown): string {
+  if (value === null || value === '') return '–';
+  return field === 'location_country' && typeof value === 'string' ? countryName(value) : shownValue(value);
+}
 
 export async function imports(app: FastifyInstance): Promise<void> {
   await app.register(importUpload);
-  const check = compile(ImportPatch);
 
   addPage(app, '/imports', forMembers, async (request) => {
     const page = pageNumberOf(request);
@@ -142,12 +98,8 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const add = linkButton('New import', `${section}/new`);
     const none =
       'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.';
-    return {
-      title: 'Imports',
-      body: html`!${table('Imports', columns, rows, empty('No imports yet', none, 'file', add))}
-      !${numberedPager(request, rows.length === defaultLimit)}`,
-      actions: when(rows.length > 0, add),
-    };
+    const below = numberedPager(request, rows.length === defaultLimit);
+    return listPage({ title: 'Imports', columns, rows, none: ['No imports yet', none, 'file'], add, below });
   });
 
   addPage(app, '/imports/:id', forMembers, (request) => showImport(request));
@@ -158,7 +110,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const action = text(fields, 'do');
     try {
       if (!['start', 'check', 'save', 'import'].includes(action))
-        throw refusal('say what to do: start, check, save or import');
+        throw invalid('say what to do: start, check, save or import');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
       const isStarted = error instanceof DomainError && error.code === 'conflict' && (await hasStarted(request));
@@ -175,7 +127,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const isOther = Object.keys(source).length > 0;
     const starts = action !== 'save' && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
-    requireValid(check, patch);
+    requireValid(ImportPatch, patch);
     const isByFile = ['', modeOf(found)].includes(text(fields, 'mode'));
     const changes = {
       ...patch,
@@ -190,19 +142,19 @@ export async function imports(app: FastifyInstance): Promise<void> {
       await decideByFile(request, id, namesContacts(preview.mapping ?? {}));
     }
     if (starts && !(await startImport(request, id, changes)))
-      throw refusal('the import is not started: see below why it would fail');
+      throw invalid('the import is not started: see below why it would fail');
   }
 
   question(app, '/imports/:id/cancel', forMembers, {
     about: findImport,
     title: 'Cancel the import',
     text: (found) => html`${titleOf(found)}: what is written stays. The file is removed.`,
-    back: ({ id }) => `${section}/${id}`,
+    back: pathOf,
     refusal: 'Leave it',
     act: async (request) => {
       const ref = refTo(idOf(request, 'import'));
       await write(request, cancelImport, ref);
-      return `${section}/${ref.id}`;
+      return pathOf(ref);
     },
   });
 
@@ -218,14 +170,14 @@ const byFileModes = new Set(['create', 'upsert work_email']);
 
 function chosenMode({ object }: Import, fields: Fields) {
   const chosen = text(fields, 'mode');
-  if (modesFor(object).every(([value]) => value !== chosen)) throw refusal('choose what to do with the records');
+  if (modesFor(object).every(([value]) => value !== chosen)) throw invalid('choose what to do with the records');
   const [mode, match = null] = chosen.split(' ') as [Import['mode'], Import['match']?];
   return { mode, match };
 }
 
 const refTo = (id: string) => ({ id, visible: allImports });
 
-const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
+const pathOf = ({ id }: Pick<Import, 'id'>): string => `${section}/${id}`;
 
 /**
  * Returns true if the form can show the lists of an import. The form shows at most one list, and leaves several lists
@@ -234,14 +186,12 @@ const refusal = (message: string): DomainError => validationFailed([{ path: '', 
 const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
   object === 'contacts' && list_ids.length <= 1;
 
+type Lists = Pick<ImportPatch, 'list_ids'>;
+
 /**
  * Returns the list that a submitted form chooses, if the form offers lists. Creates a new list only if `sql` is given.
  */
-async function listsOf(
-  request: FastifyRequest,
-  state: ImportState,
-  sql?: Transaction,
-): Promise<Pick<ImportPatch, 'list_ids'>> {
+async function listsOf(request: FastifyRequest, state: ImportState, sql?: Transaction): Promise<Lists> {
   const fields = fieldsOf(request);
   if (!showsLists(state) || !('list_id' in fields)) return {};
   if (!namesList(fields)) return { list_ids: [] };
@@ -269,9 +219,7 @@ const findImport = (request: FastifyRequest): Promise<Import> =>
 const columns: readonly Column<Import>[] = [
   [
     'Import',
-    (one) =>
-      html`<a href="${section}/${one.id}">${titleOf(one)}</a><br />
-        <span class="quiet">${modeText(one)}${one.dry_run ? ', check only' : ''}</span>`,
+    (one) => twoLines(link(titleOf(one), pathOf(one)), `${modeText(one)}${one.dry_run ? ', check only' : ''}`),
   ],
   ['Status', ({ status }) => statusBadge(status)],
   ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
@@ -299,11 +247,10 @@ async function startImport(request: FastifyRequest, id: string, changes: ImportP
 }
 
 async function importChecked(request: FastifyRequest, id: string): Promise<void> {
-  const { db, caller } = request;
   const state = await stateOf(request, id);
-  await db.transaction(async (sql) => {
+  await request.db.transaction(async (sql) => {
     const lists = await listsOf(request, state, sql);
-    await startUploaded(sql, caller.customerId, refTo(id), { dry_run: false, ...lists });
+    await startUploaded(sql, request.caller.customerId, refTo(id), { dry_run: false, ...lists });
   });
 }
 
@@ -325,7 +272,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
       <div !${isRunning ? 'data-live' : ''}>
         !${waits ? '' : outcomeOf(found, state, failures)} !${repeatedNotice(found, repeated, repeatedLines)}
         !${isFinal ? await importButton(request, found, state) : ''}
-        <div class="card">!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
+        !${card(html`!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}`)}
       </div>
       !${failures.body} !${await foundChanges(request, found, found.changes ?? [])}`,
   };
@@ -351,8 +298,8 @@ const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Ht
 async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
   const { id, dry_run: isCheck, status, created, updated } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
-  if (!state.is_kept) return html`<p class="quiet">The file is no longer kept. To import it, upload it again.</p>`;
-  if (created + updated === 0) return html`<p class="quiet">Nothing of the file would be written.</p>`;
+  if (!state.is_kept) return quiet('The file is no longer kept. To import it, upload it again.');
+  if (created + updated === 0) return quiet('Nothing of the file would be written.');
   const body = html`!${await listsFor(request, state)}
     <div class="buttons">
       <button name="do" value="import">Import these ${count(created + updated)} now</button>
@@ -372,14 +319,10 @@ interface Failures {
   needsMatch?: boolean;
 }
 
-async function failuresOf(
-  request: FastifyRequest,
-  { id, object, mode, match, total, failed, warnings }: Import,
-  state: ImportState,
-): Promise<Failures> {
+async function failuresOf(request: FastifyRequest, found: Import, state: ImportState): Promise<Failures> {
+  const { id, object, mode, match, total, failed, warnings } = found;
   if (total === null) return { body: '' };
-  if (state.is_expired)
-    return { body: when(failed + warnings > 0, html`<p class="quiet">The records were kept for 30 days.</p>`) };
+  if (state.is_expired) return { body: when(failed + warnings > 0, quiet('The records were kept for 30 days.')) };
   const cursor = queryText(request, 'cursor');
   const page = { limit: failuresAtOnce, cursor: cursor || undefined };
   const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
@@ -405,13 +348,9 @@ const matchHint = (object: ImportObject, match: string): Html =>
   </p>`;
 
 function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { needsMatch }: Failures): Html {
-  const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
-  const download = linkButton(
-    'Download these records to correct them',
-    `${section}/${id}/errors.csv`,
-    'secondary outline',
-    'download',
-  );
+  const { status, dry_run: isCheck, error, failed, total, warnings } = found;
+  const words = 'Download these records to correct them';
+  const download = linkButton(words, `${pathOf(found)}/errors.csv`, 'secondary outline', 'download');
   const errors = when(failed + warnings > 0, html`<p>!${download}</p>`);
   if (status === 'FAILED')
     return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}.`, 'bad')}!${errors}`;
@@ -447,18 +386,16 @@ function failureText({ dry_run: isCheck, failed, total, warnings }: Import): str
 }
 
 function factsOf(found: Import): Html {
-  const numbers = [
-    ['Created', count(found.created)],
-    ['Changed', count(found.updated)],
-    ['Unchanged', count(found.unchanged)],
-    ['Failed', count(found.failed)],
-    ['With values left out', count(found.warnings)],
-  ] as const;
+  const hasBegun = found.status !== 'UPLOADED';
   return facts([
     ['Status', statusBadge(found.status)],
     ['What it does', modeText(found)],
-    ...(found.dry_run ? ([['Writes', 'nothing: check only']] as const) : []),
-    ...(found.status === 'UPLOADED' ? [] : numbers),
+    ['Writes', found.dry_run && 'nothing: check only'],
+    ['Created', hasBegun && count(found.created)],
+    ['Changed', hasBegun && count(found.updated)],
+    ['Unchanged', hasBegun && count(found.unchanged)],
+    ['Failed', hasBegun && count(found.failed)],
+    ['With values left out', hasBegun && count(found.warnings)],
     ['Begun', moment(found.created_at)],
     ['Ended', moment(found.finished_at, 'Not yet')],
   ]);

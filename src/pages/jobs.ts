@@ -2,27 +2,17 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
 import { countOutcomes, findStarters, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
 import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
-import type {
-  FinalStatus,
-  ItemStatus,
-  Job,
-  JobItem,
-  JobType,
-  Credits,
-  EntryKind,
-  LedgerEntry,
-  Pool,
-} from '../schemas/jobs.ts';
+import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
+import type { LedgerEntry, Pool } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
-import { forMembers, forAdmins, addPage, backPath, question, type Page } from './base/layout.ts';
-import { cursorPager, numberedPager, doneNotice, filterChoice, showButton } from './base/forms.ts';
-import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf } from './base/requests.ts';
-import { when, badge, empty, table, facts, linkButton, pathWith, html } from './base/html.ts';
+import { forMembers, forAdmins, addPage, backPath, question, type Page, listPage } from './base/layout.ts';
+import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
+import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
+import { when, badge, empty, table, facts, linkButton, html, quiet, link, panel, moment, count } from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
-import { moment, count } from './base/values.ts';
-import { fieldWord, verificationWords, jobWords, poolWords } from './base/words.ts';
-import { reasonWord, verification, statusBadge, progressBar } from './base/words.ts';
+import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification } from './base/words.ts';
+import { statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoOf, whoOf, wordOf } from './changes.ts';
 import { findSubjects } from '../queries/history/history.ts';
 import type { User } from '../schemas/accounts.ts';
@@ -34,22 +24,28 @@ const section = '/app/jobs';
 export async function jobs(app: FastifyInstance): Promise<void> {
   addPage(app, '/jobs', forMembers, async (request) => {
     const page = pageNumberOf(request);
-    const filters = filtersOf(request);
-    const rows = await search(request, listJobs, { filters, paginate: { page } }, allJobs);
-    const ids = rows.map(({ id }) => id);
-    const [starters, users] = await Promise.all([search(request, findStarters, ids), usersOf(request)]);
+    const given = filtersOf(request);
+    const rows = await search(request, listJobs, { filters: given, paginate: { page } }, allJobs);
+    const starters = await search(
+      request,
+      findStarters,
+      rows.map(({ id }) => id),
+    );
+    const users = await usersOf(request);
     const by: Column<Job> = ['Started by', ({ id }) => whoOf(starters.get(id) ?? null, users)];
     const noJobs = 'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.';
-    const none =
-      Object.keys(filters).length > 0 || page > 1
-        ? empty('No such jobs', 'No job matches. Choose another status or type.')
-        : empty('No jobs yet', noJobs, 'job');
-    return {
+    const isSome = Object.keys(given).length > 0 || page > 1;
+    return listPage({
       title: 'Jobs',
-      body: html`!${doneNotice(request)} !${filterForm(filters)}
-      !${table('Jobs', jobColumns.toSpliced(4, 0, by), rows, none)}
-      !${numberedPager(request, rows.length === defaultLimit)}`,
-    };
+      done: {},
+      above: filterForm(given),
+      columns: jobColumns.toSpliced(4, 0, by),
+      rows,
+      none: isSome
+        ? ['No such jobs', 'No job matches. Choose another status or type.']
+        : ['No jobs yet', noJobs, 'job'],
+      below: numberedPager(request, rows.length === defaultLimit),
+    });
   });
 
   addPage(app, '/jobs/:id', forMembers, showJob);
@@ -79,21 +75,15 @@ function filtersOf(request: FastifyRequest): Filters {
   return { ...(status && { status }), ...(type && { type }), ...(isMine && { actor_id: request.caller.userId }) };
 }
 
-const filterForm = ({ status = '' as never, type = '' as never, actor_id }: Filters): Html =>
-  html`<form class="filters" method="get" action="${section}">
-    !${filterChoice('status', 'Status', [['', 'any'], ...jobStatuses.map((one) => [one, one.toLowerCase()] as const)], status)}
-    !${filterChoice('type', 'Type', [['', 'any'], ...jobTypes.map((one) => [one, jobWords[one]] as const)], type)}
-    !${filterChoice(
-      'by',
-      'Started by',
-      [
-        ['', 'anybody'],
-        ['me', 'me'],
-      ],
-      actor_id === undefined ? '' : 'me',
-    )}
-    !${showButton}
-  </form>`;
+function filterForm({ status = '' as never, type = '' as never, actor_id }: Filters): Html {
+  const statuses = jobStatuses.map((one) => [one, one.toLowerCase()] as const);
+  return filters(
+    section,
+    html`!${filterChoice('status', 'Status', [['', 'any'], ...statuses], status)}
+    !${filterChoice('type', 'Type', { '': 'any', ...jobWords }, type)}
+    !${filterChoice('by', 'Started by', { '': 'anybody', me: 'me' }, actor_id === undefined ? '' : 'me')}`,
+  );
+}
 
 /** What a job works at, and what it does with it, for the numbers on its page. */
 const itemWords: Record<JobType, readonly [nouns: string, done: string]> = {
@@ -106,7 +96,7 @@ const itemWords: Record<JobType, readonly [nouns: string, done: string]> = {
 };
 
 const jobColumns: readonly Column<Job>[] = [
-  ['Job', ({ id, type }) => html`<a href="${section}/${id}">${jobWords[type]}</a>`],
+  ['Job', ({ id, type }) => link(jobWords[type], `${section}/${id}`)],
   ['Status', ({ status }) => statusBadge(status)],
   ['Progress', ({ processed, total }) => `${count(processed)} of ${count(total)}`, 'number'],
   ['Started', ({ created_at }) => moment(created_at)],
@@ -118,11 +108,10 @@ const requireJob = (request: FastifyRequest): Promise<Job> =>
 
 async function showJob(request: FastifyRequest): Promise<Page> {
   const job = await requireJob(request);
-  const cursor = queryText(request, 'cursor');
   const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
   const outcome = itemStatuses.find((one) => one === queryText(request, 'outcome'));
   const [results, outcomes, starters, users] = await Promise.all([
-    listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, allJobs, outcome),
+    ask(request, listItems, job.id, placeIn(request), allJobs, outcome),
     isVerification ? search(request, countOutcomes, job.id) : [],
     search(request, findStarters, [job.id]),
     usersOf(request),
@@ -141,8 +130,8 @@ async function showJob(request: FastifyRequest): Promise<Page> {
     body: html`<div !${when(isRunning, 'data-live')}>
       <div class="card">
         !${progressOf(job, whoOf(starters.get(job.id) ?? null, users))}
-        !${when(outcomes.length > 0, outcomesOf(outcomes))}
-        !${when(list, html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`)}
+        !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
+        !${when(list, html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} !${link('the list', `/app/lists/${list}`)}.</p>`)}
       </div>
       <h2>Results</h2>
       !${outcome ? html`<p>Only those that are !${statusBadge(outcome)} <a href="${section}/${job.id}">Show all</a></p>` : ''}
@@ -154,10 +143,9 @@ async function showJob(request: FastifyRequest): Promise<Page> {
 
 function progressOf(job: Job, by: Html): Html {
   const [nouns, done] = itemWords[job.type];
+  const { pool, charged, reserved } = job.credits;
   const number = (status: ItemStatus): Html =>
-    job[status] === 0
-      ? '0'
-      : html`<a href="${pathWith(`${section}/${job.id}`, { outcome: status })}">${count(job[status])}</a>`;
+    job[status] === 0 ? '0' : link(count(job[status]), `${section}/${job.id}?outcome=${status}`);
   return html`!${progressBar(job, nouns)}
   !${facts([
     ['Status', statusBadge(job.status)],
@@ -165,10 +153,7 @@ function progressOf(job: Job, by: Html): Html {
     [done, number('succeeded')],
     ['Failed', number('failed')],
     ['Left out', number('skipped')],
-    [
-      'Credits spent',
-      job.credits.pool !== null && `${count(job.credits.charged)} of at most ${count(job.credits.reserved)}`,
-    ],
+    ['Credits spent', pool !== null && `${count(charged)} of at most ${count(reserved)}`],
     ['Started by', by],
     ['Started', moment(job.created_at)],
     ['Ended', moment(job.finished_at, 'Not yet')],
@@ -176,21 +161,18 @@ function progressOf(job: Job, by: Html): Html {
   !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
 }
 
-const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =>
-  html`<p class="row">
-    !${outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`)}
-  </p>`;
+const outcomeOf = ({ status, number }: Awaited<ReturnType<typeof countOutcomes>>[number]): Html =>
+  html`<span>${count(number)} !${verification(status)}</span>`;
 
 function itemName({ item, contact_id, result }: JobItem): Html {
   const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';
   const name = person || (canonicalId(item) === undefined ? item : contact_id === null ? 'Prospect' : 'Contact');
-  return contact_id === null ? html`${name}` : html`<a href="/app/contacts/${contact_id}">${name}</a>`;
+  return contact_id === null ? html`${name}` : link(name, `/app/contacts/${contact_id}`);
 }
 
-const outcomeColumn: Column<JobItem> = [
-  'Outcome',
-  ({ status, reason }) => html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`,
-];
+const outcome = ({ status, reason }: JobItem): Html =>
+  html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`;
+const outcomeColumn: Column<JobItem> = ['Outcome', outcome];
 const endColumn: Column<JobItem> = ['When', ({ finished_at }) => moment(finished_at)];
 
 const resultColumns: readonly Column<JobItem>[] = [
@@ -201,11 +183,7 @@ const resultColumns: readonly Column<JobItem>[] = [
   endColumn,
 ];
 
-async function undoColumns(
-  request: FastifyRequest,
-  rows: readonly JobItem[],
-  users: readonly User[],
-): Promise<readonly Column<JobItem>[]> {
+async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], users: readonly User[]) {
   const ids = rows.map(({ item }) => item);
   const subjects = new Map((await lookUp(request, findSubjects, ids)).map((one) => [one.id, one]));
   const wanted = [...subjects.values()].map(({ id, noun }) => [noun, id] as const);
@@ -217,21 +195,17 @@ async function undoColumns(
   };
   const word = ({ item }: JobItem, field: string): string => wordOf(subjects.get(item)?.noun ?? 'list', field);
   const resultOf = ({ result }: JobItem) => (result !== null && 'kept' in result ? result : { restored: [], kept: [] });
-  const restored = (one: JobItem): Html =>
-    html`${resultOf(one)
-      .restored.map((field) => word(one, field))
-      .join(', ')}`;
-  const kept = (one: JobItem): Html =>
-    resultOf(one)
-      .kept.map(({ field, actor }) => html`${word(one, field)} (!${whoOf(actor, users)})`)
-      .join(', ');
-  return [
+  const restored = (one: JobItem): Html[] => resultOf(one).restored.map((field) => html`${word(one, field)}`);
+  const kept = (one: JobItem): Html[] =>
+    resultOf(one).kept.map(({ field, actor }) => html`${word(one, field)} (!${whoOf(actor, users)})`);
+  const columns: readonly Column<JobItem>[] = [
     ['Record', nameOfItem],
     outcomeColumn,
-    ['Restored', restored, 'long'],
-    ['Kept, as changed since', kept, 'long'],
+    ['Restored', (one) => restored(one).join(', '), 'long'],
+    ['Kept, as changed since', (one) => kept(one).join(', '), 'long'],
     endColumn,
   ];
+  return columns;
 }
 
 function foundBy(result: JobItem['result']): string {
@@ -246,24 +220,21 @@ const shownDays = 30;
 
 export async function credits(app: FastifyInstance): Promise<void> {
   addPage(app, '/credits', forMembers, async (request) => {
-    const cursor = queryText(request, 'cursor');
-    const ledger = await listEntries(request.db, request.caller.customerId, cursor === '' ? {} : { cursor });
-    const [balances, charges] = await Promise.all([
-      lookUp(request, findCredits),
-      search(request, sumCharges, shownDays),
-    ]);
+    const ledger = await ask(request, listEntries, placeIn(request));
+    const [balances, charges] = [await lookUp(request, findCredits), await search(request, sumCharges, shownDays)];
     const spent = new Map(charges.map(({ pool, amount }) => [pool, amount]));
-    const cards = html`<div class="columns">
-      !${pools.map((pool) => poolCard(pool, balances, spent.get(pool) ?? 0))}
-    </div>`;
+    const cards = pools.map((pool) => poolCard(pool, balances, spent.get(pool) ?? 0));
     const none = 'Each change of your credits is listed here: grants, and what jobs reserve and spend.';
-    return {
+    return listPage({
       title: 'Credits',
-      body: html`!${when(cursor === '', cards)}
-        <h2>Ledger</h2>
-        !${table('Ledger', ledgerColumns, ledger.rows, empty('Nothing yet', none, 'coins'))}
-        !${cursorPager(request, ledger.nextCursor)}`,
-    };
+      label: 'Ledger',
+      above: html`!${when(queryText(request, 'cursor') === '', html`<div class="columns">!${cards}</div>`)}
+        <h2>Ledger</h2>`,
+      columns: ledgerColumns,
+      rows: ledger.rows,
+      none: ['Nothing yet', none, 'coins'],
+      below: cursorPager(request, ledger.nextCursor),
+    });
   });
 }
 
@@ -274,10 +245,7 @@ const ledgerColumns: readonly Column<LedgerEntry>[] = [
   ['Amount', (one) => count(one.amount), 'number'],
   ['Available after', (one) => count(one.balance_after), 'number'],
   ['Reserved after', (one) => count(one.reserved_after), 'number'],
-  [
-    'About',
-    ({ job_id, note }) => (job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`),
-  ],
+  ['About', ({ job_id, note }) => (job_id === null ? html`${note ?? ''}` : link('Job', `${section}/${job_id}`))],
 ];
 
 const kinds: Record<EntryKind, readonly [name: string, tone: Tone]> = {
@@ -291,10 +259,8 @@ const kinds: Record<EntryKind, readonly [name: string, tone: Tone]> = {
 function poolCard(pool: Pool, balances: Credits, spent: number): Html {
   const { word: title, purpose } = poolWords[pool];
   const { balance, reserved } = balances[pool];
-  return html`<section class="card">
-    <h2>${title}</h2>
-    <p class="figure">${count(balance)}</p>
-    <p class="quiet">available ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}</p>
-    <p class="quiet">${count(spent)} spent in the last ${shownDays} days</p>
-  </section>`;
+  const more = reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : '';
+  const body = html`<p class="figure">${count(balance)}</p>
+    !${quiet(`available ${purpose}${more}`)} !${quiet(`${count(spent)} spent in the last ${shownDays} days`)}`;
+  return panel(title, body);
 }

@@ -2,25 +2,15 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { durations, noCaps, KeyRequest, SpendCapsChange } from '../schemas/accounts.ts';
 import type { ApproveOver, capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
-import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, issuedBefore } from './base/layout.ts';
+import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, listPage } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
-import { versionField, pageOf, doneNotice, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
+import { versionField, pageOf, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
-import type { Fields } from './base/requests.ts';
-import { requireCurrent, requireValid, type Faults, type Refused } from './base/refusals.ts';
-import {
-  when,
-  badge,
-  empty,
-  table,
-  linkButton,
-  dialogLink,
-  buttons,
-  html,
-  type Html,
-  type Column,
-} from './base/html.ts';
-import { dayMs, moment, date, count, counted } from './base/values.ts';
+import { required, requireCurrent, requireValid } from './base/requests.ts';
+import type { Fields, Faults, Refused } from './base/requests.ts';
+import { when, badge, linkButton, buttons, html, link, twoLines, card, folded, acts, quiet } from './base/html.ts';
+import { sideBySide, dayMs, moment, date, count, counted } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
@@ -28,7 +18,6 @@ import { publicUrl } from '../process/config.ts';
 import { DomainError, notFound, type Fault } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys } from '../queries/accounts/api-keys.ts';
-import { compile } from '../validation/validator.ts';
 
 type KeyDraft = Required<KeyRequest> & KeyLimits & { preset: string };
 
@@ -50,18 +39,15 @@ const resources: Record<string, string> = {
   fields: 'Your own fields',
 };
 
-const actions: Record<string, string> = {
-  read: 'read',
-  create: 'create',
-  update: 'change',
-  delete: 'delete',
-  manage: 'change',
-};
+const actions: Record<string, string> = { update: 'change', manage: 'change' };
 
 const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
 const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'].includes(resourceOf(scope));
 
-const actionOf = (scope: Scope): string => (isPaidFor(scope) ? 'start' : actions[scope.split(':')[1]!]!);
+function actionOf(scope: Scope): string {
+  const [, action] = scope.split(':') as [string, string];
+  return isPaidFor(scope) ? 'start' : (actions[action] ?? action);
+}
 
 /** Scopes of which a key needs one to spend credits of a pool. */
 const spending: Record<Pool, readonly Scope[]> = {
@@ -120,42 +106,31 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
   const { input, choice } = controlsFor({ name, expiration: String(expiration) }, faults);
   const hint = 'What the key is for, such as “Nightly import”.';
   const ends = durations.map((days) => [String(days), `${days} days`] as const);
-  return html`<div class="card">
-      !${input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' })}
-      !${choice('expiration', 'Ends after', ends)}
-    </div>
-    !${group(
-      'What it may do',
-      html`!${presets.map(({ id, label, advice }) =>
-          tick(
-            'radio',
-            ['preset', id],
-            html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`,
-            id === preset,
-            'data-preset',
-          ),
-        )}
-        !${tick('radio', ['preset', own], html`<strong>${ownLabel}</strong>`, preset === own)}
-        !${faultText('permissions', faults)}
-        <details !${when(preset === own || permissions.length > 0, 'open')}>
-          <summary>Choose one by one</summary>
-          <div class="columns" data-ticks>
-            !${Object.entries(resources).map((entry) => scopesOfResource(entry, permissions))}
-          </div>
-        </details>`,
-      'permissions',
-    )}
-    !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
-}
-
-function scopesOfResource([resource, label]: [string, string], chosen: readonly Scope[]): Html {
-  const some = scopes.filter((scope) => resourceOf(scope) === resource);
-  const ticks = some.map((scope) => {
-    const action = actionOf(scope);
-    const spoken = html`aria-label="${label}: ${action}"`;
-    return tick('checkbox', ['permissions', scope], action, chosen.includes(scope), spoken);
+  const nameInput = input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' });
+  const ofPresets = presets.map(({ id, label, advice }) => {
+    const words = html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`;
+    return tick('radio', ['preset', id], words, id === preset, 'data-preset');
   });
-  return choices(label, ticks);
+  const ofResources = Object.entries(resources).map(([resource, label]) => {
+    const ticks = scopes
+      .filter((scope) => resourceOf(scope) === resource)
+      .map((scope) => {
+        const action = actionOf(scope);
+        const spoken = html`aria-label="${label}: ${action}"`;
+        return tick('checkbox', ['permissions', scope], action, permissions.includes(scope), spoken);
+      });
+    return choices(label, ticks);
+  });
+  const oneByOne = html`<div class="columns" data-ticks>!${ofResources}</div>`;
+  return html`!${card(html`!${nameInput} !${choice('expiration', 'Ends after', ends)}`)}
+  !${group(
+    'What it may do',
+    html`!${ofPresets} !${tick('radio', ['preset', own], html`<strong>${ownLabel}</strong>`, preset === own)}
+    !${faultText('permissions', faults)}
+    !${folded('Choose one by one', oneByOne, preset === own || permissions.length > 0)}`,
+    'permissions',
+  )}
+  !${capFields(limits, faults)} !${buttons('Issue the key', section)}`;
 }
 
 const periodLabels: Record<(typeof capPeriods)[number], string> = {
@@ -180,64 +155,57 @@ function capFields({ spend_caps: caps, approve_over: over }: KeyLimits, faults: 
   const amount = (name: string, label: string, none: string) =>
     input(name, label, { more: html`inputmode="numeric" autocomplete="off" placeholder="${none}"` });
   const capOfPool = (pool: Pool) =>
-    html`<div class="columns">
-      !${amount(`cap_${pool}`, `Credits ${poolWords[pool].purpose}`, 'no cap')}
-      !${choice(`cap_${pool}_per`, `In which time, ${poolWords[pool].purpose}`, Object.entries(periodLabels))}
-    </div>`;
-  return html`!${group(
-    'Spend caps',
-    html`<p class="quiet">
-        How many credits this key may spend. Empty: as many as your company has, and none if it only reads. 0: none.
-      </p>
-      !${faultText('spend_caps', faults)} !${pools.map(capOfPool)}`,
+    sideBySide(
+      amount(`cap_${pool}`, `Credits ${poolWords[pool].purpose}`, 'no cap'),
+      choice(`cap_${pool}_per`, `In which time, ${poolWords[pool].purpose}`, periodLabels),
+    );
+  const part = (name: string, legend: string, advice: string, body: Html) =>
+    group(legend, html`!${quiet(advice)} !${faultText(name, faults)} !${body}`, name);
+  const advice =
+    'A single call that writes more records or costs more credits waits until an admin approves it. Empty: none waits.';
+  return html`!${part(
     'spend_caps',
+    'Spend caps',
+    'How many credits this key may spend. Empty: as many as your company has, and none if it only reads. 0: none.',
+    html`!${pools.map(capOfPool)}`,
   )}
-  !${group(
-    'Approval of large calls',
-    html`<p class="quiet">
-        A single call that writes more records or costs more credits waits until an admin approves it. Empty: none
-        waits.
-      </p>
-      !${faultText('approve_over', faults)}
-      <div class="columns">
-        !${amount('over_records', 'Records', 'no approval')} !${amount('over_credits', 'Credits', 'no approval')}
-      </div>`,
+  !${part(
     'approve_over',
+    'Approval of large calls',
+    advice,
+    sideBySide(amount('over_records', 'Records', 'no approval'), amount('over_credits', 'Credits', 'no approval')),
   )}`;
 }
 
-const limitsIn = (fields: Fields): KeyLimits => ({
-  spend_caps: Object.fromEntries(pools.map((pool) => [pool, capOf(fields, pool)])) as SpendCaps,
-  approve_over: { credits: overOf(fields, 'over_credits'), records: overOf(fields, 'over_records') },
-});
-
-const overOf = (fields: Fields, name: string): number | null =>
-  text(fields, name).trim() === '' ? null : integer(fields, name);
+function limitsIn(fields: Fields): KeyLimits {
+  const amount = (name: string) => (text(fields, name).trim() === '' ? null : integer(fields, name));
+  const caps = pools.map((pool) => {
+    const credits = amount(`cap_${pool}`);
+    return [pool, credits === null ? null : { amount: credits, per: text(fields, `cap_${pool}_per`) }];
+  });
+  const approve_over = { credits: amount('over_credits'), records: amount('over_records') };
+  return { spend_caps: Object.fromEntries(caps) as SpendCaps, approve_over };
+}
 
 /** Returns a fault for each cap of credits that the key cannot spend anyway. */
-const needlessCaps = (caps: SpendCaps, permissions: readonly Scope[]): Fault[] =>
-  pools
+function needlessCaps(caps: SpendCaps, permissions: readonly Scope[]): Fault[] {
+  const message = 'the key may not do this, so it needs no cap: empty this field';
+  return pools
     .filter((pool) => caps[pool]?.amount && !spending[pool].some((scope) => permissions.includes(scope)))
-    .map((pool) => ({
-      path: `/cap_${pool}`,
-      message: 'the key may not do this, so it needs no cap: empty this field',
-    }));
+    .map((pool) => ({ path: `/cap_${pool}`, message }));
+}
 
-const capOf = (fields: Fields, pool: Pool): SpendCaps[Pool] =>
-  text(fields, `cap_${pool}`).trim() === ''
-    ? null
-    : { amount: integer(fields, `cap_${pool}`), per: text(fields, `cap_${pool}_per`) as 'day' };
-
-const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html =>
-  html`!${pools.map((pool) => html`<span class="line">${poolWords[pool].word}: !${spentIn(spent[pool], caps[pool])}</span>`)}`;
-
-const spentIn = (spent: number, cap: SpendCaps[Pool]): Html =>
-  cap === null ? count(spent) : html`!${count(spent)} of !${count(cap.amount)} ${periodLabels[cap.per]}`;
+const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html => {
+  const texts = pools.map((pool) => {
+    const cap = caps[pool];
+    const most = cap === null ? '' : ` of ${count(cap.amount)} ${periodLabels[cap.per]}`;
+    return html`<span class="line">${poolWords[pool].word}: ${count(spent[pool])}${most}</span>`;
+  });
+  return texts.join('');
+};
 
 export async function keys(app: FastifyInstance): Promise<void> {
   const { KEY_PREFIX } = app.config;
-  const check = compile(KeyRequest);
-  const checkCaps = compile(SpendCapsChange);
 
   addPage(app, '/keys', forMembers, async (request) => keyList(request, await lookUp(request, listApiKeys)));
 
@@ -246,7 +214,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     act: async (request) => {
       const draft = draftOf(request);
       const key = keyOf(draft);
-      requireValid(check, key, [...contraryTicks(draft, key), ...needlessCaps(key.spend_caps, key.permissions)]);
+      requireValid(KeyRequest, key, [...contraryTicks(draft, key), ...needlessCaps(key.spend_caps, key.permissions)]);
       const issued = await once(request, (sql) => issueKey(sql, request.caller, key, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
@@ -258,7 +226,6 @@ export async function keys(app: FastifyInstance): Promise<void> {
     text: (key) =>
       html`!${named(key)} gets a new value, which lasts as long as the present one did, counted from now. The present
       one stops working at once: each program that uses it is refused until it has the new one. !${lastUse(key)}`,
-    back: () => section,
     tone: '',
     act: async (request) => {
       const key = { customer_id: request.caller.customerId, id: idOf(request, 'API key') };
@@ -274,7 +241,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
       const limits = limitsIn(fieldsOf(request));
       const key = await requireKey(request);
       requireCurrent(request, limitsOf(key));
-      requireValid(checkCaps, limits, needlessCaps(limits.spend_caps, key.permissions));
+      requireValid(SpendCapsChange, limits, needlessCaps(limits.spend_caps, key.permissions));
       await write(request, setSpendCaps, key.id, limits, actorOf(request));
       return `${section}?done=capped`;
     },
@@ -285,7 +252,6 @@ export async function keys(app: FastifyInstance): Promise<void> {
     title: 'Revoke the key',
     text: (key) =>
       html`!${named(key)} stops working at once and for good: each program that uses it is refused. !${lastUse(key)}`,
-    back: () => section,
     act: async (request) => {
       const isKnown = await write(request, revokeKey, idOf(request, 'API key'), actorOf(request));
       if (!isKnown) throw notFound('API key');
@@ -294,11 +260,8 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 }
 
-async function requireKey(request: FastifyRequest): Promise<ApiKey> {
-  const key = await lookUp(request, findApiKey, idOf(request, 'API key'));
-  if (!key) throw notFound('API key');
-  return key;
-}
+const requireKey = async (request: FastifyRequest): Promise<ApiKey> =>
+  required(await lookUp(request, findApiKey, idOf(request, 'API key')), 'API key');
 
 /**
  * Returns the key in the request's path.
@@ -340,18 +303,13 @@ const blank = { preset: 'read', expiration: 90 } as const;
 
 const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
   title: 'New API key',
-  lead: html`<p class="lead">
-    A program needs a key to work with your data. Give each program its own, which may do only what it needs. The key is
-    shown once.
-  </p>`,
+  lead: 'A program needs a key to work with your data. Give each program its own, which may do only what it needs. The key is shown once.',
   body: keyForm({ ...draftOf(request), ...(request.method !== 'POST' && blank) }, faults),
   attributes: 'data-once data-keep',
 });
 
-function showIssued(request: FastifyRequest, issued: Issued | undefined): Page {
-  if (!issued) return issuedBefore(request, 'key', 'rotate it to get a new one, or revoke it.');
-  const { name, key, expires_at, permissions } = issued;
-  return secretPage({
+const showIssued = (request: FastifyRequest, issued: Issued | undefined): Page =>
+  secretPage(request, issued, ['key', 'rotate it to get a new one, or revoke it.'], ({ name, key, ...one }) => ({
     title: 'Your new key',
     lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
     shown again.`,
@@ -361,10 +319,8 @@ function showIssued(request: FastifyRequest, issued: Issued | undefined): Page {
       <pre
         tabindex="0"
       ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request.server.config)}/api/ext/customer/summary</code></pre>
-      <p class="quiet">It ends on !${date(expires_at)}. It may ${permissionsText(permissions)}.</p>`,
-    next: section,
-  });
-}
+      <p class="quiet">It ends on !${date(one.expires_at)}. It may ${permissionsText(one.permissions)}.</p>`,
+  }));
 
 const named = ({ name, start }: ApiKey): Html => html`<strong>${name}</strong> (<code>${start}…</code>)`;
 
@@ -383,14 +339,7 @@ async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<F
 
 export const section = '/app/keys';
 
-const pageRows = 50;
-
 const warningDays = 14;
-
-const doneTexts: Record<string, string> = {
-  revoked: 'The key is revoked. It has stopped working.',
-  capped: 'The limits are changed. They count from the next call on.',
-};
 
 const isActive = ({ status }: ApiKey): boolean => status === 'active';
 
@@ -398,24 +347,27 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const add = linkButton('New key', `${section}/new`);
   const [isEnded, mayChange] = [queryText(request, 'ended') !== '', isAdmin(request)];
   const ended = all.filter((key) => !isActive(key));
-  const { shown, links } = pageOf(request, isEnded ? ended : all.filter(isActive), pageRows);
-  const none = empty(
-    'No keys',
-    'A program needs a key to work with your data. Issue one for each program, so that you can revoke it alone.',
-    'key',
-    mayChange ? add : html`<p>Ask an admin of your company for one.</p>`,
-  );
+  const { rows, below } = pageOf(request, isEnded ? ended : all.filter(isActive), 50);
+  const none =
+    'A program needs a key to work with your data. Issue one for each program, so that you can revoke it alone.';
   const actions: readonly Column<ApiKey>[] = mayChange && !isEnded ? [['Actions', actsOf]] : [];
   const [label, path] = isEnded
     ? ['Keys that work', section]
     : [`Keys that no longer work: ${count(ended.length)}`, `${section}?ended=1`];
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
-  return {
+  return listPage({
     title: isEnded ? 'Keys that no longer work' : 'API keys',
+    label: 'API keys',
+    done: {
+      revoked: 'The key is revoked. It has stopped working.',
+      capped: 'The limits are changed. They count from the next call on.',
+    },
     actions: when(mayChange, html`!${approvals} !${add}`),
-    body: html`!${doneNotice(request, doneTexts)} !${table('API keys', [...columns, ...actions], shown, none)} !${links}
-    !${when(isEnded || ended.length > 0, html`<p><a href="${path}">${label}</a></p>`)}`,
-  };
+    columns: [...columns, ...actions],
+    rows,
+    none: ['No keys', none, 'key', mayChange ? add : '<p>Ask an admin of your company for one.</p>'],
+    below: html`!${below} !${when(isEnded || ended.length > 0, html`<p>!${link(label, path)}</p>`)}`,
+  });
 }
 
 const columns: readonly Column<ApiKey>[] = [
@@ -423,21 +375,17 @@ const columns: readonly Column<ApiKey>[] = [
   ['State', (key) => stateOf(key)],
   ['May do', (key) => permissionsOf(key)],
   ['Last used', ({ last_used_at }) => moment(last_used_at, 'Never')],
-  [
-    'Ends',
-    ({ created_at, revoked_at, expires_at }) =>
-      html`!${date(revoked_at ?? expires_at)}<br /><span class="quiet">issued !${date(created_at)}</span>`,
-  ],
+  ['Ends', (key) => twoLines(date(key.revoked_at ?? key.expires_at), html`issued !${date(key.created_at)}`)],
   ['Credits spent', spentBy],
 ];
 
-function actsOf({ id, name }: ApiKey): Html {
-  const act = (verb: string, label: string, spoken = label) =>
-    dialogLink(label, `${section}/${id}/${verb}`, `${spoken} ${name}`);
-  return html`<span class="acts">
-    !${act('rotate', 'Rotate')} · !${act('caps', 'Limits', 'Limits of')} · !${act('revoke', 'Revoke')}
-  </span>`;
-}
+const actsOf = ({ id, name }: ApiKey): Html =>
+  acts(
+    `${section}/${id}`,
+    ['rotate', 'Rotate', `Rotate ${name}`],
+    ['caps', 'Limits', `Limits of ${name}`],
+    ['revoke', 'Revoke', `Revoke ${name}`],
+  );
 
 function stateOf({ status, expires_at }: ApiKey): Html {
   if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');
@@ -449,10 +397,7 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 function permissionsOf({ permissions }: ApiKey): Html {
   const isLike = ({ scopes: some }: Preset): boolean =>
     new Set(some).symmetricDifference(new Set(permissions)).size === 0;
-  return html`<details>
-    <summary>${presets.find(isLike)?.label ?? counted(permissions.length, 'permission')}</summary>
-    ${permissionsText(permissions)}
-  </details>`;
+  return folded(presets.find(isLike)?.label ?? counted(permissions.length, 'permission'), permissionsText(permissions));
 }
 
 export const lastUse = ({ last_used_at }: ApiKey): Html =>

@@ -2,22 +2,13 @@ import type { Fault } from '../errors.ts';
 import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import type { PhoneNumber } from '../files/phones.ts';
-import type { ReadType } from '../files/values.ts';
 import { customKey } from '../schemas/filters.ts';
-import { fieldOfMapped, importedKinds, invalidValues, type Mapping } from '../schemas/imports.ts';
-import type {
-  Import,
-  InvalidValues,
-  ImportPatch,
-  ImportPreview,
-  MappedField,
-  ImportObject,
-  MappingOrigin,
-} from '../schemas/imports.ts';
+import { fieldOfMapped, importedKinds } from '../schemas/imports.ts';
+import type { Mapping, Import, InvalidValues, ImportPatch, ImportPreview, MappedField } from '../schemas/imports.ts';
+import type { ImportObject, MappingOrigin } from '../schemas/imports.ts';
 import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
-import { when, table, html, type Html, type Column } from './base/html.ts';
-import { count, someNames } from './base/values.ts';
+import { when, table, html, type Html, type Column, bullets, quiet, count, someNames } from './base/html.ts';
 import { fieldWord, phoneNumber } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
@@ -37,8 +28,8 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
   html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, shown) : ''}
     !${settings(found, preview, shown)}
     <h2>The first records</h2>
-    !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
-    <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>
+    !${preview.records.length === 0 ? quiet('The file has no records.') : records(found, preview)}
+    !${quiet('A check writes nothing: it counts what would be written, left out and refused.')}
     <div class="buttons stay">
       !${when(
         preview.records.length > 0,
@@ -57,17 +48,13 @@ function faultList(found: Import, preview: DetailedPreview): Html {
     ['What is left out of the file:', preview.warnings.filter(({ path }) => path === '' || path === '/mapping')],
     ['Values of the first records that will be left out:', preview.warnings.filter(isOfRecord)],
   ];
-  return html`!${lists
-    .filter(([, faults]) => faults.length > 0)
-    .map(
-      ([title, faults]) =>
-        html`<div class="notice warning" role="status">
-          <p>${title}</p>
-          <ul>
-            !${faults.slice(0, maxFaults).map((fault) => html`<li>${faultText(found.object, fault)}</li>`)}
-          </ul>
-        </div>`,
-    )}`;
+  const shown = lists.map(([title, faults]) => {
+    const texts = faults.slice(0, 100).map((fault) => html`${faultText(found.object, fault)}`);
+    const body = html`<p>${title}</p>
+      !${bullets(texts)}`;
+    return when(texts.length > 0, html`<div class="notice warning" role="status">!${body}</div>`);
+  });
+  return shown.join('');
 }
 
 function faultText(object: Import['object'], { path, message }: Fault): string {
@@ -77,8 +64,6 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
   const field = fields.length === 0 ? '' : `${fieldLabel(object, fields.join('.'))}: `;
   return `Record ${Number(index) + 1}: ${field}${words}`;
 }
-
-const maxFaults = 100;
 
 export const columnsAtOnce = 40;
 
@@ -91,7 +76,7 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
   </p>`;
   return html`<h2>Columns</h2>
     !${hidden({ page: String(page) })} !${leftOutNote(found, preview)} !${when(all > columnsAtOnce, note)}
-    !${table('Columns', columnsOf(found, preview, { first, sent }), shown)} !${pager}`;
+    !${table('Columns', columnsOf(found, preview, first, sent), shown)} !${pager}`;
 }
 
 const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
@@ -108,11 +93,7 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
   </p>`;
 }
 
-function columnsOf(
-  { object }: Import,
-  preview: DetailedPreview,
-  { first, sent }: { first: number; sent: Fields },
-): readonly Column<PreviewColumn>[] {
+function columnsOf({ object }: Import, preview: DetailedPreview, first: number, sent: Fields): Column<PreviewColumn>[] {
   const readAs = ({ header, type }: PreviewColumn, row: number): Html => {
     const i = first + row;
     if (preview.headers!.indexOf(header) !== i)
@@ -120,32 +101,22 @@ function columnsOf(
     const name = `column-${i}`;
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
     const origin = preview.mapping_from?.[header];
-    const as = when(type && customKey(field) !== undefined, html`, ${type === null ? '' : typeLabels[type]}`);
-    return html`!${fieldChoice(object, header, field, i)}
-      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}!${as}</small>`;
+    const as = type && customKey(field) !== undefined ? `, ${typeLabels[type]}` : '';
+    const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
+    const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
+    return html`!${select(spoken, [['', 'leave it out'], ...choices], field)}
+      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}${as}</small>`;
   };
+  const samplesOf = ({ samples }: PreviewColumn): Html =>
+    samples.map((one) => html`<span class="line">${shortened(one, 40)}</span>`).join('');
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
-    [
-      'Values',
-      ({ samples }) => samples.map((one) => html`<span class="line">${shortened(one, 40)}</span>`).join(''),
-      'quiet',
-    ],
+    ['Values', samplesOf, 'quiet'],
     ['Is read as', readAs],
   ];
 }
 
-const fieldChoice = (object: Import['object'], header: string, field: string, i: number): Html =>
-  select(
-    html`name="column-${i}" aria-label="Field of the column ${header}"`,
-    [
-      ['', 'leave it out'],
-      ...choicesFor(object, header, field).map((name) => [name, fieldLabel(object, name)] as const),
-    ],
-    field,
-  );
-
-function choicesFor(object: Import['object'], header: string, field: string): string[] {
+function choicesFor(object: ImportObject, header: string, field: string): string[] {
   const names = fieldsToChoose(object);
   const custom = customField(header);
   const isOwn = hasOwnFields(object) && customKey(custom) !== undefined;
@@ -153,7 +124,7 @@ function choicesFor(object: Import['object'], header: string, field: string): st
   return [...new Set([...others, ...names])];
 }
 
-const typeLabels: Record<ReadType, string> = {
+const typeLabels = {
   instant: 'a date',
   text: 'text',
   number: 'number',
@@ -167,15 +138,7 @@ const invalidLabels: Record<InvalidValues, string> = {
   fail: 'do not write the record',
 };
 
-const commonEncodings = [
-  'utf-8',
-  'windows-1252',
-  'iso-8859-2',
-  'windows-1250',
-  'windows-1251',
-  'macintosh',
-  'utf-16le',
-];
+const commonEncodings = 'utf-8 windows-1252 iso-8859-2 windows-1250 windows-1251 macintosh utf-16le'.split(' ');
 
 function settings(found: Import, preview: DetailedPreview, { state, lists, sent }: MappingState): Html {
   const { sheets, encoding } = preview;
@@ -189,12 +152,11 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const { choice } = controlsFor(values, {});
   const same = (name: string): Choice => [name, name];
   const encodings = [...new Set([values.encoding, ...commonEncodings])].map(same);
-  const invalid = invalidValues.map((name) => [name, invalidLabels[name]] as const);
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
       !${choice('mode', 'What to do with the records', modesFor(found.object))} !${lists}
-      !${choice('invalid_values', 'Values that cannot be read', invalid)}
+      !${choice('invalid_values', 'Values that cannot be read', invalidLabels)}
       !${when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same)))}
       !${when(found.format === 'csv' && encoding, choice('encoding', 'Encoding', encodings))}
       !${when(hasLines, choice('header', 'The first line', firstLines))}
@@ -208,10 +170,9 @@ export const modeOf = ({ mode, match }: Pick<Import, 'mode' | 'match'>): string 
 export function modesFor(object: ImportObject): Choice[] {
   const matches = importedKinds[object].matches.toReversed();
   const same = (match: string): string => `those with the same ${fieldWord(object, match).toLowerCase()}`;
+  const own = matches.filter((match) => match !== 'id');
   return [
-    ...matches
-      .filter((match) => match !== 'id')
-      .map((match): Choice => [`upsert ${match}`, `Change ${same(match)}, create the others`]),
+    ...own.map((match): Choice => [`upsert ${match}`, `Change ${same(match)}, create the others`]),
     ...matches.map((match): Choice => [`update ${match}`, `Only change ${same(match)}`]),
     ['create', 'Create all anew'],
   ];
@@ -220,21 +181,14 @@ export function modesFor(object: ImportObject): Choice[] {
 export const modeText = (found: Pick<Import, 'object' | 'mode' | 'match'>): string =>
   modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
 
-const firstLines: readonly Choice[] = [
-  ['names', 'has the names of the columns'],
-  ['record', 'is a record: the file has no header'],
-];
+const firstLines = { names: 'has the names of the columns', record: 'is a record: the file has no header' };
 
 function records({ object }: Import, { records: items }: DetailedPreview): Html {
   const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
   const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
   const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
-  const shown = all
-    .slice(0, 40)
-    .map((name): Column<object> => [
-      fieldLabel(object, name),
-      (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
-    ]);
+  const valueOf = (name: string) => (item: object) => html`${shownValue((item as Record<string, unknown>)[name])}`;
+  const shown = all.slice(0, 40).map((name): Column<object> => [fieldLabel(object, name), valueOf(name)]);
   return table<object>('First records', shown, items);
 }
 
@@ -256,16 +210,9 @@ function shownPart(value: unknown): string {
 }
 
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
-  const values = text(fields, 'invalid_values');
-  return {
-    ...(values === '' ? {} : { invalid_values: values as InvalidValues }),
-    ...(preview.headers ? { mapping: mappingOf(preview, fields) } : {}),
-  };
-}
-
-function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, MappedField> {
-  const entries = preview.columns.flatMap(({ header }, i): [string, MappedField][] => {
-    if (preview.headers!.indexOf(header) !== i) return [];
+  const values = text(fields, 'invalid_values') as InvalidValues | '';
+  const mapping = preview.columns.flatMap(({ header }, i): [string, MappedField][] => {
+    if (preview.headers?.indexOf(header) !== i) return [];
     const shown = preview.mapping?.[header] ?? null;
     const [stored, name] = [fieldOfMapped(shown) ?? '', `column-${i}`];
     // The form does not have all columns of a very wide file. The others stay.
@@ -274,7 +221,10 @@ function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, Map
     // The import finds the others as the page does.
     return isChanged || preview.mapping_from?.[header] === 'given' ? [[header, isChanged ? field || null : shown]] : [];
   });
-  return Object.fromEntries(entries);
+  return {
+    ...(values && { invalid_values: values }),
+    ...(preview.headers && { mapping: Object.fromEntries(mapping) }),
+  };
 }
 
 export const customField = (header: string): string =>
@@ -284,17 +234,13 @@ export const customField = (header: string): string =>
  * Returns the changed settings of the whole file: encoding, sheet and header. They can change which columns the file
  * has.
  */
-export function sourceChangesOf(
-  found: Import,
-  { sheet, has_header: hasHeader }: MappingState['state'],
-  fields: Fields,
-): ImportPatch {
-  const [encoding, chosen, header] = [text(fields, 'encoding'), text(fields, 'sheet'), text(fields, 'header')];
-  const isOther = encoding !== '' && (encodingNamed(encoding) ?? encoding) !== found.encoding;
+export function sourceChangesOf(found: Import, state: MappingState['state'], fields: Fields): ImportPatch {
+  const [encoding, sheet, given] = [text(fields, 'encoding'), text(fields, 'sheet'), text(fields, 'header')];
+  const header = given === 'names';
   return {
-    ...(isOther ? { encoding } : {}),
-    ...(chosen !== '' && chosen !== sheet ? { sheet: chosen } : {}),
-    ...(header !== '' && (header === 'names') !== hasHeader ? { header: header === 'names' } : {}),
+    ...(encoding !== '' && (encodingNamed(encoding) ?? encoding) !== found.encoding && { encoding }),
+    ...(sheet !== '' && sheet !== state.sheet && { sheet }),
+    ...(given !== '' && header !== state.has_header && { header }),
   };
 }
 
@@ -336,16 +282,8 @@ function fieldsToChoose(object: ImportObject): string[] {
   if (object === 'opportunities')
     return [...names.filter((name) => name !== 'stage_id'), ...Object.keys(opportunityFileFields.references!)];
   if (object !== 'contacts') return object === 'companies' ? [...names, 'note'] : names;
-  return [
-    'full_name',
-    ...names.filter((name) => name !== 'company.id'),
-    'company.name',
-    'company.industry',
-    'company.domain',
-    'company.external_id',
-    'company.id',
-    'note',
-  ];
+  const ofCompany = ['name', 'industry', 'domain', 'external_id', 'id'].map((name) => `company.${name}`);
+  return ['full_name', ...names.filter((name) => name !== 'company.id'), ...ofCompany, 'note'];
 }
 
 /**
@@ -354,12 +292,8 @@ function fieldsToChoose(object: ImportObject): string[] {
  */
 export function inWords(object: ImportObject, message: string): string {
   const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
-  const names = new RegExp(
-    String.raw`(?<![\w.])(?:custom_fields\.[^:;]+|${fieldsToChoose(object)
-      .filter((name) => /[._]/.test(name))
-      .join('|')})(?![\w.]*\w)`,
-    'g',
-  );
+  const known = fieldsToChoose(object).filter((name) => /[._]/.test(name));
+  const names = new RegExp(String.raw`(?<![\w.])(?:custom_fields\.[^:;]+|${known.join('|')})(?![\w.]*\w)`, 'g');
   return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
 }
 

@@ -26,7 +26,7 @@ import { changes } from './changes.ts';
 import { savedViews } from './saved-views.ts';
 import { fields } from './fields.ts';
 import { keys } from './keys.ts';
-import { password, sessions, passwordLinks, users } from './users.ts';
+import { sessions, users } from './users.ts';
 import { webhooks } from './webhooks.ts';
 
 /**
@@ -110,10 +110,8 @@ async function pages(app: FastifyInstance): Promise<void> {
     webhooks,
     fields,
     users,
-    passwordLinks,
     approvals,
     audit,
-    password,
   ])
     await app.register(group);
   await app.register(refuseOtherMethods, { paths });

@@ -4,11 +4,10 @@ import { forbidden, notFound } from '../errors.ts';
 import { deleteView, listSavedViews, saveView } from '../queries/accounts/customers.ts';
 import type { SavedView, ViewObject } from '../queries/accounts/customers.ts';
 import { canonicalId } from '../text/ids.ts';
-import { compile } from '../validation/validator.ts';
 import { forMembers, formRoutes, question, type FormPage } from './base/layout.ts';
 import { controlsFor, hidden } from './base/forms.ts';
-import { readForm, lookUp, write, fieldsOf, givenIn, text, idOf, isAdmin, type Fields } from './base/requests.ts';
-import { requireValid, type Refused } from './base/refusals.ts';
+import { readForm, lookUp, write, fieldsOf, givenIn, text, isAdmin, oneOf, requireValid } from './base/requests.ts';
+import type { Fields, Refused } from './base/requests.ts';
 import { when, dialogLink, buttons, html, type Html } from './base/html.ts';
 import { companyKind, contactKind } from './records/kinds.ts';
 import { parametersOf, viewOf } from './records/record-kind.ts';
@@ -36,8 +35,6 @@ const maxQuery = 2_000;
 const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
 
 export async function savedViews(app: FastifyInstance): Promise<void> {
-  const check = compile(Given);
-
   formRoutes(app, '/views/new', forMembers, {
     show: showNew,
     act: async (request) => {
@@ -46,7 +43,7 @@ export async function savedViews(app: FastifyInstance): Promise<void> {
       const query = keptOf[object](readForm(text(fields, 'query'))).toString();
       const name = text(fields, 'name').trim();
       const tooLong = { path: '', message: 'this view has too long filters to be saved' };
-      requireValid(check, { name }, query.length > maxQuery ? [tooLong] : []);
+      requireValid(Given, { name }, query.length > maxQuery ? [tooLong] : []);
       const view = { object, name, query, user_id: request.caller.userId, is_shared: text(fields, 'for') === 'all' };
       await write(request, saveView, view);
       return pathOf(view);
@@ -89,9 +86,7 @@ const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =
  * @throws DomainError `not_found` if this user may not see it; `forbidden` if this user may not delete it
  */
 async function requireOwn(request: FastifyRequest): Promise<SavedView> {
-  const id = idOf(request, 'view');
-  const view = (await viewsOf(request)).find((one) => one.id === id);
-  if (!view) throw notFound('view');
+  const view = oneOf(request, 'view', await viewsOf(request));
   if (!isDeletable(request, view)) throw forbidden();
   return view;
 }

@@ -13,11 +13,11 @@ import { finalStatuses, allJobs, type Job, pools } from '../schemas/jobs.ts';
 import { titleOf } from './import-upload.ts';
 import { activityNotices, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
-import { form, doneNotice, hidden } from './base/forms.ts';
-import { lookUp, search, isAdmin, sentText } from './base/requests.ts';
-import { when, empty, plainList, workplace, linkButton, html } from './base/html.ts';
+import { form, hidden } from './base/forms.ts';
+import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
+import { when, empty, plainList, workplace, linkButton, html, dayOf, dayMs, today, moment, date } from './base/html.ts';
+import { day, count, counted, link, sideBySide } from './base/html.ts';
 import type { Html } from './base/html.ts';
-import { dayOf, dayMs, today, moment, date, day, count, counted } from './base/values.ts';
 import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
@@ -34,10 +34,9 @@ import { pathOf, troubleOf } from './webhooks.ts';
  */
 export async function start(app: FastifyInstance): Promise<void> {
   addPage(app, '/', forMembers, async (request) => {
-    const { db, caller } = request;
     const [contacts, companies, credits] = await Promise.all([
-      countContacts(db, caller.customerId, {}),
-      countCompanies(db, caller.customerId, {}),
+      ask(request, countContacts, {}),
+      ask(request, countCompanies, {}),
       lookUp(request, findCredits),
     ]);
     const [people, firms] = [contacts, companies].map(({ pagination }) => pagination.total_records) as [number, number];
@@ -45,7 +44,11 @@ export async function start(app: FastifyInstance): Promise<void> {
     const isNew = people + firms === 0;
     const [tasks, deals, latest] = isNew
       ? [firstSteps, '', '']
-      : await Promise.all([tasksOf(request), dealsOf(request), latestOf(request)]);
+      : await Promise.all([
+          taskSections(request, shownParts, { who: request.caller.userId, users: [], back: '/app' }),
+          dealsOf(request),
+          latestOf(request),
+        ]);
     const underWay = html`<h2>Under way</h2>
       <div !${when(running.isLive, 'data-live')}>!${running.cards}</div>`;
     return {
@@ -55,12 +58,12 @@ export async function start(app: FastifyInstance): Promise<void> {
         <a href="/app/credits">${count(credits.subscription.balance)} credits</a> to unlock prospects,
         ${count(credits.verification.balance)} to verify`,
       isLive: running.isLive,
-      body: html`!${doneNotice(request, activityNotices)}
-      !${workplace(
+      done: activityNotices,
+      body: workplace(
         html`!${tasks} !${deals}`,
         'What happened',
         html`!${when(concerns.length > 0, attention(concerns))} !${when(running.cards.length > 0, underWay)} !${latest}`,
-      )}`,
+      ),
     };
   });
 
@@ -72,43 +75,30 @@ export async function start(app: FastifyInstance): Promise<void> {
   });
 }
 
-const firstSteps: Html = html`<h2>First steps</h2>
-  <div class="columns">
-    !${empty(
-      'Bring your contacts in',
-      'An Excel or CSV file, as it is. You see what is read before anything is stored.',
-      'file',
-      linkButton('Import a file', '/app/imports/new'),
-    )}
-    !${empty(
-      'Find new people',
-      'Search the catalog, and unlock those whom you want to reach.',
-      'search',
-      linkButton('Search prospects', '/app/prospects'),
-    )}
-    !${empty(
-      'Write down what you know',
-      'Create a contact, note your last call, and set a task.',
-      'people',
-      linkButton('New contact', '/app/contacts/new'),
-    )}
-  </div>`;
+const [toImport, toSearch, toCreate] = [
+  linkButton('Import a file', '/app/imports/new'),
+  linkButton('Search prospects', '/app/prospects'),
+  linkButton('New contact', '/app/contacts/new'),
+] as const;
 
-const tasksOf = (request: FastifyRequest): Promise<Html> =>
-  taskSections(request, ['overdue', 'today', 'week', 'undated'], {
-    who: request.caller.userId,
-    users: [],
-    back: '/app',
-  });
+const fileAdvice = 'An Excel or CSV file, as it is. You see what is read before anything is stored.';
+
+const firstSteps: Html = html`<h2>First steps</h2>
+  !${sideBySide(
+    empty('Bring your contacts in', fileAdvice, 'file', toImport),
+    empty('Find new people', 'Search the catalog, and unlock those whom you want to reach.', 'search', toSearch),
+    empty('Write down what you know', 'Create a contact, note your last call, and set a task.', 'people', toCreate),
+  )}`;
+
+const shownParts = ['overdue', 'today', 'week', 'undated'];
 
 async function dealsOf(request: FastifyRequest): Promise<Html> {
-  const { db, caller } = request;
   const now = new Date();
   const lt = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1)).toISOString();
   const stages = await stagesById(request);
   const open = [...stages.values()].flatMap(({ id, status }) => (status === 'OPEN' ? [id] : []));
-  const { rows } = await listOpportunities(db, caller.customerId, {
-    filters: { user_id_assigned: caller.userId, stage_id: open, estimated_closing_date: { lt } },
+  const { rows } = await ask(request, listOpportunities, {
+    filters: { user_id_assigned: request.caller.userId, stage_id: open, estimated_closing_date: { lt } },
     order_by: { estimated_closing_date: 'ASC' },
     paginate: { limit: dealsShown + 1 },
   });
@@ -120,9 +110,9 @@ async function dealsOf(request: FastifyRequest): Promise<Html> {
         <span class="${when(dayOf(closes) < today(), 'late')}">closes !${day(closes)}</span>
       </span>`;
   });
+  const all = link('All of mine', `/app/opportunities?owner=${request.caller.userId}`);
   return html`<h2>My opportunities that close this month</h2>
-    !${plainList(deals, 'None.')}
-    !${when(rows.length > dealsShown, html`<p><a href="/app/opportunities?owner=${caller.userId}">All of mine</a></p>`)}`;
+    !${plainList(deals, 'None.')} !${when(rows.length > dealsShown, html`<p>!${all}</p>`)}`;
 }
 
 const dealsShown = 10;
@@ -160,22 +150,22 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
     !${plainList(lines, 'Nobody else has changed anything lately.')}`;
 }
 
-const attention = (concerns: readonly (readonly [name: string, text: Html])[]): Html =>
-  html`<h2>Needs a look</h2>
+function attention(concerns: readonly (readonly [name: string, text: Html])[]): Html {
+  const items = concerns.map(([name, text]) => {
+    const body = html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`;
+    return html`<li class="notice warning apart"><span>!${text}</span> !${form('/app/dismiss', body)}</li>`;
+  });
+  return html`<h2>Needs a look</h2>
     <ul class="items">
-      !${concerns.map(([name, text]) => {
-        const body = html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`;
-        return html`<li class="notice warning apart"><span>!${text}</span> !${form('/app/dismiss', body)}</li>`;
-      })}
+      !${items}
     </ul>`;
+}
 
 /**
  * Returns the jobs, and the imports of the user, that have not ended. `isLive` is true if one of them makes progress without the user.
  */
-async function runningOf({
-  db,
-  caller: { customerId, userId },
-}: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
+async function runningOf({ db, caller }: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
+  const { customerId, userId } = caller;
   const [processing, pending, imports] = await db.search((sql) => {
     const list = (status: Job['status']) =>
       listJobs(sql, customerId, { filters: { status }, paginate: { limit: 5 } }, allJobs);
@@ -196,14 +186,11 @@ const card = (path: string, title: string, one: Import | Job, noun: string): Htm
     !${one.status === 'UPLOADED' ? html`<p>It waits for you: look at the preview, and start it.</p>` : progressBar(one, noun)}
   </section>`;
 
-interface Concern {
-  /** Identifies the concern. A dismissed concern stays hidden until its key changes. */
-  key: string;
-  text: Html;
-}
+/** What needs a look. A dismissed concern stays hidden until its key changes. */
+type Concern = readonly [key: string, text: Html];
 
-const keptConcern = (request: FastifyRequest, { key }: Concern): string =>
-  createHash('sha256').update(`${request.caller.userId} ${key}`).digest('base64url').slice(0, 12);
+/** Returns the time of so many days ago, or from now. */
+const timeIn = (days: number): string => new Date(Date.now() + days * dayMs).toISOString();
 
 /** Number of days before an API key expires from which a warning is shown. */
 const keyDays = 14;
@@ -233,9 +220,9 @@ const dismissedBy = (request: FastifyRequest): string[] =>
 async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
   const dismissed = new Set(dismissedBy(request));
   const found = (await Promise.all(sources.map((find) => find(request)))).flat();
-  return found
-    .map((concern) => [keptConcern(request, concern), concern.text] as const)
-    .filter(([name]) => !dismissed.has(name));
+  const hash = (key: string) => createHash('sha256').update(`${request.caller.userId} ${key}`).digest('base64url');
+  const named = found.map(([key, text]) => [hash(key).slice(0, 12), text] as const);
+  return named.filter(([name]) => !dismissed.has(name));
 }
 
 async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
@@ -245,31 +232,27 @@ async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
   const text = html`<a href="/app/approvals">${counted(waiting.length, 'call')} of API keys</a>
     wait${waiting.length === 1 ? 's' : ''} for your approval.`;
   // A further call is shown again.
-  return [{ key: waiting.map(({ id }) => id).join(), text }];
+  return [[waiting.map(({ id }) => id).join(), text]];
 }
 
 async function failedImports(request: FastifyRequest): Promise<Concern[]> {
   const rows = await search(request, listImports, {}, allImports, request.caller.userId);
-  const since = new Date(Date.now() - importDays * dayMs).toISOString();
-  const failed = rows.filter(
-    ({ status, failed, dry_run, created_at }) =>
-      created_at >= since && !dry_run && (status === 'FAILED' || (status === 'COMPLETED' && failed > 0)),
-  );
-  return failed.map((one) => {
-    const what = one.status === 'FAILED' ? 'could not be read' : `left out ${counted(one.failed, 'record')}`;
-    return { key: one.id, text: html`<a href="/app/imports/${one.id}">${titleOf(one)}</a> ${what}.` };
+  const recent = rows.filter((one) => one.created_at >= timeIn(-importDays) && !one.dry_run);
+  return recent.flatMap((one): Concern[] => {
+    const isUnread = one.status === 'FAILED';
+    if (!isUnread && (one.status !== 'COMPLETED' || one.failed === 0)) return [];
+    const what = isUnread ? 'could not be read' : `left out ${counted(one.failed, 'record')}`;
+    return [[one.id, html`!${link(titleOf(one), `/app/imports/${one.id}`)} ${what}.`]];
   });
 }
 
 async function failingEndpoints(request: FastifyRequest): Promise<Concern[]> {
   if (!isAdmin(request)) return [];
-  const endpoints = await lookUp(request, listEndpoints);
-  return endpoints
-    .filter((endpoint) => troubleOf(endpoint) !== '')
-    .map((endpoint) => ({
-      key: `${endpoint.id} ${troubleOf(endpoint)}`,
-      text: html`The webhook <a href="${pathOf(endpoint)}">${endpoint.url}</a>: !${troubleOf(endpoint)}`,
-    }));
+  return (await lookUp(request, listEndpoints)).flatMap((one): Concern[] => {
+    const trouble = troubleOf(one);
+    const text = html`The webhook !${link(one.url, pathOf(one))}: !${trouble}`;
+    return trouble === '' ? [] : [[`${one.id} ${trouble}`, text]];
+  });
 }
 
 async function lowCredits(request: FastifyRequest): Promise<Concern[]> {
@@ -278,17 +261,14 @@ async function lowCredits(request: FastifyRequest): Promise<Concern[]> {
   return pools.filter(isLow).map((pool) => {
     const left = count(balances[pool].balance);
     const text = html`Only ${left} <a href="/app/credits">credits</a> are left ${poolWords[pool].purpose}.`;
-    return { key: `${pool} ${grants[pool]}`, text };
+    return [`${pool} ${grants[pool]}`, text] as const;
   });
 }
 
 async function endingKeys(request: FastifyRequest): Promise<Concern[]> {
   const keys = await lookUp(request, listApiKeys);
-  const until = new Date(Date.now() + keyDays * dayMs).toISOString();
-  return keys
-    .filter(({ status, expires_at }) => status === 'active' && expires_at < until)
-    .map(({ id, name, expires_at }) => ({
-      key: `${id} ${expires_at}`,
-      text: html`The key <a href="/app/keys">${name}</a> ends on !${date(expires_at)}.`,
-    }));
+  const ending = keys.filter(({ status, expires_at }) => status === 'active' && expires_at < timeIn(keyDays));
+  return ending.map(({ id, name, expires_at }) => {
+    return [`${id} ${expires_at}`, html`The key !${link(name, '/app/keys')} ends on !${date(expires_at)}.`] as const;
+  });
 }

@@ -1,52 +1,24 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EndpointRequest, maxEndpoints } from '../schemas/webhooks.ts';
 import type { Delivery, DeliveryError, Endpoint, TestResult } from '../schemas/webhooks.ts';
-import { forAdmins, addPage, addAction, formRoutes, question, secretPage, issuedBefore } from './base/layout.ts';
+import { forAdmins, addPage, addAction, formRoutes, question, secretPage, listPage } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
-import {
-  form,
-  versionField,
-  numberedPager,
-  doneNotice,
-  faultText,
-  group,
-  controlsFor,
-  filterChoice,
-  showButton,
-  tick,
-} from './base/forms.ts';
-import {
-  once,
-  search,
-  write,
-  fieldsOf,
-  text,
-  linesIn,
-  values,
-  idOf,
-  queryText,
-  sentText,
-  pageNumberOf,
-} from './base/requests.ts';
-import { requireCurrent, requireValid, type Faults, type Refused } from './base/refusals.ts';
-import { badge, notice, empty, table, facts, linkButton, buttons, html, type Html, type Column } from './base/html.ts';
-import { moment, count } from './base/values.ts';
+import { form, versionField, numberedPager, faultText, group, controlsFor, filterChoice, tick } from './base/forms.ts';
+import { filters } from './base/forms.ts';
+import { once, search, write, fieldsOf, text, linesIn, values, idOf, queryText, sentText } from './base/requests.ts';
+import { pageNumberOf, oneOf, requireCurrent, requireValid, invalid } from './base/requests.ts';
+import type { Faults, Refused } from './base/requests.ts';
+import { badge, notice, empty, table, facts, linkButton, buttons, html, when, link, twoLines } from './base/html.ts';
+import { card, folded, moment, count, sideBySide } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
 import { plain } from './base/words.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
-import {
-  endpointCreation,
-  replayEndpoint,
-  secretRotation,
-  showEndpoints,
-  testEndpoint,
-  updateEndpoint,
-} from '../accounts/webhooks.ts';
+import { endpointCreation, replayEndpoint, secretRotation, showEndpoints, testEndpoint } from '../accounts/webhooks.ts';
+import { updateEndpoint } from '../accounts/webhooks.ts';
 import type { Issued, Management } from '../accounts/webhooks.ts';
-import { notFound, validationFailed } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { listDeliveries, deleteEndpoint } from '../queries/accounts/webhook-endpoints.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { compile } from '../validation/validator.ts';
 
 const section = '/app/webhooks';
 
@@ -55,29 +27,29 @@ export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id
 /** Maximum number of waiting events that are counted exactly. */
 const maxCounted = 10_000;
 
-function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
+function stateOf({ active, disabled_reason, failing_since }: Health): Html {
   if (disabled_reason !== null) return badge('disabled', 'bad');
   if (!active) return badge('inactive', 'plain');
   return failing_since === null ? badge('active', 'good') : badge('failing', 'warning');
 }
 
-export function troubleOf({
-  disabled_reason,
-  active,
-  failing_since,
-}: Pick<Endpoint, 'disabled_reason' | 'active' | 'failing_since'>): Html {
-  if (disabled_reason === 'gone')
-    return html`It answered 410 (gone), so it was disabled. Enable it when it works again.`;
-  if (disabled_reason === 'failing')
-    return html`It only failed for 5 days, so it was disabled. Enable it when it works again.`;
-  if (disabled_reason === 'revoked') return html`The key that made it was revoked, so it was disabled.`;
+const reasons = {
+  gone: 'It answered 410 (gone), so it was disabled. Enable it when it works again.',
+  failing: 'It only failed for 5 days, so it was disabled. Enable it when it works again.',
+  revoked: 'The key that made it was revoked, so it was disabled.',
+};
+
+type Health = Pick<Endpoint, 'disabled_reason' | 'active' | 'failing_since'>;
+
+export function troubleOf({ disabled_reason: reason, active, failing_since }: Health): Html {
+  if (reason !== null) return reasons[reason];
   return active && failing_since !== null ? html`It has failed since !${moment(failing_since)}.` : '';
 }
 
-const waitingOf = ({ waiting }: Endpoint): string =>
+const waitingOf = ({ waiting }: Pick<Endpoint, 'waiting'>): string =>
   waiting > maxCounted ? `more than ${count(maxCounted)}` : count(waiting);
 
-const factsOf = (endpoint: Endpoint): Html =>
+const factsOf = ({ types, ...endpoint }: Endpoint): Html =>
   facts([
     ['State', stateOf(endpoint)],
     ['Waiting', waitingOf(endpoint)],
@@ -85,13 +57,7 @@ const factsOf = (endpoint: Endpoint): Html =>
     ['Last success', moment(endpoint.last_success_at, 'Never')],
     ['Last failure', moment(endpoint.last_failure_at, 'Never')],
     ['Created', moment(endpoint.created_at)],
-    [
-      'Events',
-      html`<details>
-        <summary>${endpoint.types.length} of ${Object.keys(typeLabels).length}</summary>
-        ${endpoint.types.map((type) => typeLabels[type]).join(', ')}
-      </details>`,
-    ],
+    ['Events', folded(`${types.length} of ${eventTypes.length}`, types.map((type) => typeLabels[type]).join(', '))],
     ['Changes by imports and jobs', endpoint.bulk ? 'Sent' : 'Not sent'],
   ]);
 
@@ -128,34 +94,36 @@ typeLabels['prospect.removed'] = 'Unlocked person removed from the catalog';
 
 function endpointForm({ url, description, types, bulk }: EndpointDraft, faults: Faults): Html {
   const { input, area } = controlsFor({ url, description }, faults);
-  return html`<div class="card">
-      !${input('url', 'URL', {
-        hint: 'Where events are sent, such as https://example.com/webhooks.',
-        type: 'url',
-        more: 'maxlength="2048" autocomplete="off" required',
-      })}
-      !${area('description', 'Description', 'What the endpoint is for.')}
-    </div>
-    !${group(
-      'Events',
-      html`!${faultText('types', faults)}
-        <div class="columns">
-          !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)))}
-        </div>
-        <p>!${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk)}</p>`,
-    )}`;
+  const hint = 'Where events are sent, such as https://example.com/webhooks.';
+  const address = input('url', 'URL', { hint, type: 'url', more: 'maxlength="2048" autocomplete="off" required' });
+  const ticks = eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)));
+  const ofBulk = tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk);
+  return html`!${card(html`!${address} !${area('description', 'Description', 'What the endpoint is for.')}`)}
+  !${group(
+    'Events',
+    html`!${faultText('types', faults)} !${sideBySide(...ticks)}
+      <p>!${ofBulk}</p>`,
+  )}`;
 }
 
-const check = compile(EndpointRequest);
-
 export async function webhooks(app: FastifyInstance): Promise<void> {
-  addPage(app, '/webhooks', forAdmins, showList);
+  addPage(app, '/webhooks', forAdmins, async (request) => {
+    const rows = await showEndpoints(managementOf(request));
+    return listPage({
+      title: 'Webhooks',
+      done: notices,
+      columns,
+      rows,
+      none: ['No endpoints yet', 'An endpoint is a URL of yours that gets a message when something changes.', 'hook'],
+      add: when(rows.length < maxEndpoints, linkButton('New endpoint', `${section}/new`)),
+    });
+  });
 
   formRoutes(app, '/webhooks/new', forAdmins, {
     show: showForm,
     act: async (request) => {
       const draft = draftOf(request);
-      requireValid(check, draft);
+      requireValid(EndpointRequest, draft);
       return showSecret(request, await once(request, await endpointCreation(managementOf(request), draft)));
     },
   });
@@ -168,16 +136,13 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
       const stored = await requireShown(request);
       const draft = draftOf(request);
       requireCurrent(request, settingsOf(stored));
-      requireValid(check, draft);
+      requireValid(EndpointRequest, draft);
       await updateEndpoint(managementOf(request), stored.id, draft);
       return `${pathOf(stored)}?done=changed`;
     },
   });
 
-  for (const [verb, active] of [
-    ['enable', true],
-    ['disable', false],
-  ] as const)
+  for (const [verb, active] of Object.entries({ enable: true, disable: false }))
     addAction(app, `/webhooks/:id/${verb}`, forAdmins, async (request) => {
       const id = idOf(request, noun);
       await updateEndpoint(managementOf(request), id, { active });
@@ -197,8 +162,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     act: async (request) => {
       const id = idOf(request, noun);
       const from = new Date(`${sentText(request, 'from')}Z`);
-      if (Number.isNaN(from.getTime()))
-        throw validationFailed([{ path: '/from', message: 'choose a date and a time' }]);
+      if (Number.isNaN(from.getTime())) throw invalid('choose a date and a time', '/from');
       await replayEndpoint(managementOf(request), id, from.toISOString());
       return `${pathOf({ id })}?done=replay`;
     },
@@ -236,12 +200,8 @@ const managementOf = (request: FastifyRequest): Management => ({
   by: actorOf(request),
 });
 
-async function requireShown(request: FastifyRequest): Promise<Endpoint> {
-  const id = idOf(request, noun);
-  const endpoint = (await showEndpoints(managementOf(request))).find((one) => one.id === id);
-  if (!endpoint) throw notFound(noun);
-  return endpoint;
-}
+const requireShown = async (request: FastifyRequest): Promise<Endpoint> =>
+  oneOf(request, noun, await showEndpoints(managementOf(request)));
 
 function draftOf(request: FastifyRequest): EndpointDraft {
   const fields = fieldsOf(request);
@@ -261,29 +221,12 @@ const notices: Record<string, string> = {
   replay: 'The replay has begun.',
 };
 
-async function showList(request: FastifyRequest): Promise<Page> {
-  const endpoints = await showEndpoints(managementOf(request));
-  const add = linkButton('New endpoint', `${section}/new`);
-  const none = 'An endpoint is a URL of yours that gets a message when something changes.';
-  return {
-    title: 'Webhooks',
-    body: html`!${doneNotice(request, notices)}
-    !${table('Webhooks', columns, endpoints, empty('No endpoints yet', none, 'hook', add))}`,
-    actions: endpoints.length > 0 && endpoints.length < maxEndpoints ? add : '',
-  };
-}
-
 const columns: readonly Column<Endpoint>[] = [
-  [
-    'Endpoint',
-    (one) =>
-      html`<a href="${pathOf(one)}">${one.url}</a>
-        !${one.description === '' ? '' : html`<br /><span class="quiet">${one.description}</span>`}`,
-    'long',
-  ],
+  ['Endpoint', (one) => twoLines(link(one.url, pathOf(one)), html`${one.description}`), 'long'],
   [
     'State',
-    (one) => html`!${stateOf(one)} !${troubleOf(one) && html`<br /><small class="fault">!${troubleOf(one)}</small>`}`,
+    (one) =>
+      html`!${stateOf(one)} !${when(troubleOf(one), html`<br /><small class="fault">!${troubleOf(one)}</small>`)}`,
   ],
   ['Waiting', waitingOf, 'number'],
   ['Last success', ({ last_success_at }) => moment(last_success_at, 'Never')],
@@ -302,29 +245,25 @@ function showForm(request: FastifyRequest, { faults }: Refused, stored?: Endpoin
     : ['New endpoint', 'Create the endpoint', section];
   return {
     title,
-    lead: html`<p class="lead">What you choose here is sent to your URL when it happens.</p>`,
+    lead: 'What you choose here is sent to your URL when it happens.',
     body: html`!${versionField(settings)} !${endpointForm(draft, faults)} !${buttons(verb, back)}`,
     attributes: 'data-once',
   };
 }
 
 /** Returns the page that shows a new secret once. If the form was sent before, returns a page that says so. */
-function showSecret(request: FastifyRequest, issued: Issued | undefined): Page {
-  if (!issued) return issuedBefore(request, 'secret', 'rotate it to get a new one.');
-  return secretPage({
+const showSecret = (request: FastifyRequest, issued: Issued | undefined): Page =>
+  secretPage(request, issued, ['secret', 'rotate it to get a new one.'], ({ id, url, secret }) => ({
     title: 'Your new secret',
-    lead: html`This is the secret of ${issued.url}. Store it now, in the place where your receiver reads its secrets: it
-    is not shown again.`,
+    lead: html`This is the secret of ${url}. Store it now, in the place where your receiver reads its secrets: it is not
+    shown again.`,
     label: 'Secret',
-    value: issued.secret,
+    value: secret,
     advice: html`<p>Your receiver verifies each message with it, by a library of Standard Webhooks.</p>`,
-    next: pathOf(issued),
-  });
-}
+    next: pathOf({ id }),
+  }));
 
-const noDeliveries = empty('No deliveries', 'What was sent in the last 30 days is listed here.');
-
-async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(request, notices)) {
+async function showEndpoint(request: FastifyRequest, told: Html = '') {
   const endpoint = await requireShown(request);
   const path = pathOf(endpoint);
   const ok = queryText(request, 'ok');
@@ -333,26 +272,25 @@ async function showEndpoint(request: FastifyRequest, done: Html = doneNotice(req
   const deliveries = await search(request, listDeliveries, endpoint.id, query);
   const post = (verb: string, label: string) =>
     form(`${path}/${verb}`, html`<button class="secondary outline">${label}</button>`);
-  const link = (verb: string, label: string, style = 'secondary') =>
+  const button = (verb: string, label: string, style = 'secondary') =>
     linkButton(label, `${path}/${verb}`, `${style} outline`, verb === 'edit' ? '' : 'data-dialog');
-  const body = html`!${done} !${troubleOf(endpoint) && html`<p class="notice warning">!${troubleOf(endpoint)}</p>`}
+  const trouble = troubleOf(endpoint);
+  const none = empty('No deliveries', 'What was sent in the last 30 days is listed here.');
+  const body = html`!${told} !${when(trouble, html`<p class="notice warning">!${trouble}</p>`)}
     <div class="card">
-      !${endpoint.description === '' ? '' : html`<p>${endpoint.description}</p>`} !${factsOf(endpoint)}
+      !${when(endpoint.description, html`<p>${endpoint.description}</p>`)} !${factsOf(endpoint)}
       <div class="buttons small">
-        !${post('test', 'Send a test')} !${link('replay', 'Send again')} !${link('edit', 'Change')}
-        !${link('rotate', 'Rotate the secret')}
+        !${post('test', 'Send a test')} !${button('replay', 'Send again')} !${button('edit', 'Change')}
+        !${button('rotate', 'Rotate the secret')}
         !${endpoint.active ? post('disable', 'Disable') : post('enable', 'Enable')}
-        !${link('delete', 'Delete', 'danger')}
+        !${button('delete', 'Delete', 'danger')}
       </div>
     </div>
     <h2>Deliveries</h2>
-    <form class="filters" method="get" action="${path}">
-      !${filterChoice('ok', 'Outcome', Object.entries({ '': 'any', true: 'delivered', false: 'failed' }), ok)}
-      !${showButton}
-    </form>
-    !${table('Deliveries', deliveryColumns, deliveries, noDeliveries)}
+    !${filters(path, filterChoice('ok', 'Outcome', { '': 'any', true: 'delivered', false: 'failed' }, ok))}
+    !${table('Deliveries', deliveryColumns, deliveries, none)}
     !${numberedPager(request, deliveries.length === defaultLimit, path)}`;
-  return { title: endpoint.url, body };
+  return { title: endpoint.url, ...(told === '' && { done: notices }), body };
 }
 
 async function showReplay(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {

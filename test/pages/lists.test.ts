@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readNumber } from '../../src/pages/base/values.ts';
+import { readNumber } from '../../src/pages/base/html.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, stagesOf, opportunityBody, productBody, make } from '../setup/factories.ts';
 import { adminOfEachTest, filledFields, textOf, visitorOf } from './visitor.ts';

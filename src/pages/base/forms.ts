@@ -1,8 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { canonicalId, etagOf } from '../../text/ids.ts';
 import { tokenMark, tokenField, text, linesIn, asSentBack, queryOf, queryText, pageNumberOf } from './requests.ts';
-import type { Fields } from './requests.ts';
-import type { Faults } from './refusals.ts';
+import type { Fields, Faults } from './requests.ts';
 import { notice, pager, pathWith, html, type Html } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */
@@ -16,9 +15,9 @@ export const versionField = (shown: object): Html => hidden({ etag: etagOf(shown
 const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
 
 /** Returns the rows of the page that a request asks for, of a list that is there as a whole. */
-export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: number): { shown: Row[]; links: Html } {
+export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: number): { rows: Row[]; below: Html } {
   const page = pageNumberOf(request);
-  return { shown: all.slice((page - 1) * size, page * size), links: numberedPager(request, all.length > page * size) };
+  return { rows: all.slice((page - 1) * size, page * size), below: numberedPager(request, all.length > page * size) };
 }
 
 /** Returns the address of another page of a list. It keeps the list's filters. */
@@ -136,12 +135,20 @@ export const option = (value: string, label: string, chosen: string): Html =>
 
 export type Choice = readonly [value: string, label: string];
 
+/** Values that can be chosen, with their labels. */
+export type Choices = readonly Choice[] | Readonly<Record<string, string>>;
+
+const pairsOf = (choices: Choices): readonly Choice[] => (Array.isArray(choices) ? choices : Object.entries(choices));
+
 /** Returns a select element. Adds the chosen value as a choice if `choices` lacks it. */
-export const select = (attributes: Html, choices: readonly Choice[], chosen: string): Html =>
-  html`<select !${attributes}>
-    !${choices.map(([value, label]) => option(value, label, chosen))}
-    !${chosen === '' || choices.some(([value]) => value === chosen) ? '' : option(chosen, 'as it is now', chosen)}
+export function select(attributes: Html, choices: Choices, chosen: string): Html {
+  const pairs = pairsOf(choices);
+  const isKnown = chosen === '' || pairs.some(([value]) => value === chosen);
+  return html`<select !${attributes}>
+    !${pairs.map(([value, label]) => option(value, label, chosen))}
+    !${isKnown ? '' : option(chosen, 'as it is now', chosen)}
   </select>`;
+}
 
 interface InputOptions {
   hint?: string;
@@ -161,9 +168,10 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
     label: string,
     hint: string,
     control: (attributes: Html, value: string) => Html,
-    choices: readonly Choice[] = [],
+    choices: Choices = [],
   ): Html => {
-    const stored = choices.find(([value]) => value === theirs[name])?.[1] ?? theirs[name]?.replaceAll('\n', ', ');
+    const chosen = pairsOf(choices).find(([value]) => value === theirs[name])?.[1];
+    const stored = chosen ?? theirs[name]?.replaceAll('\n', ', ');
     const shown = stored === undefined ? hint : `Stored now: ${stored || 'nothing'}`;
     return field({ name, label, hint: shown, faults }, (attributes) => control(attributes, text(values, name)));
   };
@@ -175,7 +183,7 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
     },
     area: (name: string, label: string, hint = '', more: Html = 'maxlength="5000"'): Html =>
       draw(name, label, hint, (attributes, value) => textArea(html`!${attributes} !${more}`, value)),
-    choice: (name: string, label: string, choices: readonly Choice[], hint = ''): Html =>
+    choice: (name: string, label: string, choices: Choices, hint = ''): Html =>
       draw(name, label, hint, (attributes, value) => select(attributes, choices, value), choices),
   };
 }
@@ -184,11 +192,19 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
 export const differing = (stored: Readonly<Record<string, string>>, sent: Fields): Record<string, string> =>
   Object.fromEntries(Object.entries(stored).filter(([name, value]) => linesIn(sent, name) !== asSentBack(value)));
 
-/** Button of a form whose controls send it by themselves, where scripts run. */
+/** Button of filters whose choices send them by themselves, where scripts run. */
 export const showButton: Html = '<noscript><button class="secondary outline">Show</button></noscript>';
 
-export const filterChoice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
+/** Returns filters above a table. They are sent to the address of the table's page. */
+export const filters = (path: string, controls: Html, button = showButton): Html =>
+  html`<form class="filters" method="get" action="${path}">!${controls} !${button}</form>`;
+
+export const filterChoice = (name: string, label: string, choices: Choices, chosen: string): Html =>
   html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;
+
+/** Returns the rows of a table in a form, with empty ones below in which more can be written. */
+export const withBlanks = <Row>(rows: readonly Row[], blank: Row, most = Infinity): Row[] =>
+  [...rows, blank, blank, blank].slice(0, Math.max(rows.length, Math.min(rows.length + 3, most)));
 
 export const tick = (
   type: 'checkbox' | 'radio',

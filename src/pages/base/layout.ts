@@ -5,12 +5,11 @@ import { gzipSync } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { form, formFaults, hidden } from './forms.ts';
-import { queryText, withTokens } from './requests.ts';
-import { notSent, refusalOf, type Refused } from './refusals.ts';
-import { linkButton, pathWith, html, type Html } from './html.ts';
+import { doneNotice, form, formFaults, hidden } from './forms.ts';
+import { queryText, withTokens, notSent, refusalOf, type Refused, invalid } from './requests.ts';
+import { when, empty, table, bullets, linkButton, pathWith, html, type Html, type Column, buttons } from './html.ts';
 import { roleWords } from './words.ts';
-import { Unauthorized, validationFailed } from '../../errors.ts';
+import { Unauthorized } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
@@ -18,18 +17,13 @@ import { sessionCookies } from '../../plugins/auth.ts';
 /** Maximum number of records that a member can delete at once, by an undo too. Admins can delete more. */
 export const memberDeletes = 100;
 
-const schema = { hide: true } as const;
+const accessOf = <const Access>(access: Access) => ({ schema: { hide: true }, config: { access } }) as const;
 
-export interface PageAccess {
-  schema: typeof schema;
-  config: { access: { page: 'member' | 'admin' } | { public: true } };
-}
+export const forMembers = accessOf({ page: 'member' });
+export const forAdmins = accessOf({ page: 'admin' });
+export const forAll = accessOf({ public: true });
 
-export const forMembers = { schema, config: { access: { page: 'member' } } } as const;
-
-export const forAdmins = { schema, config: { access: { page: 'admin' } } } as const;
-
-export const forAll = { schema, config: { access: { public: true } } } as const;
+export type PageAccess = typeof forMembers | typeof forAdmins | typeof forAll;
 
 const pico = readFileSync(createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'), 'utf8');
 
@@ -69,6 +63,8 @@ export async function assets(app: FastifyInstance): Promise<void> {
 export interface Page {
   title: string;
   body: Html;
+  /** Messages by the value of the query parameter `done`, which names the last action. One stands above the body. */
+  done?: Readonly<Record<string, string>>;
   lead?: Html;
   actions?: Html;
   /** Path of the navigation entry to highlight. Default: the first part of the page's path. */
@@ -81,41 +77,28 @@ export interface Page {
   status?: number;
 }
 
-interface Entry {
-  path: string;
-  label: string;
-  isForAdmins?: true;
-}
-
-const sections: readonly (readonly Entry[])[] = [
-  [
-    { path: '/app', label: 'Today' },
-    { path: '/app/activities', label: 'Tasks' },
-  ],
-  [
-    { path: '/app/contacts', label: 'Contacts' },
-    { path: '/app/companies', label: 'Companies' },
-    { path: '/app/lists', label: 'Lists' },
-    { path: '/app/opportunities', label: 'Opportunities' },
-    { path: '/app/products', label: 'Products' },
-    { path: '/app/prospects', label: 'Prospects' },
-  ],
-  [
-    { path: '/app/imports', label: 'Imports' },
-    { path: '/app/duplicates', label: 'Duplicates' },
-    { path: '/app/jobs', label: 'Jobs' },
-    { path: '/app/deleted', label: 'Deleted' },
-    { path: '/app/credits', label: 'Credits' },
-  ],
-  [
-    { path: '/app/keys', label: 'API keys' },
-    { path: '/app/fields', label: 'Fields', isForAdmins: true },
-    { path: '/app/webhooks', label: 'Webhooks', isForAdmins: true },
-    { path: '/app/users', label: 'Users', isForAdmins: true },
-    { path: '/app/pipelines', label: 'Pipelines', isForAdmins: true },
-    { path: '/app/audit', label: 'Audit log', isForAdmins: true },
-  ],
+/** Labels of the navigation in groups, by the first part of the path of their pages. */
+const sections = [
+  { '': 'Today', activities: 'Tasks' },
+  {
+    contacts: 'Contacts',
+    companies: 'Companies',
+    lists: 'Lists',
+    opportunities: 'Opportunities',
+    products: 'Products',
+    prospects: 'Prospects',
+  },
+  { imports: 'Imports', duplicates: 'Duplicates', jobs: 'Jobs', deleted: 'Deleted', credits: 'Credits' },
+  { keys: 'API keys' },
 ];
+
+const sectionsOfAdmins = {
+  fields: 'Fields',
+  webhooks: 'Webhooks',
+  users: 'Users',
+  pipelines: 'Pipelines',
+  audit: 'Audit log',
+};
 
 /** Sends a page. Browsers must not store it, because it contains data of one user. */
 const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply =>
@@ -130,7 +113,7 @@ const maxLocation = 8_000;
 
 function goTo(reply: FastifyReply, path: string): FastifyReply {
   // Without its query, the page would show more than was asked for.
-  if (path.length > maxLocation) throw validationFailed([{ path: '', message: 'this is too much for one address' }]);
+  if (path.length > maxLocation) throw invalid('this is too much for one address');
   return reply.redirect(path, 303);
 }
 
@@ -152,12 +135,43 @@ export function addAction(app: FastifyInstance, path: string, access: PageAccess
   app.post(path, access, handlerOf(act));
 }
 
-export interface FormPage extends Pick<Page, 'title' | 'section'> {
+interface List<Row> extends Omit<Page, 'body'> {
+  /** What the table is called. Default: the title. */
+  label?: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  /** What stands there without rows. The button that adds one is in it then, and else beside the title. */
+  none?: Parameters<typeof empty>;
+  add?: Html;
+  above?: Html;
+  below?: Html;
+}
+
+/** Returns the page of a list: its table, with a message and filters above, and links to other pages below. */
+export function listPage<Row>({
+  label,
+  columns,
+  rows,
+  none,
+  add = '',
+  above = '',
+  below = '',
+  ...page
+}: List<Row>): Page {
+  const [title, text, picture, button = add] = none ?? ['', ''];
+  const shown = table(label ?? page.title, columns, rows, none && empty(title, text, picture, button));
+  return { actions: when(!none || rows.length > 0, add), ...page, body: html`!${above} !${shown} !${below}` };
+}
+
+export interface FormPage extends Pick<Page, 'title' | 'section' | 'done'> {
   /** Address to which the form is sent. Default: the page's address without its query. */
   action?: string;
   body: Html;
   attributes?: Html;
-  lead?: Html;
+  /** What the form is for, in a sentence. */
+  lead?: string;
+  /** What stands above the form. */
+  above?: Html;
   isNarrow?: true;
   /** Faults of the address, such as an invalid number. The form shows them before it is sent. */
   refused?: Refused | undefined;
@@ -165,7 +179,16 @@ export interface FormPage extends Pick<Page, 'title' | 'section'> {
 
 export function formPage(
   request: FastifyRequest,
-  { action = urlOf(request).split('?')[0]!, body, attributes, lead = '', isNarrow, refused, ...page }: FormPage,
+  {
+    action = urlOf(request).split('?')[0]!,
+    body,
+    attributes,
+    lead = '',
+    above = '',
+    isNarrow,
+    refused,
+    ...page
+  }: FormPage,
   given = notSent,
 ): Page {
   const { faults, status } = refused ?? given;
@@ -173,7 +196,8 @@ export function formPage(
   return {
     ...page,
     status,
-    body: html`!${lead} !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
+    body: html`!${above} !${when(lead, html`<p class="lead">${lead}</p>`)}
+    !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
   };
 }
 
@@ -182,7 +206,7 @@ export const urlOf = ({ url }: FastifyRequest): string =>
   url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
 
 function documentOf(request: FastifyRequest, page: Page): Html {
-  const { title, body, lead = '', actions = '', isLive = false } = page;
+  const { title, body, done, lead = '', actions = '', isLive = false } = page;
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -207,7 +231,7 @@ function documentOf(request: FastifyRequest, page: Page): Html {
             </div>
             <div class="row">!${actions}</div>
           </div>
-          !${body}
+          !${done ? doneNotice(request, done) : ''} !${body}
         </main>
       </body>
     </html>`;
@@ -220,37 +244,43 @@ function documentOf(request: FastifyRequest, page: Page): Html {
 export const withUndo = (request: FastifyRequest, path: string): string =>
   pathWith(path, { change: request.requester.changeId });
 
+/** Returns the path of the page of a job that a form has started. If the form was sent before, it started none. */
+export const jobPath = (job: { id: string } | undefined, query: Record<string, string | undefined> = {}): string =>
+  job ? pathWith(`/app/jobs/${job.id}`, query) : '/app/jobs?done=sent';
+
 const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
 
 function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page): Html {
   const { caller } = request;
   if (caller.kind !== 'session') return '';
-  const isOffered = ({ isForAdmins }: Entry): boolean => !isForAdmins || caller.role === 'admin';
-  const groups = sections.map((group) => group.filter(isOffered).map((entry) => link(entry, section)));
+  const entry = ([name, label]: readonly [name: string, label: string]): Html => {
+    const path = name === '' ? '/app' : `/app/${name}`;
+    return html`<a href="${path}" !${when(path === section, 'aria-current="page"')}>${label}</a>`;
+  };
+  const last = { ...sections.at(-1), ...(caller.role === 'admin' && sectionsOfAdmins) };
+  const groups = [...sections.slice(0, -1), last].map((group) => Object.entries(group).map(entry).join(''));
   return html`<header class="sidebar">
     <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
     <a class="brand" href="/app">Sales Data</a>
     <form class="find" method="get" action="/app/contacts">
       <input type="search" name="search" maxlength="256" autocomplete="off" !${find} />
     </form>
-    <nav id="menu" aria-label="Main" popover>!${groups.map((links) => links.join('')).join('<hr />')}</nav>
+    <nav id="menu" aria-label="Main" popover>!${groups.join('<hr />')}</nav>
     <div class="account row">
       <p>
         <span class="email">${caller.email}</span>
         <span class="quiet">${roleWords[caller.role].word}</span>
       </p>
-      !${link({ path: '/app/password', label: 'Password' }, section)}
-      !${form('/app/logout', '<button class="link">Log out</button>')}
+      !${entry(['password', 'Password'])} !${form('/app/logout', '<button class="link">Log out</button>')}
     </div>
   </header>`;
 }
 
 const find = 'aria-label="Find a contact" placeholder="Find a contact"';
 
-const link = ({ path, label }: Entry, section: string | undefined): Html =>
-  html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;
-
 interface FormRoutes {
+  /** Path to which the form is sent. Default: the path of its page. */
+  sentTo?: string;
   /** Returns the form, or the path of a redirect. */
   show: (request: FastifyRequest, refused: Refused) => FormPage | string | Promise<FormPage | string>;
   /** Performs the action of the form. If it throws an error about the form's values, the form is shown again. */
@@ -258,18 +288,14 @@ interface FormRoutes {
   guard?: (request: FastifyRequest) => Promise<void>;
 }
 
-export function formRoutes(
-  app: FastifyInstance,
-  path: string,
-  access: PageAccess,
-  { show, act, guard }: FormRoutes,
-): void {
+export function formRoutes(app: FastifyInstance, path: string, access: PageAccess, routes: FormRoutes): void {
+  const { sentTo = path, show, act, guard } = routes;
   const ask = async (request: FastifyRequest, refused = notSent) => {
     const page = await show(request, refused);
     return typeof page === 'string' ? page : formPage(request, page, refused);
   };
   addPage(app, path, access, (request) => ask(request));
-  addAction(app, path, { ...access, ...(guard && { onRequest: guard }) }, async (request, reply) => {
+  addAction(app, sentTo, { ...access, ...(guard && { onRequest: guard }) }, async (request, reply) => {
     const outcome = await act(request, reply).catch(refusalOf);
     return typeof outcome === 'object' && 'faults' in outcome ? ask(request, outcome) : outcome;
   });
@@ -277,11 +303,13 @@ export function formRoutes(
 
 interface Question<Row> {
   title: string | ((row: Row) => string);
-  section?: string | ((row: Row) => string);
+  /** Navigation entry to highlight. */
+  section?: (row: Row) => string;
   /** Returns the record that the question is about, or the path of a redirect. */
   about: (request: FastifyRequest) => Promise<Row | string>;
   text: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
-  back: (row: Row, request: FastifyRequest) => string;
+  /** Returns the path to which the refusal leads. Default: the list of records. */
+  back?: (row: Row, request: FastifyRequest) => string;
   refusal?: string;
   tone?: '' | 'danger';
   /** Returns the record's version. The form sends it back, to detect changes by others. */
@@ -299,18 +327,15 @@ export function question<Row extends object>(
   const show = async (request: FastifyRequest): Promise<FormPage | string> => {
     const row = await about(request);
     if (typeof row === 'string') return row;
-    const of = (given: typeof title) => (typeof given === 'string' ? given : given(row));
-    const attributes = tone === 'danger' ? 'data-close autofocus' : 'data-close';
+    const shown = typeof title === 'string' ? title : title(row);
+    const closes = tone === 'danger' ? 'data-close autofocus' : 'data-close';
     return {
-      title: of(title),
-      ...(section && { section: of(section) }),
+      title: shown,
+      ...(section && { section: section(row) }),
       action: urlOf(request),
       body: html`!${etag ? hidden({ etag: etag(row) }) : ''}
         <div>!${await text(row, request)}</div>
-        <div class="buttons">
-          <button class="${tone}">${of(title)}</button>
-          !${linkButton(refusal, back(row, request), 'secondary outline', attributes)}
-        </div>`,
+        !${buttons(shown, back?.(row, request) ?? sectionOf(request), refusal, { tone, closes })}`,
       attributes: 'data-once',
       isNarrow: true,
     };
@@ -328,13 +353,7 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
     body: html`<p>
         ${status === 404 ? 'It may have been removed, or the link is wrong.' : `${message}.`.replace('..', '.')}
       </p>
-      !${
-        faults.length > 1
-          ? html`<ul>
-              !${faults.map((fault) => html`<li>${fault.message}</li>`)}
-            </ul>`
-          : ''
-      }
+      !${when(faults.length > 1, bullets(faults.map((fault) => html`${fault.message}`)))}
       <p><a href="/app">Go to the start</a></p>
       <p class="quiet">Status ${status} · Request ${request.id}</p>`,
   });
@@ -387,39 +406,45 @@ export function backPath(request: FastifyRequest, usual: string): string {
   return back === '' ? usual : ownPath(back);
 }
 
-interface ShownSecret {
+interface Secret {
   title: string;
   lead: Html;
   label: string;
   value: string;
   advice: Html;
-  next: string;
+  next?: string;
 }
 
-export const secretPage = ({ title, lead, label, value, advice, next }: ShownSecret): Page => ({
-  title,
-  body: html`<p class="lead">!${lead}</p>
-    <div class="card">
-      <label for="secret">${label}</label>
-      <div role="group">
-        <input id="secret" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
-        <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
-      </div>
-      <p class="quiet" data-copied role="status"></p>
-      !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
-    </div>`,
-});
-
 /**
- * Returns the page for a form that was sent again, e.g. by reloading, after it issued a secret. No new secret is
- * issued.
+ * Returns the page that shows a new secret once. A form that was sent again, e.g. by reloading, issues none: then the
+ * page says so.
+ * @param what what was issued, and what to do if it is lost
  */
-export const issuedBefore = (request: FastifyRequest, what: string, advice: string): Page => ({
-  title: `This ${what} was issued already`,
-  status: 409,
-  body: html`<p class="lead">
-      This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not
-      stored it, ${advice}
-    </p>
-    !${linkButton('Go back', sectionOf(request))}`,
-});
+export function secretPage<T>(
+  request: FastifyRequest,
+  issued: T | undefined,
+  [what, remedy]: readonly [what: string, remedy: string],
+  show: (issued: T) => Secret,
+): Page {
+  const back = sectionOf(request);
+  if (!issued) {
+    const text = `This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not stored it, ${remedy}`;
+    const body = html`<p class="lead">${text}</p>
+      !${linkButton('Go back', back)}`;
+    return { title: `This ${what} was issued already`, status: 409, body };
+  }
+  const { title, lead, label, value, advice, next = back } = show(issued);
+  return {
+    title,
+    body: html`<p class="lead">!${lead}</p>
+      <div class="card">
+        <label for="secret">${label}</label>
+        <div role="group">
+          <input id="secret" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
+          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
+        </div>
+        <p class="quiet" data-copied role="status"></p>
+        !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
+      </div>`,
+  };
+}

@@ -4,11 +4,17 @@ import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 import { spenderOf, type Spender } from '../../access/credentials.ts';
-import { DomainError, notFound, validationFailed } from '../../errors.ts';
+import { DomainError, notFound, validationFailed, fromDatabase, preconditionFailed } from '../../errors.ts';
+import { SpendCapExceeded } from '../../errors.ts';
+import type { ErrorCode, Fault } from '../../errors.ts';
 import { sessionCookies, sessionOf } from '../../plugins/auth.ts';
 import { findSent, markSent } from '../../queries/records/idempotency.ts';
-import { canonicalId } from '../../text/ids.ts';
-import type { Html } from './html.ts';
+import { canonicalId, etagOf } from '../../text/ids.ts';
+import { type Html, counted } from './html.ts';
+import { statuses } from '../../plugins/error-handler.ts';
+import { tokensOf, findUnstorableText } from '../../text/json.ts';
+import { compile, type MessageFor } from '../../validation/validator.ts';
+import type { Format } from '../../schemas/formats.ts';
 
 /* How pages read what was sent and asked for. */
 
@@ -85,10 +91,11 @@ const forCustomer =
   <Rest extends unknown[], T>({ db, caller }: FastifyRequest, query: Query<Connection, Rest, T>, ...rest: Rest) =>
     runOf(db)((sql) => query(sql, caller.customerId, ...rest));
 
-/** Runs a query for the customer of a request. `search` and `write` do the same by other methods of the database. */
+/** Runs a query for the customer of a request, by a method of the database, or by the database as a whole. */
 export const lookUp = forCustomer<Sql>((db) => db.lookup);
 export const search = forCustomer<Sql>((db) => db.search);
 export const write = forCustomer<Transaction>((db) => db.transaction);
+export const ask = forCustomer<Database>((db) => (work) => work(db));
 
 /** Returns whether this form was processed before: with the same values, with other values, or not (undefined). */
 export const sentEarlier = (request: FastifyRequest): Promise<'same' | 'other' | undefined> =>
@@ -134,10 +141,7 @@ export const unchanged = (given: string, stored: readonly string[]): string => {
  */
 export function values(fields: Fields, name: string, most: number): string[] {
   const given = [fields[name] ?? []].flat();
-  if (given.length > most)
-    throw validationFailed([
-      { path: '', message: `at most ${most.toLocaleString('en')} of these can be sent at once` },
-    ]);
+  if (given.length > most) throw invalid(`at most ${most.toLocaleString('en')} of these can be sent at once`);
   return given;
 }
 
@@ -165,6 +169,33 @@ export function idOf({ params }: FastifyRequest, noun: string): string {
   const canonical = canonicalId(id);
   if (canonical === undefined) throw notFound(noun);
   return canonical;
+}
+
+/** Returns the texts of several fields, without white space around them. */
+export const textsIn = <Name extends string>(fields: Fields, ...names: readonly Name[]) =>
+  Object.fromEntries(names.map((name) => [name, text(fields, name).trim()])) as Record<Name, string>;
+
+/** @throws DomainError `not_found` if there is no such record */
+export function required<Row>(row: Row | undefined, noun: string): Row {
+  if (row === undefined) throw notFound(noun);
+  return row;
+}
+
+/** Returns the texts of several fields as `textsIn` does, without those that are empty. */
+export const filledIn = (fields: Fields, ...names: readonly string[]): Record<string, string> =>
+  Object.fromEntries(Object.entries(textsIn(fields, ...names)).filter(([, given]) => given !== ''));
+
+/** Returns the record in the request's path, of those that there are. */
+export function oneOf<Row extends { id: string }>(request: FastifyRequest, noun: string, all: readonly Row[]): Row {
+  const id = idOf(request, noun);
+  const one = all.find((row) => row.id === id);
+  return required(one, noun);
+}
+
+/** Returns where the page of a list begins: at the cursor in the address, or at the first row. */
+export function placeIn(request: FastifyRequest): { cursor?: string } {
+  const cursor = queryText(request, 'cursor').trim();
+  return cursor === '' ? {} : { cursor };
 }
 
 export const pageNumberOf = (request: FastifyRequest): number => pageNumberIn(queryOf(request));
@@ -196,7 +227,127 @@ export const sentText = (request: FastifyRequest, name: string): string => text(
  */
 export function pageNumberIn(fields: Fields): number {
   const page = Number(text(fields, 'page') || '1');
-  if (!Number.isInteger(page) || page < 1 || page > 1_000_000)
-    throw validationFailed([{ path: '', message: 'there is no such page' }]);
+  if (!Number.isInteger(page) || page < 1 || page > 1_000_000) throw invalid('there is no such page');
   return page;
 }
+
+/* What is wrong with a form, in words for the person who sent it. */
+
+/** Error messages by field name. A message with an empty name is about the whole form. */
+export type Faults = Record<string, string>;
+
+export interface Refused {
+  faults: Faults;
+  status: number;
+  /** A question above the form, such as whether to create a likely duplicate. A second button says yes to it. */
+  doubt?: Html;
+}
+
+export const notSent: Refused = { faults: {}, status: 200 };
+
+/**
+ * Checks that a record has not changed since the form was opened. Compares the etag in the form's `versionField`.
+ * @throws DomainError `precondition_failed`
+ */
+export function requireCurrent(request: FastifyRequest, stored: object): void {
+  if (sentText(request, 'etag') !== etagOf(stored)) throw preconditionFailed();
+}
+
+/** Returns the refusal of a form. @param path of the field, after a slash. Empty: the whole form */
+export const invalid = (message: string, path = ''): DomainError => validationFailed([{ path, message }]);
+
+const conflictText =
+  'Somebody changed this meanwhile, and nothing of yours is done yet. Look at it, and press the button again if you still want it.';
+
+/**
+ * Validates a form's values with the schema of the corresponding API request.
+ * @param others faults that the caller has found
+ * @throws DomainError `validation_failed`
+ */
+export function requireValid(schema: object, value: unknown, others: readonly Fault[] = []): void {
+  const faults = [...others, ...findUnstorableText(value), ...compile(schema).faultsOf(value, formMessage)];
+  if (faults.length > 0) throw validationFailed(faults);
+}
+
+export function byField(faults: readonly Fault[]): Faults {
+  const named = faults.map(({ path, message }) => [controlAt(path), sentence(message)] as const);
+  return Object.fromEntries(named.toReversed());
+}
+
+function controlAt(path: string): string {
+  const [name = '', key] = tokensOf(path);
+  return name === 'custom_fields' && key !== undefined ? customName(key) : name;
+}
+
+/** Converts an error that the form's values caused to messages for the form. Throws every other error again. */
+export function refusalOf(thrown: unknown): Refused {
+  const error = fromDatabase(thrown) ?? thrown;
+  if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
+  if (!(error instanceof DomainError)) throw error;
+  const { code } = error;
+  if (code === 'precondition_failed') return { faults: { '': conflictText }, status: statuses[code] };
+  if (code !== 'validation_failed' && code !== 'conflict' && code !== 'not_found') throw error;
+  const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
+  return { faults, status: statuses[code] };
+}
+
+/** Returns a handler of errors that gives `instead` for errors with this code. Throws every other error again. */
+export const passing =
+  <T>(code: ErrorCode, instead: T) =>
+  (error: unknown): T => {
+    if (error instanceof DomainError && error.code === code) return instead;
+    throw error;
+  };
+
+const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
+
+export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+
+export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
+  const limit = Number(params['limit']);
+  switch (keyword) {
+    case 'required':
+    case 'dependentRequired':
+      return 'is missing';
+    case 'minLength':
+      return limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`;
+    case 'maxLength':
+      return `can have at most ${counted(limit, 'character')}`;
+    case 'minItems':
+      return limit === 1 ? 'choose at least one' : `choose at least ${limit}`;
+    case 'maxItems':
+      return `can have at most ${counted(limit, 'value')}`;
+    case 'maxProperties':
+      return `can have at most ${counted(limit, 'field')}`;
+    case 'minimum':
+      return `must be at least ${limit}`;
+    case 'maximum':
+      return `must be at most ${limit}`;
+    case 'type':
+      return types[String(params['type']).split(',')[0] as keyof typeof types] ?? 'is not valid';
+    case 'enum':
+      return 'choose one of the choices';
+    case 'format':
+      return formats[params['format'] as Format];
+    default:
+      return message;
+  }
+};
+
+const types = {
+  number: 'is not a clear number: write it as 1249 or 1249.50',
+  integer: 'must be a whole number',
+  string: 'must be a text',
+};
+
+const formats: Record<Format, string> = {
+  uuid: 'choose one of the choices',
+  email: 'must be an e-mail address',
+  'date-time': 'choose a date',
+  'feed-start': 'choose a date and a time',
+  domain: 'must be a domain, such as example.com, or a web address',
+  name: 'must have 1 to 255 characters',
+  'key-name': 'must have 1 to 120 characters',
+  country: 'choose a country',
+  currency: 'must be the code of a currency, such as EUR',
+};

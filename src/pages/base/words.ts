@@ -13,8 +13,7 @@ import type { Role } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import { hidden } from './forms.ts';
 import { priceField } from './requests.ts';
-import { badge, html, type Html, type Tone } from './html.ts';
-import { count, counted } from './values.ts';
+import { badge, html, type Html, type Tone, count, counted } from './html.ts';
 import { countries } from '../../schemas/formats.ts';
 import { phoneReader, phoneText } from '../../files/phones.ts';
 

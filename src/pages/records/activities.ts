@@ -2,16 +2,17 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findActivities, listActivities, activityWrites } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { compile } from '../../validation/validator.ts';
 import { forMembers, addPage, addAction, withUndo, ownPath, backPath, urlOf } from '../base/layout.ts';
 import type { Answer, Page } from '../base/layout.ts';
-import { form, controlsFor, choices, cursorPager, differing, doneNotice, filterChoice } from '../base/forms.ts';
-import { formFaults, showButton, tick, hidden, type Choice } from '../base/forms.ts';
-import { once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
-import { notSent, refusalOf, requireValid, type Faults, type Refused } from '../base/refusals.ts';
-import { when, pager, pathWith, quiet, dialogLink, html, type Html } from '../base/html.ts';
-import { dayIn, dayOf, readDay, startOf, endOf, today, moment, day, shortDay, type Day } from '../base/values.ts';
+import { form, controlsFor, choices, cursorPager, differing, filterChoice, filters } from '../base/forms.ts';
+import { formFaults, tick, hidden } from '../base/forms.ts';
+import type { Choice } from '../base/forms.ts';
+import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
+import { notSent, refusalOf, requireValid } from '../base/requests.ts';
+import type { Fields, Faults, Refused } from '../base/requests.ts';
+import { when, pager, pathWith, quiet, dialogLink, html, dayIn, dayOf, readDay, startOf, endOf } from '../base/html.ts';
+import { today, moment, day, shortDay } from '../base/html.ts';
+import type { Html, Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, type Draft } from './editor.ts';
 import { usersOf, userChoices } from './record-form.ts';
@@ -60,12 +61,10 @@ export async function activities(app: FastifyInstance): Promise<void> {
     bodyOf: activityOf,
     controls: async ({ stored, sent, faults, isConflict }, request) => {
       const draft = sent ?? (stored ? draftOf(stored) : {});
-      const users = await usersOf(request);
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
-      return html`<div class="card composer">
-        !${activityControls(draft, users, { faults, theirs })}
-        !${stored ? dialogLink('Delete', pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) })) : ''}
-      </div>`;
+      const controls = activityControls(draft, await usersOf(request), { faults, theirs });
+      const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
+      return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
     },
     update: activityWrites.update,
     remove: activityWrites.remove,
@@ -192,30 +191,24 @@ const taskParts: Record<string, readonly [title: string, filters: () => GivenFil
 
 const openParts = Object.keys(taskParts).slice(0, -1);
 
-function listTasks({ db, caller }: FastifyRequest, filters: GivenFilters, cursor = '', limit = tasksShown) {
+function listTasks(request: FastifyRequest, filters: GivenFilters, cursor = '', limit = tasksShown) {
   const isDone = filters['is_done'] === true;
-  return listActivities(db, caller.customerId, {
+  return ask(request, listActivities, {
     filters: { type: 'task', is_done: false, ...filters },
     order_by: isDone ? { updated_at: 'DESC' } : { due_at: 'ASC' },
     paginate: { limit, ...(cursor && { cursor }) },
   });
 }
 
-interface TasksOf {
-  /** Id of the person. Undefined: everybody. */
-  who: string | undefined;
-  users: readonly User[];
-  back: string;
-}
-
 /**
  * Returns the first tasks of each part, without empty parts. Tells if nothing is due. A single part has pages, and is
  * shown even if it is empty.
+ * @param who id of the person. Undefined: everybody
  */
 export async function taskSections(
   request: FastifyRequest,
   parts: readonly string[],
-  { who, users, back }: TasksOf,
+  { who, users, back }: { who: string | undefined; users: readonly User[]; back: string },
 ): Promise<Html> {
   const isOne = parts.length === 1;
   const [cursor, limit] = isOne ? [queryText(request, 'cursor'), tasksShown] : ['', tasksOfPart];
@@ -250,12 +243,13 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
   const of = { who, users, back: pathWith(path, { who: given, show }) };
   return {
     title: 'Tasks',
-    body: html`!${doneNotice(request, activityNotices)}
-      <form class="filters" method="get" action="${path}">
-        !${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
-        !${filterChoice('show', 'Which', which, isPart ? show : '')} !${showButton}
-      </form>
-      !${await taskSections(request, isPart ? [show] : openParts, of)}`,
+    done: activityNotices,
+    body: html`!${filters(
+      path,
+      html`!${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
+      !${filterChoice('show', 'Which', which, isPart ? show : '')}`,
+    )}
+    !${await taskSections(request, isPart ? [show] : openParts, of)}`,
   };
 }
 
@@ -276,8 +270,6 @@ interface Workplace {
   refused: Refused;
 }
 
-const checkNew = compile(ActivityCreate);
-
 /** Adds the page of a record and its composer, which leads back to the page. A refused activity stays in the composer. */
 export function recordPage(
   app: FastifyInstance,
@@ -288,7 +280,7 @@ export function recordPage(
   addAction(app, route, forMembers, async (request) => {
     try {
       const { body, faults = [] } = activityOf(request, undefined);
-      requireValid(checkNew, body, faults);
+      requireValid(ActivityCreate, body, faults);
       const id = await once(request, (sql) => activityWrites.create(sql, request.caller.customerId, body as never));
       return pathWith(urlOf(request), { done: id === undefined ? 'sent' : 'activity-created' });
     } catch (error) {
@@ -303,7 +295,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const older = queryText(request, 'older');
   const [tasks, { entries, next }] = await Promise.all([
     older === '' ? listTasks(request, place.filters).then(({ rows }) => rows) : [],
-    readTimeline(request.db, request.caller.customerId, place, older),
+    ask(request, readTimeline, place, older),
   ]);
   const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
   const changes = entries.flatMap((entry) => ('position' in entry ? [entry] : []));
@@ -327,21 +319,15 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     <ol class="timeline">
       !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names })))}
     </ol>
-    !${pager({
-      first: older === '' ? undefined : place.path,
-      next: next && `${pathWith(place.path, { older: next })}#timeline`,
-    })}`;
+    !${pager({ first: when(older, place.path), next: next && `${pathWith(place.path, { older: next })}#timeline` })}`;
 }
 
 const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
 
 const subjectsOf = (activities: readonly Activity[], without = '') =>
-  activities.flatMap((one) =>
-    references.flatMap((member) => {
-      const id = one[member];
-      return id === null || id === without ? [] : [[nouns[member], id] as const];
-    }),
-  );
+  activities
+    .flatMap((one) => references.map((member) => [nouns[member], one[member] ?? without] as const))
+    .filter(([, id]) => id !== without);
 
 interface Shown {
   users: readonly User[];
@@ -366,17 +352,17 @@ const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
     })}
   </ul>`;
 
+const shortOf = ({ title, body }: Activity): string => title || body.slice(0, 80);
+
 function moves(task: Activity, back: string): Html {
-  const { id, title, body, due_at, done_at } = task;
-  const what = title || body.slice(0, 80);
-  const days = done_at === null ? quickDays().slice(1) : [];
-  const buttons = days
-    .filter(([day]) => day !== (due_at && dayOf(due_at)))
-    .map(
-      ([day, label]) =>
-        html`<button class="link" name="day" value="${day}" aria-label="${label}: ${what}">${label}</button> · `,
-    );
-  return form(`${path}/${id}/move`, html`!${hidden({ back })} !${buttons} !${editLink(task, back)}`, 'class="acts"');
+  const due = task.due_at && dayOf(task.due_at);
+  const days = quickDays().filter(([day], i) => i > 0 && task.done_at === null && day !== due);
+  const buttons = days.map(([day, label]) => {
+    const spoken = `${label}: ${shortOf(task)}`;
+    return html`<button class="link" name="day" value="${day}" aria-label="${spoken}">${label}</button> · `;
+  });
+  const body = html`!${hidden({ back })} !${buttons} !${editLink(task, back)}`;
+  return form(`${path}/${task.id}/move`, body, 'class="acts"');
 }
 
 function dueText({ due_at, done_at }: Activity): Html {
@@ -391,35 +377,27 @@ function partsOf(one: Activity, { users, names }: Shown): Html[] {
   return user ? [...links, html`${user.name}`] : links;
 }
 
-function doneBox({ id, title, body, done_at }: Activity, back: string): Html {
-  const isDone = done_at !== null;
-  const label = `${isDone ? 'Reopen' : 'Complete'}: ${title || body.slice(0, 80)}`;
-  return form(
-    `${path}/${id}/done`,
-    html`!${hidden({ done: isDone ? '' : '1', back })}
-      <button class="box" aria-label="${label}" title="${label}">${when(isDone, '✓')}</button>`,
-  );
+function doneBox(one: Activity, back: string): Html {
+  const isDone = one.done_at !== null;
+  const label = `${isDone ? 'Reopen' : 'Complete'}: ${shortOf(one)}`;
+  const box = html`<button class="box" aria-label="${label}" title="${label}">${when(isDone, '✓')}</button>`;
+  return form(`${path}/${one.id}/done`, html`!${hidden({ done: isDone ? '' : '1', back })} !${box}`);
 }
 
-const editLink = ({ id, title, body, type }: Activity, back: string): Html =>
-  dialogLink(
-    'Edit',
-    pathWith(`${path}/${id}/edit`, { back }),
-    `Edit: ${title || body.slice(0, 80) || activityWords[type].word}`,
-  );
+function editLink(one: Activity, back: string): Html {
+  const spoken = `Edit: ${shortOf(one) || activityWords[one.type].word}`;
+  return dialogLink('Edit', pathWith(`${path}/${one.id}/edit`, { back }), spoken);
+}
 
-/**
- * Returns an instant as a day if it is the start of a UTC day, else as date and time. Forms store a chosen day as its
- * start.
- */
-const timeText = (instant: string): Html =>
-  Date.parse(instant) === Date.parse(startOf(dayOf(instant))) ? day(instant) : moment(instant);
-
-const entry = (mark: Html, byline: Html, body: Html = '', id = ''): Html =>
+/** Returns an entry of the timeline. @param said who did what, and when; and what can be done with it */
+const entry = (mark: Html, said: readonly [who: Html, what: Html, time: Html, acts: Html], body: Html = '', id = '') =>
   html`<li !${id && html`id="${id}"`}>
     !${mark}
     <div>
-      <p class="byline">!${byline}</p>
+      <p class="byline">
+        <strong>!${said[0]}</strong> !${said[1]} <span class="quiet">!${said[2]}</span>
+        !${when(said[3], html`<span class="acts">!${said[3]}</span>`)}
+      </p>
       !${body}
     </div>
   </li>`;
@@ -428,12 +406,13 @@ function activityEntry(one: Activity, shown: Shown): Html {
   const { word, done } = activityWords[one.type];
   const isTask = one.type === 'task';
   const parts = partsOf(one, { ...shown, users: isTask ? shown.users : [] });
+  const what = html`${done} !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}`;
+  const at = one.done_at ?? one.occurred_at;
+  // Forms store a chosen day as its start.
+  const time = Date.parse(at) === Date.parse(startOf(dayOf(at))) ? day(at) : moment(at);
   return entry(
     isTask ? doneBox(one, shown.back) : html`<span class="kind" aria-hidden="true">${word.charAt(0)}</span>`,
-    html`<strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
-      !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}
-      <span class="quiet">!${timeText(one.done_at ?? one.occurred_at)}</span>
-      <span class="acts">!${editLink(one, shown.back)}</span>`,
+    [whoOf(one.created_by, shown.users), what, time, editLink(one, shown.back)],
     html`!${when(one.title, html`<p class="what">${one.title}</p>`)}
     !${when(one.body, html`<p class="text">${one.body}</p>`)}`,
     `activity-${one.id}`,
@@ -441,11 +420,8 @@ function activityEntry(one: Activity, shown: Shown): Html {
 }
 
 function changeEntry(change: Change, telling: Telling): Html {
-  const undo = html`<a href="/app/changes/${change.change_id}/undo?record=${change.record_id}" data-dialog>Undo</a>`;
-  return entry(
-    '<span class="kind change" aria-hidden="true"></span>',
-    html`<strong>!${whoOf(change.actor, telling.users)}</strong> !${changeText(change, telling)}
-      <span class="quiet">!${moment(change.occurred_at)}</span>
-      !${when(change.change_id !== null, html`<span class="acts">!${undo}</span>`)}`,
-  );
+  const undo = dialogLink('Undo', `/app/changes/${change.change_id}/undo?record=${change.record_id}`);
+  const [who, what] = [whoOf(change.actor, telling.users), changeText(change, telling)];
+  const said = [who, what, moment(change.occurred_at), when(change.change_id, undo)] as const;
+  return entry('<span class="kind change" aria-hidden="true"></span>', said);
 }

@@ -1,24 +1,23 @@
 import type { FastifyRequest } from 'fastify';
-import { memberDeletes, withUndo } from '../base/layout.ts';
+import { memberDeletes, withUndo, jobPath } from '../base/layout.ts';
 import { doneNotice, controlsFor, undoButton } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, text, isAdmin, queryOf, queryText, type Fields } from '../base/requests.ts';
-import { requireValid, type Faults } from '../base/refusals.ts';
-import { notice, html, type Html } from '../base/html.ts';
-import { count, counted } from '../base/values.ts';
+import { once, payerOf, fieldsOf, text, isAdmin, queryOf, queryText, requireValid, invalid } from '../base/requests.ts';
+import { required } from '../base/requests.ts';
+import type { Fields, Faults } from '../base/requests.ts';
+import { notice, html, type Html, count, counted } from '../base/html.ts';
 import { priceOf } from '../base/words.ts';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, forbidden, notFound, validationFailed } from '../../errors.ts';
+import { DomainError, forbidden } from '../../errors.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { planEmailVerification } from '../../jobs/start-verification.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/crm/list-members.ts';
-import type { Batch, Outcome } from '../../queries/records/batches.ts';
+import type { Batch } from '../../queries/records/batches.ts';
 import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { compile } from '../../validation/validator.ts';
 import { userChoices, usersOf } from './record-form.ts';
 import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
@@ -45,18 +44,13 @@ export function actNamed(request: FastifyRequest, kind: RecordKind, name: string
 }
 
 /** Writes all of these items, or none. Returns undefined if the form was sent before. */
-const writeAll = (
-  request: FastifyRequest,
-  { write }: Pick<RecordKind, 'write'>,
-  operation: 'update' | 'delete',
-  items: Batch['items'],
-): Promise<Outcome[] | undefined> => {
+function writeAll(request: FastifyRequest, kind: RecordKind, operation: 'update' | 'delete', items: Batch['items']) {
   const { customerId } = request.caller;
   const batch = { operation, match: 'id', isAtomic: true, items } as const;
-  return once(request, (sql) =>
-    withDeferredWrites(sql, customerId, (deferred) => write(sql, customerId, batch, deferred)),
-  );
-};
+  const write = (sql: Transaction) =>
+    withDeferredWrites(sql, customerId, (deferred) => kind.write(sql, customerId, batch, deferred));
+  return once(request, write);
+}
 
 const assignment = (kind: RecordKind): Act => ({
   title: 'Assign',
@@ -69,14 +63,9 @@ const assignment = (kind: RecordKind): Act => ({
   },
   run: async (request, rows) => {
     const chosen = text(fieldsOf(request), 'assigned_to');
-    const assigned_to = chosen === '' ? null : canonicalId(chosen);
-    if (assigned_to === undefined) throw notFound('user');
-    await writeAll(
-      request,
-      kind,
-      'update',
-      rows.map(({ id }) => ({ id, assigned_to })),
-    );
+    const assigned_to = chosen === '' ? null : required(canonicalId(chosen), 'user');
+    const items = rows.map(({ id }) => ({ id, assigned_to }));
+    await writeAll(request, kind, 'update', items);
     return withUndo(request, `${kind.path}?done=assigned&n=${rows.length}`);
   },
 });
@@ -91,21 +80,15 @@ const deletion = (kind: RecordKind): Act => ({
       : html`<p>They are deleted. Their contacts and opportunities stay, without a company. This can be undone.</p>`,
   run: async (request, rows) => {
     if (rows.length > memberDeletes && !isAdmin(request))
-      throw validationFailed([{ path: '', message: `only an admin deletes more than ${memberDeletes} at once` }]);
-    const done = await writeAll(
-      request,
-      kind,
-      'delete',
-      rows.map(({ id }) => ({ id })),
-    );
+      throw invalid(`only an admin deletes more than ${memberDeletes} at once`);
+    const items = rows.map(({ id }) => ({ id }));
+    const done = await writeAll(request, kind, 'delete', items);
     return done === undefined ? deletedPage : withUndo(request, `${kind.path}?done=deleted&n=${rows.length}`);
   },
 });
 
 /** Path of the page of deleted records. A form that deletes records leads there if it was sent twice. */
 export const deletedPage = '/app/deleted';
-
-const checkList = compile(ListCreate);
 
 const listing: Act<ContactDetail> = {
   title: 'Add to a list:',
@@ -153,7 +136,7 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
  */
 export function chosenListId(fields: Fields): string | undefined {
   const id = canonicalId(text(fields, 'list_id'));
-  if (id === undefined) requireValid(checkList, { name: text(fields, 'name') });
+  if (id === undefined) requireValid(ListCreate, { name: text(fields, 'name') });
   return id;
 }
 
@@ -188,7 +171,7 @@ const verifying: Act<ContactDetail> = {
     const job = await once(request, async (sql) =>
       startJob(sql, payer, await planEmailVerification(sql, payer, server.config, body)),
     );
-    return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
+    return jobPath(job);
   },
 };
 

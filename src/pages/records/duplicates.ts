@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError } from '../../errors.ts';
 import { discardCount, findDuplicates } from '../../queries/crm/duplicates.ts';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import type { ComparedMerge } from '../../queries/crm/merges.ts';
@@ -9,13 +8,14 @@ import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-da
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, type Answer } from '../base/layout.ts';
-import { form, numberedPager, formFaults, select, tick, hidden, doneNotice, undoButton } from '../base/forms.ts';
+import { forMembers, addPage, addAction, withUndo, type FormPage, formRoutes } from '../base/layout.ts';
+import { form, numberedPager, select, tick, hidden, undoButton, doneNotice, filters } from '../base/forms.ts';
 import { search, write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
+import { ask, givenIn, notSent, requireCurrent, passing } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import { notSent, requireCurrent, refusalOf } from '../base/refusals.ts';
-import { when, notice, empty, table, buttons, html, type Html, type Column } from '../base/html.ts';
-import { moment, count, counted, someNames } from '../base/values.ts';
+import { when, notice, empty, table, buttons, html, pathWith, moment, count, counted } from '../base/html.ts';
+import { someNames } from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
 import { companyKind, contactKind } from './kinds.ts';
 import { readInOrder, type FormField, type RecordKind, type ShownRecord } from './record-kind.ts';
 import { usersOf, formText } from './record-form.ts';
@@ -43,7 +43,8 @@ const searches: Record<DuplicateKey, Search> = {
   external_name: { words: 'Companies with the same name, apart from legal forms', ...companies },
 };
 
-const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
+const keyIn = (fields: Fields): DuplicateKey | undefined =>
+  Object.hasOwn(searches, text(fields, 'by')) ? (text(fields, 'by') as DuplicateKey) : undefined;
 
 /** Records that are compared because somebody chose them in a list, and those that have something in common. */
 const compared = {
@@ -54,65 +55,58 @@ const compared = {
 
 type ComparedBy = keyof typeof compared;
 
-const comparedBy = (fields: Fields): ComparedBy => {
-  const by = text(fields, 'by');
-  return Object.hasOwn(compared, by) ? (by as ComparedBy) : 'work_email';
-};
+const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
 
-const keyOf = (fields: Fields): DuplicateKey => {
-  const by = comparedBy(fields);
-  return isKey(by) ? by : 'work_email';
-};
+const comparedBy = (fields: Fields): ComparedBy =>
+  Object.hasOwn(compared, text(fields, 'by')) ? (text(fields, 'by') as ComparedBy) : 'work_email';
+
+const keyOf = (fields: Fields): DuplicateKey => keyIn(fields) ?? 'work_email';
 
 /** Returns the path of the list from which the user came to compare records. */
 const listOf = (by: ComparedBy): string => (isKey(by) ? `${section}?by=${by}` : compared[by].kind.path);
 
 const pageSize = 25;
-
 const maxCompared = 21;
 
 export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
-    const [given, page] = [queryText(request, 'by'), pageNumberOf(request)];
-    const [by, found] = isKey(given)
-      ? [given, await findUnlessCounting(request, given, page)]
+    const given = keyIn(queryOf(request));
+    const [by, found] = given
+      ? [given, await findUnlessCounting(request, given, pageNumberOf(request))]
       : await findFirst(request);
     const groups = found ? await shownOf(request, searches[by], found.rows) : [];
     const equal = groups.filter(({ isEqual }) => isEqual);
     const button = html`<button class="secondary outline">Merge ${counted(equal.length, 'equal group')}</button>`;
+    const counting = notice('These duplicates are being counted. The page shows them in a moment.', 'busy');
+    const shown = found ? groupsOf(request, by, found, groups) : html`<div data-live>!${counting}</div>`;
     return {
       title: 'Duplicates',
       isLive: found === undefined,
-      body: html`!${doneText(request)} !${choice(by)} !${found ? groupsOf(request, by, found, groups) : counting}`,
+      body: html`!${doneText(request)} !${choice(by)} !${shown}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
 
-  addPage(app, '/duplicates/compare', forMembers, async (request) => compare(request, queryOf(request)));
-
-  addAction(app, '/duplicates/merge', forMembers, async (request) => {
-    const fields = fieldsOf(request);
-    const [by, ids] = [comparedBy(fields), idsIn(fields, 'id', maxCompared)];
-    const keep = canonicalId(text(fields, 'keep')) ?? '';
-    const { kind, merge, fields: names } = compared[by];
-    if (!ids.includes(keep) || ids.length < 2) return compare(request, fields);
-    const rows = await readInOrder(request, kind, ids);
-    const controls = [
-      ...names.map((name) => [name, `field_${name}`] as const),
-      ...openKeys(rows).map((key, i) => [`custom_fields.${key}`, ownName(i)] as const),
-    ];
-    const chosen = controls.flatMap(([name, control]) => {
-      const id = canonicalId(text(fields, control));
-      return id !== undefined && ids.includes(id) ? [[name, id] as const] : [];
-    });
-    const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
-    try {
+  formRoutes(app, '/duplicates/compare', forMembers, {
+    sentTo: '/duplicates/merge',
+    show: compare,
+    act: async (request) => {
+      const fields = fieldsOf(request);
+      const [by, ids] = [comparedBy(fields), idsIn(fields, 'id', maxCompared)];
+      const { merge, kind, fields: names } = compared[by];
+      const chosenIn = (control: string) => ids.find((id) => id === canonicalId(text(fields, control)));
+      const keep = chosenIn('keep');
+      if (keep === undefined || ids.length < 2) return notSent;
+      const rows = await readInOrder(request, kind, ids);
+      const chosen = [
+        ...names.map((name) => [name, chosenIn(`field_${name}`)] as const),
+        ...openKeys(rows).map((key, i) => [`custom_fields.${key}`, chosenIn(ownName(i))] as const),
+      ].filter(([, id]) => id !== undefined);
       requireCurrent(request, rows);
-      await write(request, merge, { ...given, compared: rows });
-    } catch (error) {
-      return compare(request, fields, refusalOf(error));
-    }
-    return withUndo(request, isKey(by) ? `${listOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
+      const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), compared: rows };
+      await write(request, merge, { ...given, fields: Object.fromEntries(chosen) as Record<string, string> });
+      return withUndo(request, isKey(by) ? `${listOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
+    },
   });
 
   addAction(app, '/duplicates/count', forMembers, async (request) => {
@@ -159,18 +153,8 @@ async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, Found 
 }
 
 /** Returns a page of duplicates, or undefined while they are still being counted. */
-async function findUnlessCounting(
-  { db, caller }: FastifyRequest,
-  by: DuplicateKey,
-  page: number,
-): Promise<Found | undefined> {
-  try {
-    return await findDuplicates(db, caller.customerId, { by, paginate: { page, limit: pageSize } });
-  } catch (error) {
-    if (error instanceof DomainError && error.code === 'unavailable') return undefined;
-    throw error;
-  }
-}
+const findUnlessCounting = (request: FastifyRequest, by: DuplicateKey, page: number): Promise<Found | undefined> =>
+  ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } }).catch(passing('unavailable', undefined));
 
 interface ShownGroup extends DuplicateGroup {
   names: Html;
@@ -184,19 +168,11 @@ const named = 3;
  * Returns duplicates with their names. Leaves out groups that were merged after the last count: a count is up to some
  * minutes old.
  */
-async function shownOf(
-  request: FastifyRequest,
-  { kind }: Search,
-  groups: readonly DuplicateGroup[],
-): Promise<ShownGroup[]> {
+async function shownOf(request: FastifyRequest, { kind }: Search, groups: readonly DuplicateGroup[]) {
   const some = groups.map((group) => ({ ...group, ids: group.ids.slice(0, maxCompared) }));
-  const rows = await readInOrder(
-    request,
-    kind,
-    some.flatMap(({ ids }) => ids),
-  );
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  const shown = some.map(async (group) => {
+  const ids = some.flatMap((group) => group.ids);
+  const byId = new Map((await readInOrder(request, kind, ids)).map((row) => [row.id, row]));
+  const shown = some.map(async (group): Promise<ShownGroup[]> => {
     const living = group.ids.flatMap((id) => byId.get(id) ?? []);
     const names = someNames(living.map(kind.nameOf), named, Math.max(living.length, group.count));
     return living.length < 2 ? [] : [{ ...group, names, isEqual: await areEqual(kind, living) }];
@@ -204,19 +180,11 @@ async function shownOf(
   return (await Promise.all(shown)).flat();
 }
 
-const counting = html`<div data-live>
-  !${notice('These duplicates are being counted. The page shows them in a moment.', 'busy')}
-</div>`;
-
-const choice = (by: DuplicateKey): Html =>
-  html`<form method="get" action="${section}" class="filters">
-    !${select(
-      'name="by" aria-label="What is the same"',
-      Object.entries(searches).map(([key, { words }]) => [key, words] as const),
-      by,
-    )}
-    <button class="secondary outline">Show</button>
-  </form>`;
+function choice(by: DuplicateKey): Html {
+  const choices = Object.entries(searches).map(([key, { words }]) => [key, words] as const);
+  const control = select('name="by" aria-label="What is the same"', choices, by);
+  return filters(section, control, '<button class="secondary outline">Show</button>');
+}
 
 const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html =>
   form(
@@ -231,7 +199,8 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
   const common: Column<ShownGroup> = ['In common', ({ value }) => html`${value}`];
   const acts = (group: ShownGroup): Html => {
     const merge = html`<button class="secondary outline" aria-label="Merge ${group.value}">Merge</button>`;
-    return html`<a href="${compareAddress(by, group.ids)}" aria-label="Compare ${group.value}">Compare</a>
+    const path = pathWith(`${section}/compare`, { by, id: group.ids.slice(0, maxCompared) });
+    return html`<a href="${path}" aria-label="Compare ${group.value}">Compare</a>
       !${when(group.isEqual, mergeForm(by, [group], merge))}`;
   };
   const columns: readonly Column<ShownGroup>[] = [
@@ -257,11 +226,6 @@ const countedAt = (by: DuplicateKey, asOf: string): Html =>
       <p class="quiet">Counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
   );
 
-const compareAddress = (by: DuplicateKey, ids: readonly string[]): string => {
-  const compared = ids.slice(0, maxCompared).map((id) => `&id=${id}`);
-  return `${section}/compare?by=${by}${compared.join('')}`;
-};
-
 function doneText(request: FastifyRequest): Html {
   const done = queryText(request, 'done');
   if (!/^\d{1,6}$/.test(done)) return doneNotice(request);
@@ -272,19 +236,20 @@ function doneText(request: FastifyRequest): Html {
     : notice(`${counted(Number(done), 'group is', 'groups are')} merged.${more}`, 'good', undoButton(request));
 }
 
-async function compare(request: FastifyRequest, fields: Fields, { faults, status } = notSent): Promise<Answer> {
+async function compare(request: FastifyRequest): Promise<FormPage | string> {
+  const fields = givenIn(request);
   const by = comparedBy(fields);
   const { kind, words } = compared[by];
   const rows = await readInOrder(request, kind, idsIn(fields, 'id', maxCompared));
   if (rows.length < 2) return listOf(by);
-  const body = html`!${formFaults(faults)} !${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
+  const body = html`!${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are
       deleted. You can undo the merge.
     </p>
-    !${await comparison(request, kind, rows, fields)} !${buttons('Merge', listOf(by), 'Back')}`;
-  return { title: words, status, body: form(`${section}/merge`, body, 'data-once') };
+    !${await comparison(request, kind, rows)} !${buttons('Merge', listOf(by), 'Back')}`;
+  return { title: words, action: `${section}/merge`, body, attributes: 'data-once' };
 }
 
 /** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */
@@ -292,13 +257,9 @@ async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, id
   const rows = await readInOrder(request, kind, ids);
   const [kept, ...others] = rows;
   if (!kept || !(await areEqual(kind, rows))) return 0;
-  try {
-    await write(request, merge, { id: kept.id, merge_ids: others.map(({ id }) => id), compared: rows });
-    return 1;
-  } catch (error) {
-    if (error instanceof DomainError && (error.code === 'conflict' || error.code === 'not_found')) return 0;
-    throw error;
-  }
+  const given = { id: kept.id, merge_ids: others.map(({ id }) => id), compared: rows };
+  const merging = write(request, merge, given).then(() => 1);
+  return merging.catch(passing('conflict', 0)).catch(passing('not_found', 0));
 }
 
 /** Returns true if records have the same values in all fields, apart from empty ones and those that a merge unites. */
@@ -328,16 +289,24 @@ const united = new Set(['other_emails', 'phone_numbers']);
 
 type Line = readonly [name: string, cells: readonly Html[]];
 
-async function comparison(
-  request: FastifyRequest,
-  kind: RecordKind,
-  rows: readonly ShownRecord[],
-  fields: Fields,
-): Promise<Html> {
-  const users = await usersOf(request);
-  const kept = text(fields, 'keep') || rows[0]!.id;
+async function comparison(request: FastifyRequest, kind: RecordKind, rows: readonly ShownRecord[]): Promise<Html> {
+  const [fields, users] = [givenIn(request), await usersOf(request)];
+  // A radio button for each record's value. By default, the first value is chosen.
+  const choices = (name: string, texts: readonly string[], shown: readonly Html[]): Html[] => {
+    const chosen = text(fields, name) || rows[texts.findIndex((given) => given !== '')]!.id;
+    const radio = (id: string, label: Html) => tick('radio', [name, id], label, id === chosen);
+    return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(id, shown[i]!)));
+  };
+  const names = rows.map((row) => html`${kind.nameOf(row)}`);
   const lines: Line[] = [
-    ['Stays', rows.map((row) => radio('keep', row.id, kept, html`${kind.nameOf(row)}`))],
+    [
+      'Stays',
+      choices(
+        'keep',
+        rows.map(({ id }) => id),
+        names,
+      ),
+    ],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of kind.fields) {
@@ -350,14 +319,12 @@ async function comparison(
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
     const shown = await Promise.all(cells);
-    const options = { name: `field_${one.name}`, texts, shown };
-    lines.push([one.label, isOpen ? valueChoices(options, rows, fields) : shown]);
+    lines.push([one.label, isOpen ? choices(`field_${one.name}`, texts, shown) : shown]);
   }
-  const open = openKeys(rows);
-  for (const [i, key] of open.entries()) {
+  for (const [i, key] of openKeys(rows).entries()) {
     const texts = rows.map((row) => ownText(row, key));
-    const shown = texts.map((one) => (one === '' ? nothing : html`${one}`));
-    lines.push([key, valueChoices({ name: ownName(i), texts, shown }, rows, fields)]);
+    const shown = texts.map((one) => (one === '' ? '<span class="quiet">–</span>' : html`${one}`));
+    lines.push([key, choices(ownName(i), texts, shown)]);
   }
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],
@@ -366,22 +333,7 @@ async function comparison(
   return table('Records side by side', columns, lines);
 }
 
-const nothing = html`<span class="quiet">–</span>`;
-
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
-
-interface Options {
-  name: string;
-  texts: readonly string[];
-  shown: readonly Html[];
-}
-
-/** Returns a radio button for each record's value of a field. By default, the first value is chosen. */
-function valueChoices({ name, texts, shown }: Options, rows: readonly ShownRecord[], fields: Fields): Html[] {
-  const first = rows[texts.findIndex((given) => given !== '')]!.id;
-  const chosen = text(fields, name) || first;
-  return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(name, id, chosen, shown[i]!)));
-}
 
 const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
   Object.hasOwn(given, key) ? String(given[key]) : '';
@@ -396,6 +348,3 @@ const openKeys = (rows: readonly ShownRecord[]): string[] =>
   [...new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)))].filter((key) =>
     differ(rows.map((row) => ownText(row, key))),
   );
-
-const radio = (name: string, value: string, chosen: string, label: Html): Html =>
-  tick('radio', [name, value], label, value === chosen);

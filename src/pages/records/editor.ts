@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, notFound, preconditionFailed, type Fault } from '../../errors.ts';
+import { DomainError, preconditionFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { etagOf } from '../../text/ids.ts';
-import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
-import { doneNotice, hidden } from '../base/forms.ts';
-import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, type Fields } from '../base/requests.ts';
-import { notSent, requireValid, type Refused } from '../base/refusals.ts';
+import { hidden } from '../base/forms.ts';
+import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
+import { requireValid } from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
 import { when, linkButton, html, type Html } from '../base/html.ts';
 
 interface Editable<Row> {
@@ -64,16 +64,15 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
-  const checkPatch = compile(kind.schemas.patch);
 
   const { create } = kind;
-  const checkNew = kind.schemas.create && compile(kind.schemas.create);
-  if (create && checkNew)
+  const created = kind.schemas.create;
+  if (create && created)
     formRoutes(app, `${below}/new`, access, {
       show,
       act: async (request) => {
         const { body, faults, complete } = await kind.bodyOf(request, undefined);
-        requireValid(checkNew, body, faults);
+        requireValid(created, body, faults);
         if (isPreview(request)) return notSent;
         if (sentText(request, 'do') !== 'anyway' && !(await sentEarlier(request))) {
           const doubt = await kind.similar?.(request, body);
@@ -98,7 +97,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         throw preconditionFailed();
       }
       const { body, faults, complete } = await kind.bodyOf(request, found);
-      requireValid(checkPatch, body, faults);
+      requireValid(kind.schemas.patch, body, faults);
       if (isPreview(request)) return notSent;
       const isDone = await once(request, async (sql) => {
         await kind.update(sql, caller.customerId, found.id, ((await complete?.(sql)) ?? body) as never, etag);
@@ -136,8 +135,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     const isConflict = refused.status === statuses.precondition_failed;
     return {
       ...(stored && { action: urlOf(request) }),
-      ...(refused.doubt && { lead: refused.doubt }),
-      ...(isGone && { lead: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
+      ...(refused.doubt && { above: refused.doubt }),
+      ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
       body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
@@ -154,8 +153,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
 
 export async function requireRecord<Row>(request: FastifyRequest, noun: string, find: FindRecords<Row>): Promise<Row> {
   const [found] = await lookUp(request, find, [idOf(request, noun)]);
-  if (!found) throw notFound(noun);
-  return found;
+  return required(found, noun);
 }
 
 const otherSent: Refused = {
@@ -169,5 +167,9 @@ export const editLinks = (path: string): Html =>
   html`!${linkButton('Edit', `${path}/edit`, 'secondary outline')}
   !${linkButton('Delete', `${path}/delete`, 'danger outline', 'data-dialog')}`;
 
-export const savedNotice = (request: FastifyRequest, noun: string, others: Record<string, string> = {}): Html =>
-  doneNotice(request, { created: `The ${noun} is created.`, changed: `The ${noun} is saved.`, ...others });
+/** Returns what a page tells after a record was created or changed, by the value of the query parameter `done`. */
+export const savedTexts = (noun: string, others: Record<string, string> = {}): Record<string, string> => ({
+  created: `The ${noun} is created.`,
+  changed: `The ${noun} is saved.`,
+  ...others,
+});

@@ -1,40 +1,25 @@
 import type { FastifyRequest } from 'fastify';
-import {
-  countContactsUpTo,
-  exportContacts,
-  findContacts,
-  listContacts,
-  countContacts,
-} from '../../queries/crm/contacts.ts';
+import { countContactsUpTo, exportContacts, findContacts, listContacts } from '../../queries/crm/contacts.ts';
+import { countContacts } from '../../queries/crm/contacts.ts';
 import { contactWrites, companyWrites } from '../../queries/crm/record-batches.ts';
 import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
-import {
-  ContactFilters,
-  ContactPatch,
-  contactTable,
-  type CompanyReference,
-  type ContactDetail,
-} from '../../schemas/contacts.ts';
+import { ContactFilters, ContactPatch, contactTable } from '../../schemas/contacts.ts';
+import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
 import { form, select, hidden } from '../base/forms.ts';
-import { search } from '../base/requests.ts';
-import { when, notice, quiet, panel, plainList, html, type Html } from '../base/html.ts';
-import { moment, day, count, counted } from '../base/values.ts';
+import { search, ask } from '../base/requests.ts';
+import { when, notice, quiet, panel, plainList, html, link, moment, day, count, counted } from '../base/html.ts';
+import type { Html } from '../base/html.ts';
 import { fieldWord, countryName, money, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listChoices, formFieldsOf, serviceColumns, verificationFacts, peopleOfCompanies } from './record-kind.ts';
 import type { RecordKind } from './record-kind.ts';
-import {
-  countCompaniesUpTo,
-  countsOfCompanies,
-  exportCompanies,
-  findCompanies,
-  listCompanies,
-  maxOfCompany,
-  type CompanyCounts,
-} from '../../queries/crm/companies.ts';
+import { countCompaniesUpTo, countsOfCompanies, exportCompanies, findCompanies } from '../../queries/crm/companies.ts';
+import { listCompanies, maxOfCompany } from '../../queries/crm/companies.ts';
+import type { CompanyCounts } from '../../queries/crm/companies.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { nameOf } from '../changes.ts';
+import type { User } from '../../schemas/accounts.ts';
 import { stagesById } from './pipelines.ts';
 
 const path = '/app/contacts';
@@ -43,8 +28,13 @@ const word = (name: string): string => fieldWord('contacts', name);
 
 export const nameOfContact = (contact: object): string => nameOf('contact', contact);
 
+const status = word('verification_status');
+
 const company = ({ company: { id, company_name } }: ContactDetail): Html =>
-  id === null ? '' : html`<a href="/app/companies/${id}">${company_name}</a>`;
+  id === null ? '' : link(company_name, `/app/companies/${id}`);
+
+const owner = ({ assigned_to }: ContactDetail, users: readonly User[]): Html =>
+  html`${users.find(({ id }) => id === assigned_to)?.name ?? ''}`;
 
 export const contactKind: RecordKind<ContactDetail> = {
   object: 'contacts',
@@ -60,7 +50,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'city', label: word('location_locality'), control: 'text', field: 'location_locality', isPart: true },
     { name: 'list', label: 'List', control: 'list', field: 'list_id' },
-    { name: 'status', label: word('verification_status'), control: 'status', field: 'verification_status' },
+    { name: 'status', label: status, control: 'status', field: 'verification_status' },
     { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
     { name: 'of', label: 'Company', control: 'hidden', field: 'company_id' },
@@ -71,25 +61,15 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'company', head: 'Company', cell: company },
     { name: 'phone', head: 'Phone', cell: contactPhone },
     { name: 'email', head: word('work_email'), cell: ({ work_email }) => mailLink(work_email), sort: 'work_email' },
+    // Where nobody has checked an address yet, there is nothing to say about it.
     {
       name: 'status',
-      head: word('verification_status'),
-      // Where nobody has checked an address yet, there is nothing to say about it.
-      cell: ({ verification_status: status }) => when(status !== 'unverified', verification(status)),
+      head: status,
+      cell: ({ verification_status: one }) => when(one !== 'unverified', verification(one)),
     },
-    {
-      name: 'country',
-      head: 'Country',
-      cell: ({ location_country }) => html`${countryName(location_country)}`,
-      isOptional: true,
-    },
+    { name: 'country', head: 'Country', cell: (row) => html`${countryName(row.location_country)}`, isOptional: true },
     { name: 'city', head: word('location_locality'), cell: (row) => html`${row.location_locality}`, isOptional: true },
-    {
-      name: 'owner',
-      head: 'Owner',
-      cell: ({ assigned_to }, users) => html`${users.find(({ id }) => id === assigned_to)?.name ?? ''}`,
-      isOptional: true,
-    },
+    { name: 'owner', head: 'Owner', cell: owner, isOptional: true },
     ...serviceColumns,
   ],
   nameOf: nameOfContact,
@@ -125,36 +105,38 @@ async function similar(request: FastifyRequest, body: Partial<ContactDetail>): P
   const named = { first_name, last_name, ...(name && { 'company.company_name': name }) } as Record<string, string>;
   const asked = [...(work_email ? [{ work_email }] : []), ...(first_name && last_name ? [named] : [])];
   const found = await Promise.all(
-    asked.map((filters) => listContacts(request.db, request.caller.customerId, { filters, paginate: { limit: 3 } })),
+    asked.map((filters) => ask(request, listContacts, { filters, paginate: { limit: 3 } })),
   );
   const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
   const links = [...rows.values()].map((row) => {
     const more = [row.company.company_name, row.work_email].filter(Boolean).join(', ');
-    return html`<a href="${path}/${row.id}">${nameOfContact(row)}</a> ${more}`;
+    return html`!${link(nameOfContact(row), `${path}/${row.id}`)} ${more}`;
   });
   return rows.size > 0 ? notice('You may have this contact already:', 'warning', links.join('; ')) : undefined;
 }
 
 async function related(request: FastifyRequest, { id, list_ids }: ContactDetail): Promise<Html> {
   const [lists, all, deals] = await Promise.all([
-    findListsOfContact(request.db, request.caller.customerId, id, list_ids),
+    ask(request, findListsOfContact, id, list_ids),
     listChoices(request),
     opportunitiesOf(request, { contact: id }),
   ]);
   const choices = all.filter((list) => !list_ids.includes(list.id)).map((list) => [list.id, list.name] as const);
   const change = (body: Html) => form(`${path}/${id}/lists`, body);
-  const add = html`<div role="group">
-    !${select('name="list_id" aria-label="List"', choices, '')} <button class="secondary outline">Add</button>
-  </div>`;
+  const choice = select('name="list_id" aria-label="List"', choices, '');
+  const add = html`<div role="group">!${choice} <button class="secondary outline">Add</button></div>`;
   const rows = lists.map((list) => {
-    const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
-      <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
-    const rest = list.by_hand ? change(remove) : html`<span class="quiet">by its rules</span>`;
-    return html`<a href="/app/lists/${list.id}">${list.name}</a> !${rest}`;
+    const remove = html`<button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
+    const out = change(html`!${hidden({ list_id: list.id, do: 'remove' })} !${remove}`);
+    const rest = list.by_hand ? out : '<span class="quiet">by its rules</span>';
+    return html`!${link(list.name, `/app/lists/${list.id}`)} !${rest}`;
   });
   return html`!${panel('Lists', html`!${plainList(rows, 'In no list.')} !${when(choices.length > 0, change(add))}`)}
   !${deals}`;
 }
+
+const place = ({ location_locality: locality, location_country: country }: Company): Html =>
+  html`${[locality, countryName(country)].filter(Boolean).join(', ')}`;
 
 const upTo = (number = 0): Html =>
   number > maxOfCompany ? `${count(maxOfCompany)}+` : when(number > 0, count(number));
@@ -179,11 +161,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'industry', head: 'Industry', cell: ({ industry }) => html`${industry}` },
     { name: 'type', head: 'Type', cell: ({ type }) => html`${type}` },
     { name: 'size', head: 'Size', cell: ({ size }) => html`${size}` },
-    {
-      name: 'place',
-      head: 'Place',
-      cell: (row) => html`${[row.location_locality, countryName(row.location_country)].filter(Boolean).join(', ')}`,
-    },
+    { name: 'place', head: 'Place', cell: place },
     { name: 'contacts', head: 'Contacts', cell: ({ contacts }) => upTo(contacts), kind: 'number' },
     { name: 'deals', head: 'Open deals', cell: ({ open_opportunities: deals }) => upTo(deals), kind: 'number' },
     ...serviceColumns,
@@ -208,18 +186,16 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   head: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   workplace: ({ id }) => ({ filters: { company_or_its_contacts: id }, about: { company_id: id } }),
   related: async (request, { id, company_name }) => {
-    const { db, caller } = request;
     const filters = { company_id: id };
     const [people, all, deals] = await Promise.all([
-      listContacts(db, caller.customerId, { filters, paginate: { limit: 10 } }),
-      countContacts(db, caller.customerId, { filters }),
+      ask(request, listContacts, { filters, paginate: { limit: 10 } }),
+      ask(request, countContacts, { filters }),
       opportunitiesOf(request, { company: id }),
     ]);
     const total = all.pagination.total_records;
-    const rows = people.rows.map(
-      (row) =>
-        html`<a href="/app/contacts/${row.id}">${nameOfContact(row)}</a> <span class="quiet">${row.job_title}</span>`,
-    );
+    const rows = people.rows.map((row) => {
+      return html`!${link(nameOfContact(row), `${path}/${row.id}`)} <span class="quiet">${row.job_title}</span>`;
+    });
     const body = html`!${plainList(rows, 'Nobody here works for this company.')}
       !${when(rows.length < total, html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>`)}
       <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>`;
@@ -241,7 +217,7 @@ async function opportunitiesOf(request: FastifyRequest, of: { contact: string } 
   const filters: Record<string, string> = 'contact' in of ? { contact_id: of.contact } : { company_id: of.company };
   const add = html`<p><a href="/app/opportunities/new?${new URLSearchParams(of).toString()}">New opportunity</a></p>`;
   const [{ rows }, total, stages] = await Promise.all([
-    listOpportunities(request.db, request.caller.customerId, { filters, paginate: { limit: maxShown } }),
+    ask(request, listOpportunities, { filters, paginate: { limit: maxShown } }),
     search(request, countOpportunities, filters),
     stagesById(request),
   ]);

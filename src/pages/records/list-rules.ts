@@ -7,10 +7,10 @@ import { ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, ListPatch, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
-import { faultText, textInput, select, controlsFor, hidden, type Choice } from '../base/forms.ts';
-import { fieldsOf, text, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
-import { when, notice, table, html, type Html, type Column } from '../base/html.ts';
-import { dayOf, startOf, endOf, readDay } from '../base/values.ts';
+import { faultText, textInput, select, controlsFor, hidden, withBlanks } from '../base/forms.ts';
+import type { Choice, Choices } from '../base/forms.ts';
+import { fieldsOf, text, linesIn, unchanged, values, type Fields, ask } from '../base/requests.ts';
+import { when, notice, table, html, type Html, type Column, dayOf, startOf, endOf, readDay } from '../base/html.ts';
 import { fieldWord, verificationWords, operatorWords, countryName, countryChoices } from '../base/words.ts';
 import { isPreview, type Draft, type EditForm } from './editor.ts';
 import { usersOf } from './record-form.ts';
@@ -20,8 +20,6 @@ import { isInstant } from '../../schemas/formats.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 
-const emptyRows = 3;
-
 interface ListDraft {
   name: string;
   description: string;
@@ -29,25 +27,17 @@ interface ListDraft {
 }
 
 function draftOf(fields: Fields): ListDraft {
-  const [names, operators, given, joins] = ['field', 'operator', 'value', 'join'].map((name) =>
+  // A field of the customer's own is written with its key.
+  const [names, ...others] = ['field', 'operator', 'value', 'join'].map((name) =>
     values(fields, name, ruleLimits.rules),
   );
-  const rows = names!.map((name, i) => ({
-    // A field of the customer's own is written with its key.
-    field: name,
-    operator: (operators![i] ?? 'equals') as RuleGiven['operator'],
-    value: given![i] ?? '',
-    logic_operator: joins![i] === 'OR' ? ('OR' as const) : ('AND' as const),
-  }));
-  const rules = rows.filter((row) => row.field !== '');
+  const rules = names!.flatMap((field, i): RuleGiven[] => {
+    const [operator = 'equals', value = '', join] = others.map((all) => all[i]);
+    const logic_operator = join === 'OR' ? join : 'AND';
+    return field === '' ? [] : [{ field, operator: operator as RuleOperator, value, logic_operator }];
+  });
   return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description'), rules };
 }
-
-const draftOfStored = ({ name, description, rules }: List, users: readonly User[]): ListDraft => ({
-  name,
-  description,
-  rules: rules.map((rule) => ({ ...rule, value: valueText(rule, users) })),
-});
 
 /**
  * Returns the API's request body for a form, and the form's faults. For a stored list, the body contains only the
@@ -59,12 +49,11 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
   for (const rule of draft.rules) {
-    const context = { stored: stored?.rules ?? [], users };
     // What is wrong with the shape of a rule is said by the validation.
-    const read = isKnown(rule) ? await readRule(rule, context) : { value: rule.value };
-    if ('fault' in read)
-      faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field)}: ${read.fault}` });
-    rules.push({ ...rule, value: 'value' in read ? read.value : rule.value });
+    const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
+    const read = isKnown ? await readRule(rule, stored?.rules ?? [], users) : { value: rule.value };
+    if ('value' in read) rules.push({ ...rule, ...read });
+    else faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field)}: ${read.fault}` });
   }
   const given = {
     // Rules can be tried before the list has a name.
@@ -73,21 +62,18 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
     rules,
   };
   if (faults.length > 0) return { body: { ...given, rules: [] }, faults };
-  const before = stored && { name: stored.name, description: stored.description, rules: stored.rules };
   const changes = Object.entries(given).filter(
-    ([name, value]) => JSON.stringify(value) !== JSON.stringify(before?.[name as keyof typeof given]),
+    ([name, value]) => JSON.stringify(value) !== JSON.stringify(stored?.[name as keyof typeof given]),
   );
   return { body: stored ? Object.fromEntries(changes) : given, faults };
 }
-
-const isKnown = ({ field, operator }: RuleGiven): boolean =>
-  fieldType(contactFilterFields, field) !== undefined && ruleOperators.includes(operator);
 
 export async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
   const { stored, sent, faults, status } = form;
   const users = await usersOf(request);
   const blank = { name: '', description: '', rules: [] };
-  const draft = sent ? draftOf(sent) : stored ? draftOfStored(stored, users) : blank;
+  const { rules, ...draft } = sent ? draftOf(sent) : (stored ?? blank);
+  const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, users) }));
   const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults);
   const isTried = isPreview(request) && status === 200;
   return html`!${isTried ? await previewOf(request, stored) : ''}
@@ -98,41 +84,37 @@ export async function listControls(form: EditForm<List>, request: FastifyRequest
       joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
       a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${ruleTable(draft.rules)} !${valueLists(users)}`;
+    !${faultText('rules', faults)} !${ruleTable(shown)} !${valueLists(users)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
-  const { db, caller } = request;
   const { rules = stored?.rules ?? [] } = (await listOf(request, stored)).body as ListPatch;
   if (rules.length === 0) return notice('Without rules, contacts are put into the list by hand.', 'busy');
-  const matches = await countRuleMatches(db, caller.customerId, rules, maxCounted);
+  const matches = await ask(request, countRuleMatches, rules, maxCounted);
   return notice(`${numberOf(matches)} contacts match these rules now.`, 'busy');
 }
 
 function ruleTable(rules: readonly RuleGiven[]): Html {
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
-  const rows = [...rules, ...Array.from({ length: emptyRows }, () => blank)].slice(0, ruleLimits.rules);
-  const choice = (i: number, part: string, name: string, choices: readonly Choice[], chosen: string) =>
-    select(html`name="${part}" aria-label="Rule ${i + 1}: ${name}"`, choices, chosen);
+  const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
+  const choice = (i: number, part: string, name: string, choices: Choices, chosen: string) =>
+    select(html`name="${part}" !${spoken(i, name)}`, choices, chosen);
   const fieldsWith = (field: string) =>
     [...new Set(['', ...ruleFields, field])].map((name): Choice => [name, name ? fieldWord('contacts', name) : '–']);
-  const joins = Object.entries({ AND: 'and', OR: 'or' });
-  const operators = ruleOperators.map((one) => [one, operatorWords[one]] as const);
+  const [first, joins] = [hidden({ join: 'AND' }), { AND: 'and', OR: 'or' }];
   const columns: readonly Column<RuleGiven>[] = [
     [
       'Joined by',
-      ({ logic_operator: join }, i) =>
-        i === 0 ? hidden({ join: 'AND' }) : choice(i, 'join', 'joined by', joins, join ?? 'AND'),
+      ({ logic_operator: join = 'AND' }, i) => (i === 0 ? first : choice(i, 'join', 'joined by', joins, join)),
     ],
     ['Field', ({ field }, i) => choice(i, 'field', 'field', fieldsWith(field), field)],
-    ['Comparison', ({ operator }, i) => choice(i, 'operator', 'comparison', operators, operator)],
+    ['Comparison', ({ operator }, i) => choice(i, 'operator', 'comparison', operatorWords, operator)],
     [
       'Value',
-      ({ value }, i) =>
-        textInput(html`name="value" aria-label="Rule ${i + 1}: value" autocomplete="off" data-values`, value),
+      ({ value }, i) => textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" data-values`, value),
     ],
   ];
-  return table('Rules', columns, rows);
+  return table('Rules', columns, withBlanks(rules, blank, ruleLimits.rules));
 }
 
 function valueLists(users: readonly User[]): Html {
@@ -141,13 +123,12 @@ function valueLists(users: readonly User[]): Html {
     location_country: countryChoices.map(([, name]) => name),
     verification_status: verificationStatuses.map((one) => verificationWords[one].word),
   };
-  const options = (all: readonly string[]) => all.slice(0, maxSuggested).map((one) => html`<option>${one}</option>`);
-  return html`!${Object.entries(words).map(
-    ([field, all]) => html`<datalist id="values-${field}">!${options(all)}</datalist>`,
-  )}`;
+  const lists = Object.entries(words).map(([field, all]) => {
+    const options = all.slice(0, 300).map((one) => html`<option>${one}</option>`);
+    return html`<datalist id="values-${field}">!${options}</datalist>`;
+  });
+  return lists.join('');
 }
-
-const maxSuggested = 300;
 
 type Condition = Omit<RuleGiven, 'logic_operator'>;
 
@@ -203,43 +184,35 @@ function boundOf(operator: RuleOperator, day: string): string | undefined {
  * Reads a rule's value as users write it.
  * @param stored current rules of the list. A rule that was not edited keeps its stored value
  */
-export async function readRule(
-  given: Condition,
-  { stored, users }: { stored: readonly Rule[]; users: readonly User[] },
+async function readRule(
+  { field, operator, value }: Condition,
+  stored: readonly Rule[],
+  users: readonly User[],
 ): Promise<Read> {
-  const { field, operator, value } = given;
   const same = stored
     .filter((rule) => rule.field === field && rule.operator === operator)
     .find((rule) => unchanged(value, [valueText(rule, users)]) === valueText(rule, users));
   if (same) return { value: same.value };
   if (isEmptiness(operator)) return { value };
   const parts = isPlural(operator) ? value.split(',').map((one) => one.trim()) : [value];
-  const read: string[] = [];
-  for (const part of parts) {
-    const one = await readOne({ field, operator, value: part }, users);
-    if ('fault' in one) return one;
-    read.push(one.value);
-  }
-  return { value: read.join(', ') };
+  const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, users)));
+  const wrong = read.find((one) => 'fault' in one);
+  return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
 }
 
 async function readOne({ field, operator, value }: Condition, users: readonly User[]): Promise<Read> {
   const [text, type] = [value.trim(), typeOf(field)];
+  const read = (found: string | false | undefined, what: string): Read =>
+    found ? { value: found } : { fault: `“${text}” is not ${what}` };
   if (field === 'assigned_to') return readUser(text, users);
-  if (type === 'uuid') return canonicalId(text) ? { value: text } : { fault: `“${text}” is not an id` };
+  if (type === 'uuid') return read(canonicalId(text) && text, 'an id');
   if (type === 'instant') return readMoment(text, operator);
-  if (type === 'integer')
-    return /^[+-]?\d{1,9}$/.test(text) ? { value: text } : { fault: `“${text}” is not a whole number` };
+  if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
   if (text === '' || !whole.has(operator)) return { value };
-  if (field === 'location_country') {
-    const code = (await countryCodes())(text);
-    return code === '' ? { fault: `“${text}” is not a country` } : { value: code };
-  }
-  if (field === 'verification_status') {
-    const status = verificationStatuses.find((one) => [one, fold(verificationWords[one].word)].includes(fold(text)));
-    return status ? { value: status } : { fault: `“${text}” is not a status: write one such as “verified”` };
-  }
-  return { value };
+  if (field === 'location_country') return read((await countryCodes())(text), 'a country');
+  if (field !== 'verification_status') return { value };
+  const status = verificationStatuses.find((one) => [one, fold(verificationWords[one].word)].includes(fold(text)));
+  return read(status, 'a status: write one such as “verified”');
 }
 
 function readUser(text: string, users: readonly User[]): Read {
@@ -272,9 +245,6 @@ export function rulesText(rules: readonly Rule[], users: readonly User[]): Html 
     if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
     else groups.at(-1)!.push(text);
   }
-  return html`!${groups.map(
-    (group, i) => html`<span class="line">!${when(i > 0, quietly('or '))}!${group.join(quietly(' and '))}</span>`,
-  )}`;
+  const [or, and] = ['or ', ' and '].map((word) => html`<span class="quiet">${word}</span>`);
+  return groups.map((group, i) => html`<span class="line">!${when(i > 0, or!)}!${group.join(and)}</span>`).join('');
 }
-
-const quietly = (word: string): Html => html`<span class="quiet">${word}</span>`;

@@ -1,63 +1,61 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { notFound } from '../../errors.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { estimateListVerification, startListVerification } from '../../jobs/start-verification.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
+import type { Transaction } from '../../database/db.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
-import { forMembers, forAdmins, addPage, formRoutes, question, type Answer, type FormPage } from '../base/layout.ts';
-import { cursorPager, doneNotice, controlsFor, tick } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, queryText, type Fields } from '../base/requests.ts';
-import { requireValid, type Refused } from '../base/refusals.ts';
-import { when, empty, table, facts, linkButton, buttons, html } from '../base/html.ts';
+import { forMembers, forAdmins, addPage, formRoutes, question, listPage, jobPath } from '../base/layout.ts';
+import type { Answer, FormPage } from '../base/layout.ts';
+import { cursorPager, controlsFor, tick } from '../base/forms.ts';
+import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
+import { requireValid } from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
+import { when, empty, linkButton, buttons, html, factCard, link, twoLines, moment, count } from '../base/html.ts';
+import { counted } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
-import { moment, count, counted } from '../base/values.ts';
 import { priceOf } from '../base/words.ts';
 import { contactKind } from './kinds.ts';
 import { peopleOfCompanies } from './record-kind.ts';
-import { editLinks, editor, savedNotice } from './editor.ts';
+import { editLinks, editor, savedTexts } from './editor.ts';
 import { listControls, listOf, rulesText } from './list-rules.ts';
 import { rowsOf } from './record-list.ts';
 import { usersOf } from './record-form.ts';
 import { findEnriched, planEnrichment } from '../../jobs/enrichment.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
-import { compile } from '../../validation/validator.ts';
 
 const section = '/app/lists';
 
 export async function lists(app: FastifyInstance): Promise<void> {
   addPage(app, '/lists', forMembers, async (request) => {
-    const cursor = queryText(request, 'cursor');
-    const page = await listLists(request.db, request.caller.customerId, cursor ? { cursor } : {});
+    const page = await ask(request, listLists, placeIn(request));
     const users = await usersOf(request);
-    const add = linkButton('New list', `${section}/new`);
     const none = 'A list holds contacts that you put into it, or all that match its rules.';
     const columns: readonly Column<List>[] = [
-      ['List', nameCell],
+      ['List', ({ id, name, description }) => twoLines(link(name, `${section}/${id}`), html`${description}`)],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
       ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users)), 'long'],
       ['Owner', (list) => html`${list.owner_name}`],
       ['Last changed', (list) => moment(list.updated_at)],
     ];
-    return {
+    return listPage({
       title: 'Lists',
-      body: html`!${doneNotice(request)}
-      !${table('Lists', columns, page.rows, cursor === '' ? empty('No lists yet', none, 'list', add) : undefined)}
-      !${cursorPager(request, page.nextCursor)}`,
-      actions: when(page.rows.length > 0, add),
-    };
+      done: {},
+      columns,
+      rows: page.rows,
+      none: ['No lists yet', none, 'list'],
+      add: linkButton('New list', `${section}/new`),
+      below: cursorPager(request, page.nextCursor),
+    });
   });
 
   addPage(app, '/lists/:id', forMembers, showList);
 
   addPage(app, '/lists/:id/people', forMembers, async (request) => {
     const { id } = await requireList(request);
-    const members = await listContacts(request.db, request.caller.customerId, {
-      filters: { list_id: id },
-      paginate: { limit: maxMembers },
-    });
+    const members = await ask(request, listContacts, { filters: { list_id: id }, paginate: { limit: maxMembers } });
     const names = (members.rows as ContactDetail[]).flatMap(({ company }) => company.company_name ?? []);
     return peopleOfCompanies([...new Set(names)]);
   });
@@ -82,10 +80,10 @@ export async function lists(app: FastifyInstance): Promise<void> {
   question(app, '/lists/:id/verify', forAdmins, {
     about: requireList,
     title: 'Verify the list',
-    text: async ({ id, name, contacts_count }, { db, caller, server }) => {
-      const price = await db.transaction((sql) =>
-        estimateListVerification(sql, spenderOf(caller), server.config, { listId: id }),
-      );
+    text: async ({ id, name, contacts_count }, { db, caller }) => {
+      const estimate = (sql: Transaction) =>
+        estimateListVerification(sql, spenderOf(caller), app.config, { listId: id });
+      const price = await db.transaction(estimate);
       return html`The e-mail addresses of ${counted(contacts_count, 'contact')} in <strong>${name}</strong> are checked,
         and the outcome is stored with the contacts. !${priceOf(price)}`;
     },
@@ -94,9 +92,9 @@ export async function lists(app: FastifyInstance): Promise<void> {
     tone: '',
     act: async (request) => {
       const id = idOf(request, 'list');
-      const { config } = request.server;
-      const job = await once(request, (sql) => startListVerification(sql, payerOf(request), config, { listId: id }));
-      return job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent';
+      const [payer, of] = [payerOf(request), { listId: id }];
+      const job = await once(request, (sql) => startListVerification(sql, payer, app.config, of));
+      return jobPath(job, { list: id });
     },
   });
 }
@@ -104,51 +102,42 @@ export async function lists(app: FastifyInstance): Promise<void> {
 /** Maximum number of list members whose companies a search for other people uses. The newest members are used. */
 const maxMembers = 1_000;
 
-async function requireList(request: FastifyRequest): Promise<List> {
-  const list = await findList(request.db, request.caller.customerId, idOf(request, 'list'));
-  if (!list) throw notFound('list');
-  return list;
-}
+const requireList = async (request: FastifyRequest): Promise<List> =>
+  required(await ask(request, findList, idOf(request, 'list')), 'list');
 
 const byHand = html`<span class="quiet">by hand</span>`;
-
-const nameCell = ({ id, name, description }: List): Html =>
-  html`<a href="${section}/${id}">${name}</a>
-    !${description === '' ? '' : html`<br /><span class="quiet">${description}</span>`}`;
 
 const membersShown = 50;
 
 async function showList(request: FastifyRequest): Promise<Answer> {
   const [list, users] = [await requireList(request), await usersOf(request)];
   const { id, name, description, rules, contacts_count, owner_name, created_at, updated_at } = list;
-  const query = { filters: { list_id: id }, paginate: { limit: membersShown } };
-  const members = await listContacts(request.db, request.caller.customerId, query);
+  const query = { filters: { list_id: id }, paginate: { limit: membersShown } } as const;
+  const members = await ask(request, listContacts, query);
   const spending = html`!${linkButton('Verify', `${section}/${id}/verify`, 'secondary outline', 'data-dialog')}
   !${linkButton('Enrich', `${section}/${id}/enrich`, 'secondary outline')}`;
   return {
     title: name,
     actions: html`!${when(isAdmin(request) && contacts_count > 0, spending)} !${editLinks(`${section}/${id}`)}`,
-    body: html`!${savedNotice(request, 'list', { added: 'The contacts are in the list.' })}
-      !${when(description, html`<p class="lead">${description}</p>`)}
-      <div class="card">
-        !${facts([
-          ['Rules', rules.length === 0 ? 'None: contacts are put in by hand' : rulesText(rules, users)],
-          ['Owner', html`${owner_name}`],
-          ['Created', moment(created_at)],
-          ['Last changed', moment(updated_at)],
-        ])}
-      </div>
+    done: savedTexts('list', { added: 'The contacts are in the list.' }),
+    body: html`!${when(description, html`<p class="lead">${description}</p>`)}
+      !${factCard([
+        ['Rules', rules.length === 0 ? 'None: contacts are put in by hand' : rulesText(rules, users)],
+        ['Owner', html`${owner_name}`],
+        ['Created', moment(created_at)],
+        ['Last changed', moment(updated_at)],
+      ])}
       <h2>${counted(contacts_count, 'contact')}</h2>
       !${contacts_count === 0 ? emptyList(rules.length > 0) : membersOf(list, members.rows)}`,
   };
 }
 
-const emptyList = (hasRules: boolean): Html => {
-  const choose = linkButton('Choose contacts', '/app/contacts', 'secondary outline');
-  return hasRules
+const emptyList = (hasRules: boolean): Html =>
+  hasRules
     ? empty('Nobody matches', 'No contact matches the rules. Change them, or import more contacts.', 'people')
-    : empty('Nobody yet', 'Choose contacts and add them to this list.', 'people', choose);
-};
+    : empty('Nobody yet', 'Choose contacts and add them to this list.', 'people', chooseContacts);
+
+const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary outline');
 
 const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
   html`!${rowsOf(contactKind, rows)}
@@ -160,31 +149,31 @@ const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
     </p>`;
 
 export async function enrichList(app: FastifyInstance): Promise<void> {
-  const check = compile(EnrichContacts);
-
   formRoutes(app, '/lists/:id/enrich', forAdmins, {
-    show: ask,
+    show: showEnrichment,
     act: async (request) => {
-      const { db, caller } = request;
       const { id } = await requireList(request);
       const body = bodyOf(id, fieldsOf(request));
-      requireValid(check, body);
-      const ids = await findEnriched(db, caller.customerId, body);
-      const job = await once(request, (sql) => startJob(sql, spenderOf(caller), planEnrichment(app.config, body, ids)));
-      return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
+      requireValid(EnrichContacts, body);
+      const ids = await ask(request, findEnriched, body);
+      const job = await once(request, (sql) =>
+        startJob(sql, spenderOf(request.caller), planEnrichment(app.config, body, ids)),
+      );
+      return jobPath(job);
     },
   });
 
-  async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
+  async function showEnrichment(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
     const { db, caller } = request;
     const list = await requireList(request);
     const fields = fieldsOf(request);
     const body = { filters: { list_id: list.id }, max_credits: maxCredits };
-    const ids = await findEnriched(db, caller.customerId, body);
+    const ids = await ask(request, findEnriched, body);
     const plan = planEnrichment(app.config, body, ids);
     const price = await db.transaction((sql) => estimateOf(sql, spenderOf(caller), plan));
     const max_credits = text(fields, 'max_credits') || String(Math.min(price.cost, price.available));
     const { input } = controlsFor({ max_credits }, faults);
+    const hint = 'Credits. When they are used up, the rest is left out.';
     return {
       title: `Enrich ${list.name}`,
       body: html`<p>
@@ -192,10 +181,7 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
           fills their empty fields. Who is not found, or was unlocked before, costs nothing.
         </p>
         !${priceOf(price)}
-        !${input('max_credits', 'Spend at most', {
-          hint: 'Credits. When they are used up, the rest is left out.',
-          more: 'inputmode="numeric" autocomplete="off"',
-        })}
+        !${input('max_credits', 'Spend at most', { hint, more: 'inputmode="numeric" autocomplete="off"' })}
         !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(fields, 'overwrite') === '1')}
         !${buttons('Enrich now', `${section}/${list.id}`, 'Back')}`,
       attributes: 'data-once',

@@ -6,34 +6,17 @@ import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
 import { OpportunityPatch, type Opportunity, type Pipeline } from '../../schemas/opportunities.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { compile } from '../../validation/validator.ts';
 import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
-import { form, doneNotice, select, filterChoice, showButton, hidden, undoButton, type Choice } from '../base/forms.ts';
-import { lookUp, search, write, fieldsOf, text, queryText } from '../base/requests.ts';
-import { requireValid, type Refused } from '../base/refusals.ts';
-import {
-  when,
-  badge,
-  notice,
-  empty,
-  facts,
-  quiet,
-  panel,
-  plainList,
-  workplace,
-  pathWith,
-  linkButton,
-  dialogLink,
-  buttons,
-  html,
-} from '../base/html.ts';
+import { form, select, filters, filterChoice, showButton, hidden, undoButton, type Choice } from '../base/forms.ts';
+import { lookUp, search, write, fieldsOf, text, queryText, ask, requireValid, type Refused } from '../base/requests.ts';
+import { when, badge, notice, empty, facts, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
+import { linkButton, dialogLink, buttons, html, link, moment, day, count } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
-import { moment, day, count } from '../base/values.ts';
 import { opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';
 import { viewLinks } from '../saved-views.ts';
-import { editLinks, savedNotice } from './editor.ts';
+import { editLinks, savedTexts } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
 import { closing, opportunityEdit, requireOpportunity } from './opportunity-form.ts';
 import { usersOf, userChoices } from './record-form.ts';
@@ -44,8 +27,6 @@ const section = '/app/opportunities';
 const newest = 25;
 
 export async function opportunities(app: FastifyInstance): Promise<void> {
-  const check = compile(OpportunityPatch);
-
   addPage(app, '/opportunities', forMembers, async (request) => {
     const { caller } = request;
     const pipelines = await pipelinesFor(request);
@@ -72,12 +53,14 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
       title: 'Opportunities',
       lead: totalsOf(chosen, columns),
       actions: linkButton('New opportunity', `${section}/new`),
-      body: html`!${doneNotice(request)} !${movedNotice(request, pipelines)}
-        !${await viewLinks(request, 'opportunities', shown)}
-        <form class="filters" method="get" action="${section}">
-          !${when(choices.length > 1, filterChoice('pipeline', 'Pipeline', choices, chosen.id))}
-          !${filterChoice('owner', 'Owner', owners, owner)} !${showButton} !${when(owner !== caller.userId, mine)}
-        </form>
+      done: {},
+      body: html`!${movedNotice(request, pipelines)} !${await viewLinks(request, 'opportunities', shown)}
+        !${filters(
+          section,
+          html`!${when(choices.length > 1, filterChoice('pipeline', 'Pipeline', choices, chosen.id))}
+          !${filterChoice('owner', 'Owner', owners, owner)}`,
+          html`!${showButton} !${when(owner !== caller.userId, mine)}`,
+        )}
         !${when(!columns.some(({ total }) => total > 0), noDeals(owner))}
         <nav class="row jump" aria-label="Stages">
           !${columns.map(({ stage, total }) => html`<a href="#${stage.id}">${stage.name} ${count(total)}</a>`)}
@@ -115,7 +98,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const stage_id = canonicalId(given) ?? given;
     const pipelines = await search(request, listPipelinesWithStages);
     const patch = { stage_id, ...closing(pipelines, stage_id, found.close_date) };
-    requireValid(check, patch);
+    requireValid(OpportunityPatch, patch);
     const back = pipeline === '' ? `${section}/${found.id}` : boardOf(pipeline, text(fields, 'owner'));
     if (patch.stage_id === found.stage_id) return back;
     if (from !== '' && from !== found.stage_id) return pathWith(back, { elsewhere: found.stage_id });
@@ -171,7 +154,7 @@ async function columnsOf(request: FastifyRequest, { stages }: Pipeline, owner: s
     stages.map(async (stage) => {
       const { total, price } = sums.find(({ stage_id }) => stage_id === stage.id) ?? { total: 0, price: 0 };
       if (total === 0) return { stage, total, price, rows: [] };
-      const { rows } = await listOpportunities(request.db, request.caller.customerId, {
+      const { rows } = await ask(request, listOpportunities, {
         filters: of(stage.id),
         paginate: { limit: newest },
       });
@@ -283,7 +266,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     about: { opportunity_id: found.id, company_id, contact_id: others.length === 0 ? (first ?? null) : null },
     telling: { wordOf, users, stages: new Map(pipeline.stages.map(({ id, name }) => [id, name])) },
   });
-  const people = contacts.map((one) => html`<a href="/app/contacts/${one.id}">${nameOfContact(one)}</a>`);
+  const people = contacts.map((one) => link(nameOfContact(one), `/app/contacts/${one.id}`));
   const lines = details.map(
     ({ name, price, quantity, total }) =>
       html`${name} <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
@@ -291,7 +274,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
   );
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
-    company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',
+    company ? link(company.company_name, `/app/companies/${company.id}`) : '',
     html`${stage.status === 'OPEN' ? 'expected to close' : 'closed'} !${day(found[closes])}`,
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
   ];
@@ -312,7 +295,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     title: found.name,
     lead: lead.filter((part) => part !== '').join(' · '),
     actions: editLinks(here),
-    body: html`!${savedNotice(request, 'opportunity', activityNotices)} !${movedNotice(request, [pipeline])}
-    !${workplace(happened, 'About this opportunity', beside)}`,
+    done: savedTexts('opportunity', activityNotices),
+    body: html`!${movedNotice(request, [pipeline])} !${workplace(happened, 'About this opportunity', beside)}`,
   };
 }

@@ -10,18 +10,19 @@ import { companyWrites } from '../../queries/crm/record-batches.ts';
 import { CompanyCreate } from '../../schemas/companies.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
-import type { Detail, Opportunity, Line, LinesPatch, Pipeline } from '../../schemas/opportunities.ts';
+import type { Detail, Opportunity, Line, Pipeline } from '../../schemas/opportunities.ts';
 import { ProductCreate } from '../../schemas/products.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
-import { choices, faultText, group, option, controlsFor, tick, hidden, type Choice } from '../base/forms.ts';
-import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, queryOf } from '../base/requests.ts';
+import { choices, faultText, group, option, controlsFor, tick, hidden, textInput, withBlanks } from '../base/forms.ts';
+import type { Choice } from '../base/forms.ts';
+import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, queryOf, ask } from '../base/requests.ts';
+import { formMessage } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import { formMessage } from '../base/refusals.ts';
-import { when, table, html, type Html, type Column } from '../base/html.ts';
-import { dayIn, dayOf, startOf, today, readNumber, counted } from '../base/values.ts';
+import { when, table, html, dayIn, dayOf, startOf, today, readNumber, counted } from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
 import { opportunityWords, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
@@ -45,8 +46,6 @@ export const opportunityEdit = (app: FastifyInstance): void =>
 
 export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>
   requireRecord(request, 'opportunity', findOpportunities);
-
-const emptyRows = 3;
 
 const maxNames = 20;
 
@@ -96,14 +95,10 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
 }
 
 /** Returns the close date of an opportunity that comes into a stage: today, if it is won or lost earlier than planned. */
-export const closing = (
-  pipelines: readonly Pipeline[],
-  stageId: string,
-  planned: string,
-): Pick<OpportunityPatch, 'close_date'> => {
+export function closing(pipelines: readonly Pipeline[], stageId: string, planned: string): { close_date?: string } {
   const stage = pipelines.flatMap(({ stages }) => stages).find(({ id }) => id === stageId);
   return stage && stage.status !== 'OPEN' && dayOf(planned) > today() ? { close_date: startOf(today()) } : {};
-};
+}
 
 type Create = (sql: Transaction) => Promise<string>;
 
@@ -115,10 +110,9 @@ interface Reading {
   made: Map<string, { id: string; create: Create }>;
 }
 
-const [checkCompany, checkProduct] = [compile(CompanyCreate), compile(ProductCreate)];
-
-function add({ made, faults }: Reading, path: string, name: string, wrong: readonly Fault[], create: Create): string {
-  const faulty = [...findUnstorableText(name), ...wrong];
+/** Makes a record together with the opportunity. @param asked its schema, and its body */
+function add({ made, faults }: Reading, path: string, name: string, asked: [object, object], create: Create): string {
+  const faulty = [...findUnstorableText(name), ...compile(asked[0]).faultsOf(asked[1], formMessage)];
   faults.push(...faulty.map(({ message }) => ({ path, message: `“${name}” ${message}` })));
   const record = made.get(`${path} ${name}`) ?? { id: randomUUID(), create };
   made.set(`${path} ${name}`, record);
@@ -129,12 +123,8 @@ function add({ made, faults }: Reading, path: string, name: string, wrong: reado
 async function opportunityOf(request: FastifyRequest, stored: Opportunity | undefined): Promise<Draft> {
   const fields = fieldsOf(request);
   const before = stored ? await draftOf(request, stored) : {};
-  const reading: Reading = {
-    request,
-    pipelines: await pipelinesFor(request, stored?.stage_id),
-    faults: [],
-    made: new Map(),
-  };
+  const pipelines = await pipelinesFor(request, stored?.stage_id);
+  const reading: Reading = { request, pipelines, faults: [], made: new Map() };
   const plain = plainFields.map((name) => [name, unchanged(text(fields, name).trim(), stored ? [stored[name]] : [])]);
   const dates = dateFields.flatMap((name) => {
     const given = text(fields, name in fields ? name : dateFields[0]);
@@ -144,16 +134,16 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
   const isMoved = stored ? stage !== stored.stage_id && dates.every(([name]) => name !== 'close_date') : true;
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(reading, company);
-  const lines = await linesOf(reading, stage, stored?.details ?? []);
+  const { lines, patch } = await linesOf(reading, stage, stored?.details ?? []);
   const { ids, faults } = await contactsIn(request, fields);
   const removed = idsIn(fields, 'remove', maxShown);
   const kept = stored?.contacts_ids.filter((id) => !removed.includes(id)) ?? [];
   const body = {
     ...Object.fromEntries([...plain, ...dates]),
-    ...(isMoved && closing(reading.pipelines, stage, text(fields, dateFields[1]) || text(fields, dateFields[0]))),
+    ...(isMoved && closing(pipelines, stage, text(fields, dateFields[1]) || text(fields, dateFields[0]))),
     contacts_ids: [...new Set([...kept, ...ids])],
     ...(companyId === undefined || (companyId === null && !stored) ? {} : { company_id: companyId }),
-    products: stored ? linesPatch(stored, lines) : lines.lines,
+    products: stored ? patch : lines,
   };
   const complete = async (sql: Transaction): Promise<object> => {
     let given = JSON.stringify(body);
@@ -166,12 +156,12 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
 /** Returns the id of the company with this name, or null for an empty name. A new name makes a company. */
 async function companyNamed(reading: Reading, company_name: string): Promise<string | null> {
   if (company_name === '') return null;
-  const { db, caller } = reading.request;
+  const { request } = reading;
   const query = { filters: { company_name }, paginate: { limit: 1 } };
-  const [found] = (await listCompanies(db, caller.customerId, query)).rows;
+  const [found] = (await ask(request, listCompanies, query)).rows;
   const body = { company_name, type: 'prospect' };
-  const create: Create = (sql) => companyWrites.create(sql, caller.customerId, body);
-  return found?.id ?? add(reading, '/company', company_name, checkCompany.faultsOf(body, formMessage), create);
+  const create: Create = (sql) => companyWrites.create(sql, request.caller.customerId, body);
+  return found?.id ?? add(reading, '/company', company_name, [CompanyCreate, body], create);
 }
 
 const rowParts = ['product', 'price', 'quantity'] as const;
@@ -193,7 +183,10 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
   const amountRow = { product: kept?.product_id ?? amountName, price: amount, quantity: amount === '' ? '' : '1' };
   const rows = [...rowsOf(fields), ...(kept || amount !== '' ? [amountRow] : [])];
   const names = rows.flatMap(({ product }) => (product === '' || canonicalId(product) ? [] : [product]));
-  const named = await productsNamed(request, names);
+  const query = { filters: { name: names }, paginate: { limit: maxShown } };
+  const products = names.length === 0 ? [] : (await ask(request, listProducts, query)).rows;
+  // Of several products with a name, the newest is meant.
+  const named = new Map(products.toReversed().map((one) => [fold(one.name), one]));
   const before = new Map(stored.map((line) => [line.product_id, line]));
   const lines: Line[] = [];
   const removed: string[] = [];
@@ -205,19 +198,21 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
     const line = known === undefined ? undefined : before.get(known);
     const agreed =
       price === '' ? (line?.price ?? found?.price) : price === String(line?.price) ? line!.price : readNumber(price);
-    const number = wholeNumber(quantity || '1');
     if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
-    else if (agreed === undefined)
-      refuse(
-        price === ''
-          ? `give a price for “${product}”`
-          : `the price “${price}” is not clear: write it as 1249 or 1249.50`,
-      );
-    else if (number === undefined) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
-    else lines.push({ id: known ?? newProduct(reading, stage, product, agreed), price: agreed, quantity: number });
+    else if (agreed === undefined && price === '') refuse(`give a price for “${product}”`);
+    else if (agreed === undefined) refuse(`the price “${price}” is not clear: write it as 1249 or 1249.50`);
+    else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
+    else {
+      const id = known ?? newProduct(reading, stage, product, agreed);
+      lines.push({ id, price: agreed, quantity: Number(quantity || '1') });
+    }
   }
-  return { lines, removed };
+  const isThere = ({ id }: Line): boolean => before.has(id);
+  return {
+    lines,
+    patch: { add: lines.filter((line) => !isThere(line)), remove: removed, update: lines.filter(isThere) },
+  };
 }
 
 function newProduct(reading: Reading, stage: string, name: string, agreed: number): string {
@@ -226,23 +221,7 @@ function newProduct(reading: Reading, stage: string, name: string, agreed: numbe
   const body = { name, price, unit: 'piece', ...(pipeline && { currency: pipeline.currency }) };
   const { customerId } = reading.request.caller;
   const create: Create = (sql) => productWrites.create(sql, customerId, body);
-  return add(reading, '/products', name, checkProduct.faultsOf(body, formMessage), create);
-}
-
-/** Returns the newest product of each name, by its folded name. */
-async function productsNamed({ db, caller }: FastifyRequest, names: string[]) {
-  if (names.length === 0) return new Map<string, never>();
-  const query = { filters: { name: names }, paginate: { limit: maxShown } };
-  const { rows } = await listProducts(db, caller.customerId, query);
-  return new Map(rows.toReversed().map((one) => [fold(one.name), one]));
-}
-
-/** Converts a text of digits to a number. Returns undefined for other texts, such as `1,000`. */
-const wholeNumber = (given: string): number | undefined => (/^\d{1,10}$/.test(given) ? Number(given) : undefined);
-
-function linesPatch(stored: Opportunity, { lines, removed }: { lines: Line[]; removed: string[] }): LinesPatch {
-  const isThere = ({ id }: Line): boolean => stored.details.some(({ product_id }) => product_id === id);
-  return { add: lines.filter((line) => !isThere(line)), remove: removed, update: lines.filter(isThere) };
+  return add(reading, '/products', name, [ProductCreate, body], create);
 }
 
 /** Maximum number of contacts among which a form lets the user choose for one name. */
@@ -257,7 +236,7 @@ const maxSearched = 100;
  * Finds the contacts that a form names or ticks. A name is that of a contact, or its e-mail address, of which the newest
  * contact is taken. If not exactly one contact has a name, the user ticks one of `alike`.
  */
-async function contactsIn({ db, caller }: FastifyRequest, fields: Fields) {
+async function contactsIn(request: FastifyRequest, fields: Fields) {
   const ticked = idsIn(fields, 'contact', maxPicked);
   const ids = new Set(ticked);
   const names = [...new Set(text(fields, 'contacts').split(/[,;\n]/))].map((one) => one.trim()).filter(Boolean);
@@ -269,7 +248,7 @@ async function contactsIn({ db, caller }: FastifyRequest, fields: Fields) {
     const isAddress = name.includes('@');
     const filters = isAddress ? { work_email: name } : { search: name };
     const paginate = { limit: isAddress ? 1 : maxSearched };
-    const { rows } = await listContacts(db, caller.customerId, { filters, paginate });
+    const { rows } = await ask(request, listContacts, { filters, paginate });
     const same = rows.filter((one) => isAddress || fold(nameOfContact(one)) === fold(name));
     const meant = same.length > 0 ? same : rows;
     if (same.length === 1) ids.add(same[0]!.id);
@@ -288,15 +267,21 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
     usersOf(request),
-    listProducts(request.db, request.caller.customerId, { paginate: { limit: maxShown } }),
+    ask(request, listProducts, { paginate: { limit: maxShown } }),
     search(request, findContacts, stored?.contacts_ids.slice(0, maxShown) ?? []),
     search(request, findContacts, idsIn(draft, 'contact', maxPicked)),
     contactsIn(request, draft),
   ]);
   const ticks = (name: string, people: readonly Contact[]): Html[] => {
     const ticked = idsIn(draft, name, maxPicked);
-    return people.map((one) => tick('checkbox', [name, one.id], personOf(one), ticked.includes(one.id)));
+    return people.map((one) => {
+      const words = [nameOfContact(one), one.job_title, one.company.company_name, one.work_email]
+        .filter(Boolean)
+        .join(', ');
+      return tick('checkbox', [name, one.id], html`${words}`, ticked.includes(one.id));
+    });
   };
+  const suggested: Html = 'maxlength="2048" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
   const { input, area, choice } = controlsFor(draft, faults);
   const words = opportunityWords;
   const stages = pipelines.flatMap(({ name, currency, stages }) =>
@@ -313,7 +298,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
           !${input('amount', amountName, { hint: amountHint, more: 'inputmode="decimal" autocomplete="off"' })}
           !${choice('stage_id', words.stage_id, stages)}
           !${input('company', words.company_id, { hint: 'A new name makes a company.', more: companySuggestions })}
-          !${input('contacts', 'Add contacts', { hint: 'Names or e-mail addresses, with commas.', more: contactSuggestions })}
+          !${input('contacts', 'Add contacts', { hint: 'Names or e-mail addresses, with commas.', more: suggested })}
           !${choice('user_id_assigned', words.user_id_assigned, owners)}
           !${dateFields.slice(0, stored ? 2 : 1).map((name) => input(name, words[name], { type: 'date' }))}
           !${choice('priority', words.priority, levels)}
@@ -329,33 +314,16 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     </datalist>`;
 }
 
-const contactSuggestions: Html =
-  'maxlength="2048" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
-
-const personOf = (one: Contact): Html =>
-  html`${[nameOfContact(one), one.job_title, one.company.company_name, one.work_email].filter(Boolean).join(', ')}`;
-
 function productTable(draft: Fields, stored: Opportunity['details']): Html {
   const names = new Map(stored.map(({ product_id, name }) => [product_id, name]));
-  const blank: Row = { product: '', price: '', quantity: '' };
   const input = (part: keyof Row, label: string, more: Html) => (row: Row, i: number) =>
-    html`<input
-      name="${part}"
-      value="${row[part]}"
-      aria-label="${label} of line ${i + 1}"
-      autocomplete="off"
-      !${more}
-    />`;
+    textInput(html`name="${part}" aria-label="${label} of line ${i + 1}" autocomplete="off" !${more}`, row[part]);
   const name = input('product', 'Product', 'list="products" maxlength="255" placeholder="one of yours, or a new one"');
+  const known = ({ product }: Row): Html => html`!${hidden({ product })}${names.get(product)}`;
   const columns: readonly Column<Row>[] = [
-    [
-      'Product',
-      (row, i) =>
-        names.has(row.product) ? html`!${hidden({ product: row.product })}${names.get(row.product)}` : name(row, i),
-      'long',
-    ],
+    ['Product', (row, i) => (names.has(row.product) ? known(row) : name(row, i)), 'long'],
     ['Price', input('price', 'Price', 'inputmode="decimal" placeholder="as listed"')],
     ['Quantity', input('quantity', 'Quantity', 'inputmode="numeric"')],
   ];
-  return table('Products', columns, [...rowsOf(draft), ...Array.from({ length: emptyRows }, () => blank)]);
+  return table('Products', columns, withBlanks(rowsOf(draft), { product: '', price: '', quantity: '' }));
 }

@@ -1,20 +1,15 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import {
-  createPipeline,
-  findPipelines,
-  listPipelinesWithStages,
-  salesStages,
-  updatePipeline,
-} from '../../queries/crm/pipelines.ts';
+import { createPipeline, findPipelines, listPipelinesWithStages, salesStages } from '../../queries/crm/pipelines.ts';
+import { updatePipeline } from '../../queries/crm/pipelines.ts';
 import { maxStages, PipelineCreate, PipelinePatch } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageStatus, Visibility } from '../../schemas/opportunities.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
-import { forAdmins, addPage } from '../base/layout.ts';
-import { faultText, textInput, select, controlsFor, hidden } from '../base/forms.ts';
+import { forAdmins, addPage, listPage } from '../base/layout.ts';
+import { faultText, textInput, select, controlsFor, hidden, withBlanks } from '../base/forms.ts';
 import { search, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
-import { table, quiet, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
-import { editor, requireRecord, savedNotice, type Draft, type EditForm } from './editor.ts';
+import { table, quiet, pathWith, linkButton, html, type Html, type Column, link } from '../base/html.ts';
+import { editor, requireRecord, savedTexts, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
 
@@ -40,13 +35,16 @@ export async function stagesById(request: FastifyRequest) {
 }
 
 export async function pipelines(app: FastifyInstance): Promise<void> {
-  addPage(app, '/pipelines', forAdmins, async (request) => ({
-    title: 'Pipelines',
-    actions: linkButton('New pipeline', `${section}/new`),
-    body: html`!${savedNotice(request, 'pipeline')}
-      <p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>
-      !${table('Pipelines', columns, await pipelinesFor(request))}`,
-  }));
+  addPage(app, '/pipelines', forAdmins, async (request) =>
+    listPage({
+      title: 'Pipelines',
+      done: savedTexts('pipeline'),
+      add: linkButton('New pipeline', `${section}/new`),
+      above: '<p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>',
+      columns,
+      rows: await pipelinesFor(request),
+    }),
+  );
 
   addPage(app, '/pipelines/:id', forAdmins, (request) => pathWith(section, { done: queryText(request, 'done') }));
 
@@ -67,7 +65,7 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
 }
 
 const columns: readonly Column<Pipeline>[] = [
-  ['Pipeline', ({ id, name }) => html`<a href="${section}/${id}/edit">${name}</a>`],
+  ['Pipeline', ({ id, name }) => link(name, `${section}/${id}/edit`)],
   ['Stages', ({ stages }) => html`${stages.map(({ name }) => name).join(' → ')}`, 'long'],
   ['Currency', ({ currency }) => html`${currency}`],
   ['Board of', ({ visibility }) => visibilityWords[visibility]],
@@ -76,8 +74,6 @@ const columns: readonly Column<Pipeline>[] = [
 const members = ['id', 'name', 'percent', 'status', 'place'] as const;
 
 type StageRow = Record<(typeof members)[number], string>;
-
-const emptyRows = 3;
 
 /** Maximum number of stages that are read from a form. */
 const maxRows = 500;
@@ -143,24 +139,18 @@ function controls({ stored, sent, faults }: EditForm<Pipeline>): Html {
   const draft: Fields = sent ?? (stored ? { name: stored.name, visibility: stored.visibility } : { currency: 'USD' });
   const { input, choice } = controlsFor(draft, faults);
   const rows = sent ? currentRows(sent, stored) : draftOf(stored?.stages ?? salesStages);
+  const currency = input('currency', 'Currency', { hint: 'Such as EUR. It stays as it is.' });
   const blank: StageRow = { id: '', name: '', percent: '50', status: 'OPEN', place: '' };
-  const blanks = Math.max(0, Math.min(emptyRows, maxStages - rows.length));
-  const shown = [...rows, ...Array.from({ length: blanks }, () => blank)];
   return html`<div class="card narrow">
-      !${input('name', 'Name')}
-      !${
-        stored
-          ? quiet(`Its prices are in ${stored.currency}.`)
-          : input('currency', 'Currency', { hint: 'Such as EUR. It stays as it is.' })
-      }
-      !${choice('visibility', 'On the board of', Object.entries(visibilityWords))}
+      !${input('name', 'Name')} !${stored ? quiet(`Its prices are in ${stored.currency}.`) : currency}
+      !${choice('visibility', 'On the board of', visibilityWords)}
     </div>
     <h2>Stages</h2>
     <p class="quiet">
       In the order of their numbers. Empty a name to take a stage out: only one without opportunities can go. Whether a
       stage is won or lost holds for the opportunities that are in it, too.
     </p>
-    !${faultText('stages', faults)} !${table('Stages', stageColumns, shown)}`;
+    !${faultText('stages', faults)} !${table('Stages', stageColumns, withBlanks(rows, blank, maxStages))}`;
 }
 
 const stageInput =
@@ -176,6 +166,6 @@ const stageColumns: readonly Column<StageRow>[] = [
     'Means',
     ({ id, status }, i) =>
       html`!${hidden({ stage_id: id })}
-      !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, Object.entries(statusWords), status)}`,
+      !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, statusWords, status)}`,
   ],
 ];

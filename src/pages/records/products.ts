@@ -1,22 +1,15 @@
 import type { FastifyInstance } from 'fastify';
 import { findProducts, listProducts, productWrites } from '../../queries/crm/products.ts';
-import {
-  ProductCreate,
-  ProductPatch,
-  productTable,
-  type Product,
-  type ProductListItem,
-} from '../../schemas/products.ts';
-import { forMembers, addPage } from '../base/layout.ts';
-import { cursorPager } from '../base/forms.ts';
-import { idOf, queryText } from '../base/requests.ts';
-import { when, badge, empty, table, searchBox, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
-import type { Column } from '../base/html.ts';
-import { count } from '../base/values.ts';
+import { ProductCreate, ProductPatch, productTable } from '../../schemas/products.ts';
+import type { Product, ProductListItem } from '../../schemas/products.ts';
+import { forMembers, addPage, listPage } from '../base/layout.ts';
+import { cursorPager, filters } from '../base/forms.ts';
+import { idOf, queryText, ask, placeIn } from '../base/requests.ts';
+import { badge, searchBox, pathWith, linkButton, dialogLink, html, type Column, link, count } from '../base/html.ts';
 import { money } from '../base/words.ts';
 import { fieldForm } from './record-form.ts';
 import { formFieldsOf } from './record-kind.ts';
-import { editor, requireRecord, savedNotice } from './editor.ts';
+import { editor, requireRecord, savedTexts } from './editor.ts';
 
 const section = '/app/products';
 
@@ -24,25 +17,25 @@ const schemas = { create: ProductCreate, patch: ProductPatch };
 
 export async function products(app: FastifyInstance): Promise<void> {
   addPage(app, '/products', forMembers, async (request) => {
-    const [search, cursor] = ['search', 'cursor'].map((name) => queryText(request, name).trim()) as [string, string];
-    const { rows, nextCursor } = await listProducts(request.db, request.caller.customerId, {
+    const [search, place] = [queryText(request, 'search').trim(), placeIn(request)];
+    const { rows, nextCursor } = await ask(request, listProducts, {
       filters: search === '' ? {} : { name: { contains: search } },
-      paginate: cursor === '' ? {} : { cursor },
+      paginate: place,
     });
     const add = linkButton('New product', `${section}/new`);
-    const none =
-      search === '' && cursor === ''
-        ? empty('No products yet', 'What you sell, with its price. Opportunities are sums of products.', 'deal', add)
-        : empty('No product matches', 'Search for a part of its name.', 'search', linkButton('Show all', section));
-    return {
+    return listPage({
       title: 'Products',
-      actions: when(rows.length > 0, add),
-      body: html`!${savedNotice(request, 'product')}
-        <search>
-          <form class="filters" method="get" action="${section}">!${searchBox('products', search)}</form>
-        </search>
-        !${table('Products', columns, rows, none)} !${cursorPager(request, nextCursor)}`,
-    };
+      done: savedTexts('product'),
+      add,
+      above: html`<search>!${filters(section, searchBox('products', search), '')}</search>`,
+      columns,
+      rows,
+      none:
+        search === '' && !place.cursor
+          ? ['No products yet', 'What you sell, with its price. Opportunities are sums of products.', 'deal']
+          : ['No product matches', 'Search for a part of its name.', 'search', linkButton('Show all', section)],
+      below: cursorPager(request, nextCursor),
+    });
   });
 
   addPage(app, '/products/:id', forMembers, (request) => {
@@ -65,7 +58,7 @@ export async function products(app: FastifyInstance): Promise<void> {
 }
 
 const columns: readonly Column<ProductListItem>[] = [
-  ['Product', ({ id, name }) => html`<a href="${section}/${id}/edit">${name}</a>`],
+  ['Product', ({ id, name }) => link(name, `${section}/${id}/edit`)],
   ['Price', ({ price, currency }) => money(price, currency), 'number'],
   ['Unit', ({ unit }) => html`${unit}`],
   ['Opportunities', ({ opportunities_count }) => count(opportunities_count), 'number'],

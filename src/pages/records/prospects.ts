@@ -5,17 +5,18 @@ import { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { DomainError, type Fault } from '../../errors.ts';
-import { forMembers, forAdmins, addPage, formRoutes, type Page, type FormPage } from '../base/layout.ts';
-import { cursorPager, formFaults, select, tick, hidden } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, givenIn, text, idsIn, integer, isAdmin, queryText } from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
-import { formMessage, type Refused } from '../base/refusals.ts';
-import { when, empty, table, pathWith, linkButton, html, type Html, type Column } from '../base/html.ts';
-import { count, counted } from '../base/values.ts';
+import { forMembers, forAdmins, addPage, formRoutes, type Page, type FormPage, jobPath } from '../base/layout.ts';
+import { cursorPager, filters, formFaults, select, tick, hidden, textInput } from '../base/forms.ts';
+import { placeIn, once, payerOf, fieldsOf, givenIn, text, idsIn, integer, isAdmin } from '../base/requests.ts';
+import { queryText, formMessage } from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
+import { when, empty, table, pathWith, linkButton, html, bullets, count, counted } from '../base/html.ts';
+import type { Html, Column } from '../base/html.ts';
 import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
 import { prospectFiltersOf, prospectViewOfRequest, searched, section, prospectViewOf } from './record-kind.ts';
 import type { ProspectView } from './record-kind.ts';
-import { spenderOf } from '../../access/credentials.ts';
+import { spenderOf, type Spender } from '../../access/credentials.ts';
+import type { Transaction } from '../../database/db.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { findChosen, findChosenIfUp, searchOf, planSelectedUnlock, planUnlock } from '../../jobs/unlocks.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
@@ -24,16 +25,13 @@ import { chooserBox, chooserForm, pageRows } from './record-list.ts';
 
 export async function prospects(app: FastifyInstance): Promise<void> {
   await app.register(unlocking);
-  const checkSuggestion = compile(SuggestionQuery);
-  const check = compile(ProspectQuery);
 
   addPage(app, '/prospects', forMembers, async (request) => {
     const view = prospectViewOfRequest(request);
-    const cursor = queryText(request, 'cursor');
     const filters = await prospectFiltersOf(view);
-    const paginate = { limit: pageRows, ...(cursor ? { cursor } : {}) } as const;
+    const paginate = { limit: pageRows, ...placeIn(request) } as const;
     const query: ProspectQuery = { filters, all_contacts: view['all'] === '1', paginate };
-    const faults = check.faultsOf(query, formMessage);
+    const faults = compile(ProspectQuery).faultsOf(query, formMessage);
     if (faults.length > 0) return refuse(view, faults);
     const { customerId } = request.caller;
     const services = { config: app.config, db: request.db, catalog: request.catalog };
@@ -59,57 +57,42 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     const source = textFields.find((one) => one === queryText(request, 'source'));
     if (!source) throw new DomainError('not_found', 'There is no such page');
     const body = { source, search: queryText(request, 'q').slice(0, 100) };
-    const isAsked = findUnstorableText(body).length === 0 && checkSuggestion.isValid(body);
+    const isAsked = findUnstorableText(body).length === 0 && compile(SuggestionQuery).isValid(body);
     const found = isAsked ? await request.catalog.suggest(body) : [];
     const links = found.map(
-      ({ value }) =>
-        html`<li><a href="${pathWith(section, { ...view, [source]: value })}" data-value>${value}</a></li>`,
+      ({ value }) => html`<a href="${pathWith(section, { ...view, [source]: value })}" data-value>${value}</a>`,
     );
     return {
       title: `Suggestions: ${prospectWords[source]}`,
-      body: html`<form class="filters" method="get" action="${section}/suggest">
-          !${hidden({ ...view, source })}
-          <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
-          <button class="secondary outline">Show</button>
-          !${linkButton('Back', pathWith(section, view), 'secondary outline')}
-        </form>
-        !${
-          links.length === 0
-            ? empty('Nothing begins so', 'Try fewer letters.')
-            : html`<ul>
-                !${links}
-              </ul>`
-        }`,
+      body: html`!${filters(
+        `${section}/suggest`,
+        html`!${hidden({ ...view, source })}
+          <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>`,
+        html`<button class="secondary outline">Show</button>
+          !${linkButton('Back', pathWith(section, view), 'secondary outline')}`,
+      )}
+      !${links.length === 0 ? empty('Nothing begins so', 'Try fewer letters.') : bullets(links)}`,
     };
   });
 }
 
 function filterForm(view: ProspectView): Html {
-  return html`<search>
-    <form class="filters" method="get" action="${section}">
-      !${searched.map((name) => textControl(name, view))}
-      <label
-        >${prospectWords.verification_status}
-        !${select(
-          'name="status"',
-          [['', 'any'], ...verificationStatuses.map((one) => [one, verificationWords[one].word] as const)],
-          view['status'] ?? '',
-        )}
-      </label>
-      <label
-        >${prospectWords.score}, at least
-        <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
-      </label>
-      !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
-      !${check('all', 'also unlocked ones', view)}
-      <button class="secondary outline">Search</button>
-      !${when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'))}
-    </form>
-  </search>`;
+  const check = (name: string, label: string) => tick('checkbox', [name, '1'], label, Boolean(view[name]));
+  const statuses = verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
+  const controls = html`!${searched.map((name) => textControl(name, view))}
+    <label
+      >${prospectWords.verification_status}
+      !${select('name="status"', [['', 'any'], ...statuses], view['status'] ?? '')}
+    </label>
+    <label
+      >${prospectWords.score}, at least
+      <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
+    </label>
+    !${check('has_email', 'with e-mail')} !${check('has_phone', 'with phone')} !${check('all', 'also unlocked ones')}`;
+  const clear = when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'));
+  const buttons = html`<button class="secondary outline">Search</button> !${clear}`;
+  return html`<search>!${filters(section, controls, buttons)}</search>`;
 }
-
-const check = (name: string, label: string, view: ProspectView): Html =>
-  tick('checkbox', [name, '1'], label, Boolean(view[name]));
 
 function refuse(view: ProspectView, faults: readonly Fault[]): Page {
   const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
@@ -123,18 +106,10 @@ const labelOf = (name = ''): string =>
 function textControl(name: TextField, view: ProspectView): Html {
   const { [name]: value = '', ...others } = view;
   const suggest = pathWith(`${section}/suggest`, { ...others, source: name });
-  return html`<label
-      >${prospectWords[name]}
-      <input
-        type="search"
-        name="${name}"
-        value="${value}"
-        maxlength="256"
-        autocomplete="off"
-        data-suggest="${suggest}"
-      />
-    </label>
-    <noscript><a href="${suggest}" aria-label="Suggestions for ${prospectWords[name]}">Suggestions</a></noscript>`;
+  const attributes = html`name="${name}" maxlength="256" autocomplete="off" data-suggest="${suggest}"`;
+  const spoken = `Suggestions for ${prospectWords[name]}`;
+  return html`<label>${prospectWords[name]} !${textInput(attributes, value, 'search')}</label>
+    <noscript><a href="${suggest}" aria-label="${spoken}">Suggestions</a></noscript>`;
 }
 
 const heading = (all: number, unlocked: number): Html =>
@@ -157,7 +132,7 @@ function results(rows: readonly Prospect[], view: ProspectView, locked: number, 
 
 function nameCell({ _id: id, first_name, last_name }: Prospect, canChoose: boolean): Html {
   const name = `${first_name} ${last_name}`.trim() || 'Without a name';
-  return canChoose ? html`!${chooserBox(id, name)}${name}` : html`${name}`;
+  return html`!${when(canChoose, chooserBox(id, name))}${name}`;
 }
 
 const columnsFor = (canChoose: boolean): readonly Column<Prospect>[] => [
@@ -182,58 +157,52 @@ function none(view: ProspectView, all: number): Html {
 const maxChosen = UnlockSelectedContacts.properties.ids.maxItems as number;
 
 export async function unlocking(app: FastifyInstance): Promise<void> {
-  const checkFirst = compile(UnlockContacts);
-  const checkChosen = compile(UnlockSelectedContacts);
-
   formRoutes(app, '/prospects/unlock', forAdmins, {
-    show: ask,
+    show: showUnlock,
     act: async (request) => {
-      const { caller, catalog } = request;
       const fields = fieldsOf(request);
-      const { first, chosen } = await bodiesOf(fields);
-      const fault = faultOf({ first, chosen });
+      const bodies = await bodiesOf(fields);
+      const fault = faultOf(bodies);
       if (fault) return fault;
-      const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
-      const known = chosen ? await findChosenIfUp(catalog, chosen.ids) : [];
+      const planFor = await planner(request, bodies, findChosenIfUp);
       const payer = payerOf(request);
       const job = await once(request, async (sql) => {
         const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
-        const lists = list === undefined ? {} : { list_ids: [list] };
-        const plan = first
-          ? await planUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
-          : await planSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
-        const { id } = await startJob(sql, payer, plan);
-        return `${id}${list === undefined ? '' : `?list=${list}`}`;
+        const plan = await planFor(sql, payer, list === undefined ? {} : { list_ids: [list] });
+        return { ...(await startJob(sql, payer, plan)), list };
       });
-      return job ? `/app/jobs/${job}` : '/app/jobs?done=sent';
+      return jobPath(job, { list: job?.list });
     },
   });
 
   function faultOf({ first, chosen }: Bodies): Refused | undefined {
-    if (first ? checkFirst.isValid(first) : checkChosen.isValid(chosen)) return undefined;
+    if (first ? compile(UnlockContacts).isValid(first) : compile(UnlockSelectedContacts).isValid(chosen))
+      return undefined;
     const isNumber =
       Number.isInteger(first?.total_records) && first!.total_records >= 1 && first!.total_records <= 10_000;
     const text = isNumber ? 'Search for less: a filter has too many values.' : 'Give a number from 1 to 10,000.';
     return { faults: { '': first ? text : 'Choose some prospects first.' }, status: 400 };
   }
 
-  async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
+  async function showUnlock(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
     const fields = givenIn(request);
     const view = prospectViewOf(fields);
-    const { first, chosen } = await bodiesOf(fields);
-    const fault = faultOf({ first, chosen });
-    const price = fault ? undefined : await estimate(request, { first, chosen });
+    const bodies = await bodiesOf(fields);
+    const { first, chosen } = bodies;
+    const fault = faultOf(bodies);
+    const price = fault ? undefined : await estimate(request, bodies);
     const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
     const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
     const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] };
-    const controls = async (price: Parameters<typeof priceOf>[0]) =>
+    const controls =
+      price &&
       html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
         !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
         !${await listControls(request, faults, 'no list')}`;
     return {
       title: 'Unlock prospects',
       refused: fault,
-      body: html`!${hidden(kept)} !${price ? await controls(price) : ''}
+      body: html`!${hidden(kept)} !${controls ?? ''}
         <div class="buttons">
           !${when(price && number > 0 && price.cost <= price.available, '<button>Unlock now</button>')}
           !${linkButton('Back', pathWith(section, view), 'secondary outline')}
@@ -243,16 +212,20 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     };
   }
 
-  async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {
+  async function estimate(request: FastifyRequest, bodies: Bodies) {
+    const planFor = await planner(request, bodies, findChosen);
+    const spender = spenderOf(request.caller);
+    return request.db.transaction(async (sql) => estimateOf(sql, spender, await planFor(sql, spender)));
+  }
+
+  /** Asks the catalog for what an unlock would take. Returns a function that plans it in a transaction. */
+  async function planner({ caller, catalog }: FastifyRequest, { first, chosen }: Bodies, find: typeof findChosen) {
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
-    const known = chosen ? await findChosen(catalog, chosen.ids) : [];
-    const spender = spenderOf(caller);
-    return db.transaction(async (sql) => {
-      const plan = first
-        ? await planUnlock(sql, spender, app.config, first, matches)
-        : await planSelectedUnlock(sql, spender, app.config, chosen!, known);
-      return estimateOf(sql, spender, plan);
-    });
+    const known = chosen ? await find(catalog, chosen.ids) : [];
+    return (sql: Transaction, payer: Spender, lists: { list_ids?: string[] } = {}) =>
+      first
+        ? planUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
+        : planSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
   }
 }
 

@@ -4,13 +4,10 @@ import type { Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { group, controlsFor, differing, hidden } from '../base/forms.ts';
-import type { Choice } from '../base/forms.ts';
-import { lookUp, fieldsOf, text, asSentBack, unchanged, customName, keyOf, queryText } from '../base/requests.ts';
+import { group, controlsFor, differing, hidden, type Choice } from '../base/forms.ts';
+import { lookUp, fieldsOf, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import type { Faults } from '../base/refusals.ts';
-import { when, quiet, html, type Html } from '../base/html.ts';
-import { readNumber } from '../base/values.ts';
+import { when, quiet, html, type Html, sideBySide, readNumber } from '../base/html.ts';
 import { fieldWord, countryChoices, phoneNumber } from '../base/words.ts';
 import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import type { RecordKind, ShownRecord, FormField } from './record-kind.ts';
@@ -25,9 +22,9 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     ...fieldForm(kind),
     about: (request) => requireRecord(request, kind.noun, kind.find),
     verb: 'Create',
-    question: async (found, { db, caller }) =>
+    question: async (found, request) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
-        ${await kind.detaches(db, caller.customerId, found)}`,
+        ${await ask(request, kind.detaches, found)}`,
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
@@ -49,13 +46,13 @@ export const fieldForm = (kind: Fielded) => ({
   controls: (form: EditForm<object>, request: FastifyRequest): Promise<Html> => controlsOf(request, kind, form),
 });
 
-const missingIn = ({ needs = [], object = 'contacts' }: Fielded, body: object): Fault[] =>
-  needs
-    .filter((group) => !group.some((name) => name in body))
-    .map((group) => ({
-      path: `/${group[0]}`,
-      message: `give one of these: ${group.map((name) => fieldWord(object, name).toLowerCase()).join(', ')}`,
-    }));
+function missingIn({ needs = [], object = 'contacts' }: Fielded, body: object): Fault[] {
+  const missing = needs.filter((group) => !group.some((name) => name in body));
+  return missing.map((group) => {
+    const words = group.map((name) => fieldWord(object, name).toLowerCase()).join(', ');
+    return { path: `/${group[0]}`, message: `give one of these: ${words}` };
+  });
+}
 
 /** Field of a form for one record. */
 interface Input extends FormField {
@@ -93,17 +90,15 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const inForm = sent ? Object.keys(sent) : [];
   const given = { ...saved, ...Object.fromEntries(inForm.map((name) => [name, lastText(sent!, name)])) };
   const owner = shown.filter(({ control }) => control === 'user').map(({ name }) => [name, request.caller.userId]);
-  const state = {
-    texts: sent || stored ? given : { ...saved, ...Object.fromEntries(owner), ...kind.suggested },
-    faults,
-    users: await usersOf(request),
-    theirs: isConflict ? differing(saved, given) : {},
-  };
-  const groups = Map.groupBy(shown, ({ group }) => group);
-  return html`!${when(isConflict, quiet('Where what is stored now differs from your form, it stands below the field.'))}
-  !${[...groups].map(([legend, inputs]) =>
-    group(legend, html`<div class="columns">!${inputs.map((one) => control(one, state))}</div>`),
-  )}`;
+  const blank = { ...saved, ...Object.fromEntries(owner), ...kind.suggested };
+  const texts: Record<string, string> = sent || stored ? given : blank;
+  const controls = controlsFor(texts, faults, isConflict ? differing(saved, given) : {});
+  const users = await usersOf(request);
+  const groups = [...Map.groupBy(shown, ({ group }) => group)].map(([legend, inputs]) =>
+    group(legend, sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)))),
+  );
+  const note = quiet('Where what is stored now differs from your form, it stands below the field.');
+  return html`!${when(isConflict, note)} !${groups}`;
 }
 
 export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>
@@ -120,10 +115,7 @@ export async function formText({ name, control }: FormField, record: object): Pr
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-const linesOf = (given: string): string[] => {
-  const lines = given.split('\n').map((line) => line.trim());
-  return lines.filter((line) => line !== '');
-};
+const linesOf = (given: string): string[] => given.split('\n').flatMap((line) => line.trim() || []);
 
 /** Reads the phone numbers of a form. A line that shows a stored number keeps it unchanged. */
 async function phonesOf(given: string, sent: Fields, stored: Partial<Contact> = {}): Promise<PhoneNumber[]> {
@@ -175,15 +167,11 @@ type CustomField = Pick<DeclaredField, 'key' | 'label'> & Partial<DeclaredField>
 
 type CustomValue = ShownRecord['custom_fields'][string] | undefined;
 
-const ownControls = {
-  text: 'text',
-  long_text: 'area',
-  number: 'amount',
-  boolean: 'tick',
-  date: 'day',
-  url: 'link',
-  choice: 'choice',
-} as const satisfies Record<DeclaredType, FormField['control']>;
+/** Controls of declared types that have another name. */
+const ownControls = { long_text: 'area', number: 'amount', boolean: 'tick', date: 'day', url: 'link' } as const;
+
+const controlOf = (type: DeclaredType): FormField['control'] =>
+  type === 'text' || type === 'choice' ? type : ownControls[type];
 
 /** A value of another type has a text input, because special inputs would show it as empty. */
 function ownInputs(declared: readonly DeclaredField[], stored: ShownRecord['custom_fields'] = {}): Input[] {
@@ -199,7 +187,7 @@ function ownInputs(declared: readonly DeclaredField[], stored: ShownRecord['cust
       label,
       hint: '',
       group: ownGroup,
-      control: isTyped || type === 'long_text' || type === 'choice' ? ownControls[type] : 'text',
+      control: isTyped || type === 'long_text' || type === 'choice' ? controlOf(type) : 'text',
       choices: ['', ...choices].map((choice) => [choice, choice || '–']),
       saved: isBox ? (value === true ? 'true' : '') : String(value ?? ''),
       read: (given) => (given === '' ? (isBox ? false : null) : customValue(one, given, value)),
@@ -208,15 +196,16 @@ function ownInputs(declared: readonly DeclaredField[], stored: ShownRecord['cust
 }
 
 function customValue(one: CustomField, given: string, stored: CustomValue): string | number | boolean {
-  switch (one.type) {
-    case undefined:
-      return likeStored(given, stored);
+  // Without a declared type, a value stays of the type that it has.
+  switch (one.type ?? typeof stored) {
     case 'number':
+      if (!one.type && String(Number(given)) === given.trim()) return Number(given);
       return numberIn(given) ?? given;
-    case 'url':
-      return withScheme(given);
     case 'boolean':
       return given === 'true' || given === 'false' ? given === 'true' : given;
+    case 'url':
+      // People omit the scheme.
+      return /^[\w-]+(\.[\w-]+)+(\/\S*)?$/.test(given.trim()) ? `https://${given.trim()}` : given;
     case 'choice':
       return unchanged(given, one.choices ?? []);
     default:
@@ -234,38 +223,22 @@ function numberIn(given: string): number | undefined {
   return read !== undefined && sign !== '' ? -read : read;
 }
 
-/** Adds the scheme that people omit: `example.com` → `https://example.com`. */
-const withScheme = (given: string): string =>
-  /^[\w-]+(\.[\w-]+)+(\/\S*)?$/.test(given.trim()) ? `https://${given.trim()}` : given;
-
-function likeStored(given: string, stored: CustomValue): string | number | boolean {
-  if (typeof stored === 'number' && String(Number(given)) === given.trim()) return Number(given);
-  if (typeof stored === 'number') return numberIn(given) ?? given;
-  if (typeof stored === 'boolean' && /^(true|false)$/.test(given)) return given === 'true';
-  return given;
-}
-
-interface FormState {
-  users: readonly User[];
-  faults: Faults;
-  texts: Readonly<Record<string, string>>;
-  /** Texts by field name that another user has stored since the form was opened. */
-  theirs: Readonly<Record<string, string>>;
-}
+type Controls = ReturnType<typeof controlsFor>;
 
 function control(
   { name, label, hint, control, choices = [] }: Input,
-  { faults, texts, theirs, users }: FormState,
+  value: string,
+  of: Controls,
+  users: User[],
 ): Html {
-  const { draw, input, area, choice } = controlsFor(texts, faults, theirs);
-  const value = texts[name] ?? '';
+  const { draw, input, area, choice } = of;
   switch (control) {
     case 'country':
       return choice(name, label, [['', '–'], ...countryChoices], hint);
     case 'user':
       return choice(name, label, userChoices(users, value), hint);
     case 'yes_no':
-      return choice(name, label, Object.entries({ true: 'yes', false: 'no' }), hint);
+      return choice(name, label, { true: 'yes', false: 'no' }, hint);
     case 'choice':
       return choice(name, label, choices.some(([one]) => one === value) ? choices : [...choices, [value, value]], hint);
     case 'lines':

@@ -2,22 +2,16 @@ import type { FastifyRequest } from 'fastify';
 import type { Database, Transaction } from '../../database/db.ts';
 import type { ExportedRecords } from '../../files/write-records.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
-import type {
-  CreateRecord,
-  DeleteRecord,
-  FindRecords,
-  UpdateRecord,
-  RecordPage,
-} from '../../queries/records/finders.ts';
+import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
+import type { RecordPage } from '../../queries/records/finders.ts';
 import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Company } from '../../schemas/companies.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { pageNumberIn, search, text, type Fields } from '../base/requests.ts';
-import { pathWith, html, type Html, type PictureName } from '../base/html.ts';
-import { startOf, readDay, moment } from '../base/values.ts';
+import { pageNumberIn, search, text, type Fields, ask, filledIn, queryOf } from '../base/requests.ts';
+import { pathWith, html, type Html, type PictureName, startOf, readDay, moment } from '../base/html.ts';
 import { fieldWord, countryName, verification } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -42,14 +36,12 @@ export const formFieldsOf = (table: FieldTable): FormField[] =>
   );
 
 type Verified = Pick<Company, 'verification_status' | 'last_verified' | 'score'>;
+type Named = readonly (readonly [name: string, value: Html])[];
 
-export const verificationFacts = (
-  object: DeclaredObject,
-  { verification_status, last_verified, score }: Verified,
-): (readonly [name: string, value: Html])[] => [
-  [fieldWord(object, 'verification_status'), verification(verification_status)],
-  [fieldWord(object, 'last_verified'), moment(verification_status === 'unverified' ? null : last_verified, 'never')],
-  [fieldWord(object, 'score'), html`${score}`],
+export const verificationFacts = (object: DeclaredObject, { verification_status: status, ...row }: Verified): Named => [
+  [fieldWord(object, 'verification_status'), verification(status)],
+  [fieldWord(object, 'last_verified'), moment(status === 'unverified' ? null : row.last_verified, 'never')],
+  [fieldWord(object, 'score'), html`${row.score}`],
 ];
 
 interface RecordRequest {
@@ -117,7 +109,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   columns: readonly RecordColumn<Row>[];
   nameOf(row: Row): string;
   fields: readonly FormField[];
-  facts(row: Row): readonly (readonly [name: string, value: Html])[];
+  facts(row: Row): Named;
   blank: object;
   /** Groups of field names. A new record needs at least one field of each group. */
   needs: readonly (readonly string[])[];
@@ -147,14 +139,10 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
  * Returns the names of the newest lists.
  * @param chosen id of a list that is always included, if it exists
  */
-export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
-  listNames(db, caller.customerId, 100, canonicalId(chosen));
+export const listChoices = (request: FastifyRequest, chosen = ''): Promise<ListName[]> =>
+  ask(request, listNames, 100, canonicalId(chosen));
 
-export async function readInOrder(
-  request: FastifyRequest,
-  { find }: RecordKind,
-  ids: readonly string[],
-): Promise<ShownRecord[]> {
+export async function readInOrder(request: FastifyRequest, { find }: RecordKind, ids: readonly string[]) {
   const rows = ids.length === 0 ? [] : await search(request, find, ids);
   const byId = new Map(rows.map((row) => [row.id, row]));
   return ids.flatMap((id) => byId.get(id) ?? []);
@@ -174,7 +162,7 @@ export interface View {
 
 type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
 
-const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
+export const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
   columns.flatMap(({ sort }) => (sort === undefined ? [] : [sort, `-${sort}`]));
 
 /**
@@ -182,9 +170,7 @@ const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
  * @throws DomainError `validation_failed` if a value is not valid as a filter
  */
 export function viewOf({ controls, columns, schemas }: Controls, fields: Fields): View {
-  const values = Object.fromEntries(
-    controls.map(({ name }) => [name, text(fields, name).trim()]).filter(([, value]) => value !== ''),
-  ) as Record<string, string>;
+  const values = filledIn(fields, ...controls.map(({ name }) => name));
   const invalid = compile(schemas.filters).faultsOf(filtersOf(controls, { values }));
   const faults = [...findUnstorableText(values), ...invalid.map((one) => ({ ...one, path: `/filters${one.path}` }))];
   if (faults.length > 0) throw validationFailed(faults);
@@ -192,24 +178,18 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
   const named = [fields['columns'] ?? []].flat().flatMap((names) => names.split('.'));
   // Only the list knows which fields are declared. Other pages pass their columns on.
   const isKnown = (name: string): boolean => /^custom~.{1,300}$/.test(name) || columns.some((one) => one.name === name);
-  return {
-    values,
-    sort,
-    columns: [...new Set(named.filter(isKnown))],
-    page: pageNumberIn(fields),
-    cursor: text(fields, 'cursor'),
-  };
+  const shown = [...new Set(named.filter(isKnown))];
+  return { values, sort, columns: shown, page: pageNumberIn(fields), cursor: text(fields, 'cursor') };
 }
 
 export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
-  const given = controls.filter(({ name }) => values[name] !== undefined);
-  return Object.fromEntries(
-    given.map(({ name, field, isPart, control }) => {
-      const value = values[name]!;
-      if (control === 'since') return [field, { gte: startOf(readDay(value) ?? value) }];
-      return [field, isPart ? { contains: value } : value];
-    }),
-  );
+  const given = controls.flatMap(({ name, field, isPart, control }): [string, unknown][] => {
+    const value = values[name];
+    if (value === undefined) return [];
+    if (control === 'since') return [[field, { gte: startOf(readDay(value) ?? value) }]];
+    return [[field, isPart ? { contains: value } : value]];
+  });
+  return Object.fromEntries(given) as GivenFilters;
 }
 
 export function requestOf({ controls }: Controls, view: View, limit: number): RecordRequest {
@@ -234,14 +214,10 @@ export const addressOf = (path: string, view: Selection, more: Record<string, st
 
 export const section = '/app/prospects';
 
-export const searched = [
-  'job_title',
-  'job_company_name',
-  'job_company_industry',
-  'location_country',
-  'location_region',
-  'location_locality',
-] as const satisfies readonly TextField[];
+export const searched: readonly TextField[] = [
+  ...(['job_title', 'job_company_name', 'job_company_industry'] as const),
+  ...(['location_country', 'location_region', 'location_locality'] as const),
+];
 
 const choices = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
 
@@ -252,32 +228,25 @@ export type ProspectView = Readonly<Record<string, string>>;
  * @throws DomainError `validation_failed` if a value contains characters that cannot be stored
  */
 export function prospectViewOf(fields: Fields): ProspectView {
-  const names: readonly string[] = [...textFields, ...choices];
-  const view = Object.fromEntries(
-    names.map((name) => [name, text(fields, name).trim()] as const).filter(([, value]) => value !== ''),
-  );
+  const view = filledIn(fields, ...textFields, ...choices);
   const faults = findUnstorableText(view);
   if (faults.length > 0) throw validationFailed(faults);
   return view;
 }
 
-export const prospectViewOfRequest = ({ query }: FastifyRequest): ProspectView =>
-  prospectViewOf((query ?? {}) as Fields);
-
-type VerificationStatus = (typeof verificationStatuses)[number];
+export const prospectViewOfRequest = (request: FastifyRequest): ProspectView => prospectViewOf(queryOf(request));
 
 /** Returns the filters of a view. In a text field, semicolons separate values of which one must match. */
 export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFilters> {
   const texts: [TextField, string[]][] = [];
   for (const name of textFields) {
-    const values = (view[name] ?? '').split(';').map((value) => value.trim());
-    const given = values.filter((value) => value !== '');
+    const given = (view[name] ?? '').split(';').flatMap((value) => value.trim() || []);
     if (given.length > 0) texts.push([name, name === 'location_country' ? await withEnglishNames(given) : given]);
   }
   const { status, score } = view;
   return {
     ...Object.fromEntries(texts),
-    ...(status ? { verification_status: [status as VerificationStatus] } : {}),
+    ...(status ? { verification_status: [status as (typeof verificationStatuses)[number]] } : {}),
     // A text that is not a number stays one, so that the validation refuses it.
     ...(score ? { score: { gte: /^\d{1,3}$/.test(score) ? Number(score) : (score as never) } } : {}),
     ...(view['has_email'] ? { has_email: true } : {}),
@@ -287,15 +256,11 @@ export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFil
 
 /** Adds the English name of each country, which the catalog uses: `Deutschland` → `Deutschland`, `Germany`. */
 async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
-  if (countries.length > maxCountries) return [...countries]; // refused by the schema
+  if (countries.length > 100) return [...countries]; // refused by the schema
   const codeOf = await countryCodes();
-  const named = countries.flatMap((given) => [given, ...nameOf(codeOf(given))]);
+  const named = countries.flatMap((given) => [given, countryName(codeOf(given)) || []].flat());
   return [...new Map(named.map((name) => [fold(name), name])).values()];
 }
-
-const nameOf = (code: string): string[] => (code === '' ? [] : [countryName(code)]);
-
-const maxCountries = 100;
 
 /** Maximum length of all company names in an address (characters). Servers can reject longer addresses. */
 const maxNames = 2_000;
@@ -306,12 +271,10 @@ const maxNames = 2_000;
  */
 export function peopleOfCompanies(names: readonly string[]): string {
   // A semicolon separates names, so of a name with one, its longest part is searched for.
-  const parts = names.map((name) =>
-    name
-      .split(';')
-      .toSorted((a, b) => b.length - a.length)[0]!
-      .trim(),
-  );
+  const parts = names.map((name) => {
+    const [longest] = name.split(';').toSorted((a, b) => b.length - a.length);
+    return longest!.trim();
+  });
   let length = 0;
   const some = parts.filter((name) => (length += name.length) <= maxNames).slice(0, 100);
   return pathWith(section, { job_company_name: some.join('; ') });

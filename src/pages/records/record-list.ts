@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
-import { validationFailed } from '../../errors.ts';
 import { countryCodes } from '../../files/phones.ts';
 import { countries } from '../../schemas/formats.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
@@ -8,13 +7,12 @@ import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, addPage } from '../base/layout.ts';
-import { numberedPager, option, select, tick, hidden, type Choice } from '../base/forms.ts';
-import { customName, isAdmin, queryOf, text } from '../base/requests.ts';
-import { when, notice, empty, table, searchBox, linkButton, pathWith, html } from '../base/html.ts';
+import { filters, numberedPager, option, select, tick, hidden, type Choice } from '../base/forms.ts';
+import { customName, isAdmin, queryOf, ask, text, invalid } from '../base/requests.ts';
+import { when, notice, empty, table, searchBox, linkButton, html, link, count, pathWith } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
-import { count } from '../base/values.ts';
 import { verificationWords, countryChoices, countryName, customValue } from '../base/words.ts';
-import { addressOf, filtersOf, parametersOf, requestOf, viewOf, listChoices } from './record-kind.ts';
+import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices } from './record-kind.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
 import { viewLinks } from '../saved-views.ts';
 import { doneText } from './chosen.ts';
@@ -33,11 +31,11 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
     const country = text(given, 'country').trim();
     if (country !== '' && !countries.has(country)) return pathWith(path, { ...given, country: await codeOf(country) });
     const view = viewOf(kind, given);
-    const { db, caller } = request;
+    const { caller } = request;
     const filters = filtersOf(kind.controls, view);
     const [page, matches, lists, users, views] = await Promise.all([
-      kind.list(db, caller.customerId, requestOf(kind, view, pageRows)),
-      kind.countUpTo(db, caller.customerId, filters, maxCounted),
+      ask(request, kind.list, requestOf(kind, view, pageRows)),
+      ask(request, kind.countUpTo, filters, maxCounted),
       kind.object === 'contacts' ? listChoices(request, view.values['list']) : [],
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
@@ -62,29 +60,20 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
  */
 async function codeOf(country: string): Promise<string> {
   const code = (await countryCodes())(country);
-  if (code === '') throw validationFailed([{ path: '', message: `“${country}” is not the name of a country` }]);
+  if (code === '') throw invalid(`“${country}” is not the name of a country`);
   return code;
 }
 
-const withCustomColumns = (kind: RecordKind, declared: readonly DeclaredField[]): RecordKind => ({
-  ...kind,
-  columns: [
-    ...kind.columns,
-    ...declared.map(({ key, label }) => ({
-      // Points divide the names of columns in addresses.
-      name: customName(key).replaceAll('.', '~'),
-      head: label,
-      cell: ({ custom_fields: values }: ShownRecord) => (Object.hasOwn(values, key) ? customValue(values[key]!) : ''),
-      isOptional: true as const,
-    })),
-  ],
-});
-
-interface Known {
-  lists: readonly ListName[];
-  users: readonly User[];
-  me: string;
+function withCustomColumns(kind: RecordKind, declared: readonly DeclaredField[]): RecordKind {
+  const own = declared.map(({ key, label: head }) => {
+    const cell = ({ custom_fields: all }: ShownRecord) => (Object.hasOwn(all, key) ? customValue(all[key]!) : '');
+    // Points divide the names of columns in addresses.
+    return { name: customName(key).replaceAll('.', '~'), head, cell, isOptional: true as const };
+  });
+  return { ...kind, columns: [...kind.columns, ...own] };
 }
+
+type Known = { lists: readonly ListName[]; users: readonly User[]; me: string };
 
 /** Maximum number of users that a filter offers. Every page of the list contains all of them. */
 const maxUsers = 15;
@@ -94,7 +83,6 @@ const importPath = ({ object }: { object: string }): string => `/app/imports/new
 function filterForm(kind: RecordKind, view: View, known: Known): Html {
   const { path, title, controls } = kind;
   const { values, sort } = view;
-  const others = controls.slice(1);
   const mine = { ...view, values: { ...values, owner: known.me } };
   const hasOwner = controls.some(({ name }) => name === 'owner');
   const drop = (label: string, body: Html) =>
@@ -102,31 +90,21 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
       <summary role="button" class="secondary outline">${label}</summary>
       <div class="panel">!${body}</div>
     </details>`;
+  const orders = sortsOf(kind).map((field): Choice => {
+    const { head } = kind.columns.find((column) => column.sort === field.replace('-', ''))!;
+    return [field, `${head}, ${field.startsWith('-') ? 'downwards' : 'upwards'}`];
+  });
   // A phone shows no heads of columns, which sort elsewhere.
-  const orders = kind.columns.flatMap(({ sort: field, head }): Choice[] =>
-    field === undefined
-      ? []
-      : [
-          [field, `${head}, upwards`],
-          [`-${field}`, `${head}, downwards`],
-        ],
-  );
-  const columns = kind.columns
-    .slice(1)
-    .map((column) => tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view)));
-  return html`<search>
-      <form class="filters" method="get" action="${path}">
-        !${searchBox(title.toLowerCase(), values['search'] ?? '')}
-        !${hasOwner && values['owner'] !== known.me ? linkButton('Mine', addressOf(path, mine), 'secondary outline') : ''}
-        !${drop(
-          'Filter',
-          html`!${others.map((control) => controlOf(control, values[control.name] ?? '', known))}
-            <label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>
-            <button>Apply</button>`,
-        )}
-        !${drop('Columns', html`!${columns} <button name="columns" value="name">Apply</button>`)}
-      </form>
-    </search>
+  const order = html`<label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>`;
+  const others = controls.slice(1).map((control) => controlOf(control, values[control.name] ?? '', known));
+  const box = (column: RecordColumn<never>) =>
+    tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view));
+  const columns = html`!${kind.columns.slice(1).map(box)} <button name="columns" value="name">Apply</button>`;
+  const ofMine = linkButton('Mine', addressOf(path, mine), 'secondary outline');
+  const body = html`!${searchBox(title.toLowerCase(), values['search'] ?? '')}
+  !${when(hasOwner && values['owner'] !== known.me, ofMine)}
+  !${drop('Filter', html`!${others} !${order} <button>Apply</button>`)} !${drop('Columns', columns)}`;
+  return html`<search>!${filters(path, body, '')}</search>
     !${chips(kind, view, known)}`;
 }
 
@@ -158,9 +136,8 @@ function controlOf({ name, label, control }: FilterControl, value: string, known
         <input name="${name}" value="${countryName(value)}" maxlength="100" autocomplete="off" list="countries"
       /></label>
       <datalist id="countries">!${countryChoices.map(([, country]) => option(country, '', ''))}</datalist>`;
-  return html`<label
-    >${label} !${select(html`name="${name}"`, [['', 'any'], ...choicesOf(control, known, value)], value)}
-  </label>`;
+  const choice = select(html`name="${name}"`, [['', 'any'], ...choicesOf(control, known, value)], value);
+  return html`<label>${label} !${choice}</label>`;
 }
 
 function choicesOf(control: FilterControl['control'], { lists, users, me }: Known, value: string): readonly Choice[] {
@@ -198,22 +175,17 @@ function heading(kind: RecordKind, view: View, matches: number, rows: number): H
   </div>`;
 }
 
-interface Found {
-  rows: readonly ShownRecord[];
-  matches: number;
-  users: readonly User[];
-  isAdmin: boolean;
-}
+type Found = { rows: readonly ShownRecord[]; matches: number; users: readonly User[]; isAdmin: boolean };
 
 function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }: Found): Html {
-  const { path, title } = kind;
-  const shown =
-    view.columns.length > 0
-      ? kind.columns.filter((one, i) => i === 0 || isShown(one, view))
-      : filledColumns(kind, rows);
+  const { path, title, nameOf } = kind;
+  const chosen = kind.columns.filter((one, i) => i === 0 || isShown(one, view));
+  const shown = view.columns.length > 0 ? chosen : filledColumns(kind, rows);
+  const named = (row: ShownRecord): Html =>
+    html`!${chooserBox(row.id, nameOf(row))}<a data-name href="${path}/${row.id}">${nameOf(row)}</a>`;
   const columns = shown.map((column, i): Column<ShownRecord> => [
     column.head,
-    (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),
+    (row) => (i === 0 ? named(row) : column.cell(row, users)),
     i === 0 ? 'chosen-first' : column.kind,
     sorting(path, view, column),
   ]);
@@ -271,18 +243,11 @@ const filledColumns = ({ columns }: RecordKind, rows: readonly ShownRecord[]) =>
 
 export function rowsOf(kind: RecordKind, rows: readonly ShownRecord[]): Html {
   const { title, path, nameOf } = kind;
-  const link = (row: ShownRecord) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;
-  const columns = filledColumns(kind, rows);
-  const shown = columns.map(({ head, cell }, i): Column<ShownRecord> => [
+  const columns = filledColumns(kind, rows).map(({ head, cell }, i): Column<ShownRecord> => [
     head,
-    i === 0 ? link : (row) => cell(row, []),
+    (row) => (i === 0 ? link(nameOf(row), `${path}/${row.id}`) : cell(row, [])),
   ]);
-  return html`<div class="rows">!${table(title, shown, rows)}</div>`;
-}
-
-function chosenFirst({ path, nameOf }: RecordKind, row: ShownRecord): Html {
-  const name = nameOf(row);
-  return html`!${chooserBox(row.id, name)}<a data-name href="${path}/${row.id}">${name}</a>`;
+  return html`<div class="rows">!${table(title, columns, rows)}</div>`;
 }
 
 function none(kind: RecordKind, view: View): Html {

@@ -2,35 +2,24 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
 import { forMembers, addAction, formRoutes, urlOf, type FormPage } from '../base/layout.ts';
 import { hidden } from '../base/forms.ts';
-import {
-  readForm,
-  write,
-  sentEarlier,
-  fieldsOf,
-  givenIn,
-  text,
-  idsIn,
-  idOf,
-  queryOf,
-  queryText,
-} from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
-import type { Refused } from '../base/refusals.ts';
-import { when, facts, panel, workplace, pathWith, linkButton, dialogLink, html } from '../base/html.ts';
+import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryOf } from '../base/requests.ts';
+import { queryText, required, ask } from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
+import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
+import { moment, count, counted, someNames, linkButton } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
-import { moment, count, counted, someNames } from '../base/values.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf } from './record-kind.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { pageRows, recordList } from './record-list.ts';
-import { editLinks, requireRecord, savedNotice } from './editor.ts';
+import { editLinks, requireRecord, savedTexts } from './editor.ts';
 import { declaredFor, usersOf, formText, recordEdit } from './record-form.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { sendExport } from '../../plugins/responses.ts';
 import { addMembers, removeMembers } from '../../queries/crm/list-members.ts';
-import { conflict, notFound } from '../../errors.ts';
+import { conflict } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { companyKind, contactKind } from './kinds.ts';
@@ -69,13 +58,17 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeAddress(kind, found), 'secondary outline')}
       !${editLinks(here)}`,
-      body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.`, merged: 'They are merged.', ...activityNotices })}
-      !${workplace(
+      done: savedTexts(noun, {
+        listed: `The ${noun}'s lists are changed.`,
+        merged: 'They are merged.',
+        ...activityNotices,
+      }),
+      body: workplace(
         happened,
         `About this ${noun}`,
         html`!${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)} !${related}
         !${panel('About this record', facts(about))}`,
-      )}`,
+      ),
     };
   });
 }
@@ -100,9 +93,8 @@ function listBefore(request: FastifyRequest, { path }: RecordKind): string {
 /** Returns links to the previous and the next record in the list with these parameters. */
 async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string, given: string): Promise<Html> {
   if (given === '') return '';
-  const { db, caller } = request;
   const view = viewOf(kind, readForm(given));
-  const { rows } = await kind.list(db, caller.customerId, requestOf(kind, view, pageRows));
+  const { rows } = await ask(request, kind.list, requestOf(kind, view, pageRows));
   const at = rows.findIndex((row) => row.id === id);
   if (at === -1 || rows.length === 1) return '';
   const link = (row: ShownRecord | undefined, label: string, rel: string): Html =>
@@ -135,8 +127,8 @@ export function valueOf(
   found: ShownRecord,
   users: readonly User[],
 ): Html {
-  const link = links(found)[name];
-  if (link !== undefined) return html`<a href="${link}">${given}</a>`;
+  const path = links(found)[name];
+  if (path !== undefined) return link(given, path);
   switch (control) {
     case 'country':
       return html`${countryName(given)}`;
@@ -163,20 +155,11 @@ function groupsOf({ fields }: RecordKind, values: Values, path: string): Html {
   const groups = Object.entries(Object.groupBy(fields, ({ group }) => group)).map(([group, members]) => {
     const filled = members!.map(({ name, label }) => [label, values.get(name)] as const);
     if (filled.every(([, value]) => value === undefined)) return '';
-    return html`<section class="card">
-      <div class="row apart">
-        <h2>${group}</h2>
-        !${edit(group, 'Edit', `Edit: ${group}`)}
-      </div>
-      !${facts(filled)}
-    </section>`;
+    return panel(group, facts(filled), edit(group, 'Edit', `Edit: ${group}`));
   });
   const empty = fields.filter(({ name }) => !values.has(name)).map(({ label, group }) => edit(group, label));
-  const folded = html`<details>
-    <summary>${counted(empty.length, 'empty field')}</summary>
-    <p>!${empty.join(', ')}</p>
-  </details>`;
-  return html`!${groups} !${when(empty.length > 0, folded)}`;
+  const others = folded(counted(empty.length, 'empty field'), html`<p>!${empty.join(', ')}</p>`);
+  return html`!${groups} !${when(empty.length > 0, others)}`;
 }
 
 const ownFields = (
@@ -197,12 +180,10 @@ export async function records(app: FastifyInstance): Promise<void> {
   // The lists of a contact: adds it to one by hand, or takes it out.
   addAction(app, '/contacts/:id/lists', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const [id, list_id] = [idOf(request, 'contact'), canonicalId(text(fields, 'list_id'))];
-    if (list_id === undefined) throw notFound('list');
-    const members = { list_id, contact_ids: [id] };
-    await (text(fields, 'do') === 'remove'
-      ? write(request, removeMembers, members)
-      : write(request, addMembers, members));
+    const id = idOf(request, 'contact');
+    const members = { list_id: required(canonicalId(text(fields, 'list_id')), 'list'), contact_ids: [id] };
+    const isRemoval = text(fields, 'do') === 'remove';
+    await (isRemoval ? write(request, removeMembers, members) : write(request, addMembers, members));
     return `/app/contacts/${id}?done=listed`;
   });
 }
@@ -241,7 +222,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   const route = `${path.replace('/app', '')}/chosen`;
 
   formRoutes(app, route, forMembers, {
-    show: ask,
+    show: showChosen,
     act: async (request) => {
       const fields = fieldsOf(request);
       const act = actNamed(request, kind, text(fields, 'do'));
@@ -256,7 +237,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   async function findChosen(request: FastifyRequest, fields: Fields): Promise<ShownRecord[]> {
     if (text(fields, 'all') === '') return readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems));
     const query = requestOf(kind, { ...viewOf(kind, fields), page: 1, cursor: '' }, maxBatchItems + 1);
-    const { rows } = await kind.list(request.db, request.caller.customerId, query);
+    const { rows } = await ask(request, kind.list, query);
     if (rows.length <= maxBatchItems) return rows;
     throw conflict(`At most ${count(maxBatchItems)} ${kind.title.toLowerCase()} can be changed at once`, []);
   }
@@ -269,7 +250,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
       : pathWith('/app/duplicates/compare', { by: kind.object, id: ids.toSorted() });
   }
 
-  async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
+  async function showChosen(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
     const fields = givenIn(request);
     if (text(fields, 'do') === 'merge') return compareChosen(fields);
     const act = actNamed(request, kind, text(fields, 'do'));
@@ -279,10 +260,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
       title: `${act.title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
       body: html`!${hidden(keptOf(kind, fields, digestOf(rows)))} !${await act.controls(request, rows, faults)}
         <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>
-        <div class="buttons">
-          <button class="${act.tone}">${act.verb}</button>
-          !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
-        </div>`,
+        !${buttons(act.verb, addressOf(path, viewOf(kind, fields)), 'Back', { tone: act.tone, closes: '' })}`,
       attributes: 'data-once',
       isNarrow: true,
     };
