@@ -162,7 +162,8 @@ function attention(concerns: readonly (readonly [name: string, text: Html])[]): 
 }
 
 /**
- * Returns the jobs, and the imports of the user, that have not ended. `isLive` is true if one of them makes progress without the user.
+ * Returns the jobs, and the imports not begun by other users, that have not ended. `isLive` is true if one of them
+ * makes progress without the user.
  */
 async function runningOf({ db, caller }: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
   const { customerId, userId } = caller;

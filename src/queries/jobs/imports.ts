@@ -206,18 +206,22 @@ export async function requireImport(
   return found;
 }
 
+/**
+ * Returns a page of imports, newest first.
+ * @param forUser id of a user, to leave out the imports that other users began
+ */
 export const listImports = (
   sql: Sql,
   customerId: string,
   paginate: PageById | undefined,
   visible: VisibleImports,
-  startedBy?: string,
+  forUser?: string,
 ): Promise<Import[]> => sql`
   select ${projection(sql)}
   from imports i
   where i.customer_id = ${customerId}
     and ${isVisible(sql, visible)}
-    ${startedBy === undefined ? sql`` : sql`and i.actor ->> 'id' = ${startedBy}`}
+    ${forUser === undefined ? sql`` : sql`and (i.actor ->> 'type' is distinct from 'user' or i.actor ->> 'id' = ${forUser})`}
     and ${isAfter(sql, 'i.id', paginate)}
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
