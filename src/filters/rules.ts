@@ -70,11 +70,11 @@ function readRule(fields: FilterFields, { field, operator, value }: RuleGiven, r
   return conditions[operator]({ field, type, value, report });
 }
 
-const texts: readonly RuleOperator[] = ['contains', 'not_contains', 'starts_with', 'ends_with'];
-const comparisons: readonly RuleOperator[] = ['greater_than', 'greater_or_equal', 'less_than', 'less_or_equal'];
+const texts = ruleOperators.filter((operator) => /contains$|_with$/.test(operator));
+const comparisons = ruleOperators.filter((operator) => /^(greater|less)_/.test(operator));
 
 function operatorsFor(type: FieldType): readonly RuleOperator[] {
-  const without =
+  const without: readonly RuleOperator[] =
     type === 'uuid'
       ? [...texts, ...comparisons]
       : type === 'text' || type === 'exact' || type === 'custom'

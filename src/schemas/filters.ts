@@ -119,6 +119,7 @@ function conditionOf(type: FieldType): TSchema {
 
 function operandOf(operator: Operator, values: TSchema[]): TSchema {
   const described = { description: operatorTexts[operator] };
+  if ((matching as readonly string[]).includes(operator)) return { ...Words, ...described };
   const ordered = values.filter(({ type }) => values.length === 1 || type !== 'boolean');
   switch (operator) {
     case 'eq':
@@ -134,11 +135,6 @@ function operandOf(operator: Operator, values: TSchema[]): TSchema {
         ordered.map((one) => Type.Array(one, { minItems: 2, maxItems: 2 })),
         described,
       );
-    case 'contains':
-    case 'not_contains':
-    case 'starts_with':
-    case 'ends_with':
-      return { ...Words, ...described };
     default:
       return oneOf(ordered, described);
   }

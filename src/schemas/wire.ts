@@ -332,8 +332,11 @@ export interface FieldEntry {
   isUnsorted?: true;
   /** True if the database has an index on customer, value and id. The value is then never null. */
   isIndexed?: true;
+  /** Whether the filter `search` looks into the field. */
   isSearched?: true;
+  /** Whether files for people leave the field out. */
   isInternal?: true;
+  /** Whether the MCP tools name the field. */
   isInTools?: true;
   /**
    * Scope that a key needs to see the names of other records in this field. Files for people have no such column for a

@@ -1,4 +1,4 @@
-import type { GivenFilters } from '../../src/schemas/filters.ts';
+import type { GivenFilters, Operator } from '../../src/schemas/filters.ts';
 import { domains, folded, searches } from './pools.ts';
 
 /** A record as responses show it. */
@@ -76,7 +76,7 @@ function holds(
     some((value) => typeof value === typeof like(other) && test(compareValues(value, like(other))));
   const isText = (test: (value: string, needle: string) => boolean) =>
     some((value) => typeof value === 'string' && test(value, like(operand)));
-  const tests: Record<string, () => boolean> = {
+  const tests: Record<Operator, () => boolean> = {
     eq: () => equals(operand),
     ne: () => !equals(operand),
     in: () => (operand as unknown[]).some(equals),
@@ -95,7 +95,7 @@ function holds(
     starts_with: () => isText((value, needle) => value.startsWith(needle)),
     ends_with: () => isText((value, needle) => value.endsWith(needle)),
   };
-  return tests[operator]!();
+  return tests[operator as Operator]();
 }
 
 function finds(world: World, record: WireRecord, search: string): boolean {

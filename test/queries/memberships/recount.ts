@@ -34,7 +34,7 @@ const isEmpty = (value: unknown): boolean => value === null || value === undefin
 export function matchesRule({ fields }: PlainContact, { field, operator, value }: PlainRule): boolean {
   const actual = fields[field];
   if (operator.startsWith('not_'))
-    return !matchesRule({ id: '', fields }, { field, value, operator: positive[operator]!, logic_operator: '' });
+    return !matchesRule({ id: '', fields }, { field, value, operator: positive(operator), logic_operator: '' });
   if (operator === 'is_empty') return isEmpty(actual);
   if (operator === 'is_not_empty') return !isEmpty(actual);
   if (actual === null || actual === undefined) return false;
@@ -49,7 +49,7 @@ export function matchesRule({ fields }: PlainContact, { field, operator, value }
   throw new Error(`The recount does not support the operator ${operator}`);
 }
 
-const positive: Record<string, string> = { not_equals: 'equals', not_contains: 'contains', not_in: 'in' };
+const positive = (operator: string): string => operator.slice('not_'.length);
 
 function compareNumbers(actual: number, operator: string, wanted: number): boolean {
   if (operator === 'equals') return actual === wanted;
