@@ -128,6 +128,8 @@ test(
       `chaos: ${JSON.stringify({ jobs: jobs.length, capped: told.capped, events: events.length, ...harm })}\n`,
     );
     expect([...told.types].toSorted(), 'job types that were started').toEqual(spending.toSorted());
+    const without = Object.keys(harm).filter((name) => harm[name] === 0);
+    expect(without, 'faults that never happened').toEqual([]);
   },
   longestSeconds * 1_000 + 3 * recovery,
 );
