@@ -240,8 +240,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
 function detailsOf({ approval, webhook: _id, url, ...details }: AuditEvent['details']): Html {
   const call = approval && html`<a href="${section}/${approval}">${nameOf({ url: url ?? '' })}</a>`;
   const texts = Object.entries(details).map(
-    ([name, value]) =>
-      html`${name.replaceAll('_', ' ')}: ${name === 'reason' ? `${value}`.replaceAll('_', ' ') : value}`,
+    ([name, value]) => html`${name.replaceAll('_', ' ')}: ${name === 'reason' ? value.replaceAll('_', ' ') : value}`,
   );
   return [...(call ? [call] : []), ...texts].join('; ');
 }

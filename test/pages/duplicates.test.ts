@@ -138,7 +138,7 @@ test('a count of duplicates says when it was made, leaves out what is merged sin
     compareLink(found),
   );
   const [keep, other] = others[1]!.match(/[0-9a-f-]{36}/g)!;
-  await admin.submit(others[1]!, { id: [keep!, other!], keep: keep! }, '/app/duplicates/merge');
+  await admin.submit(others[1]!, { id: [keep, other!], keep }, '/app/duplicates/merge');
   await make(customer, '/company', companyBody({ company_name: 'Gray GmbH' }));
   expect(textOf(await admin.get(page))).toMatch(/Counted .* Count again None left in this count/);
   await admin.submit(page, {}, '/app/duplicates/count');
