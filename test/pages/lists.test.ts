@@ -275,7 +275,9 @@ test('an opportunity has an amount without a product, a new company, and a conta
   await admin.submit(`${path}/edit`, { amount: '50000' });
   await admin.submit('/app/opportunities/new', { name: 'Other', amount: '1' });
   expect(await stored()).toMatchObject({ price: 50_000, details: amount(50_000) });
-  expect((await customer.post('/products/list', {})).body).toMatchObject([{ name: 'Amount', opportunities_count: 2 }]);
+  expect((await customer.post('/products/list', {})).body).toMatchObject([
+    { name: 'Amount', active: false, opportunities_count: 2 },
+  ]);
   await admin.submit(`${path}/edit`, { amount: '' });
   expect(await stored()).toMatchObject({ price: 0, contacts_ids: [id], details: [] });
 });

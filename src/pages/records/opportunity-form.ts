@@ -201,8 +201,9 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
     if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
     else if (agreed === undefined && price === '') refuse(`give a price for “${product}”`);
-    else if (agreed === undefined) refuse(`the price “${price}” is not clear: write it as 1249 or 1249.50`);
-    else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
+    else if (agreed === undefined)
+      refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
+    else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
     else {
       const id = known ?? newProduct(reading, stage, product, agreed);
       lines.push({ id, price: agreed, quantity: Number(quantity || '1') });
@@ -217,8 +218,9 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
 
 function newProduct(reading: Reading, stage: string, name: string, agreed: number): string {
   const pipeline = reading.pipelines.find(({ stages }) => stages.some(({ id }) => id === stage));
-  const price = name === amountName ? 0 : agreed;
-  const body = { name, price, unit: 'piece', ...(pipeline && { currency: pipeline.currency }) };
+  // The product of amounts is no product to offer.
+  const ofKind = name === amountName ? { price: 0, active: false } : { price: agreed };
+  const body = { name, ...ofKind, unit: 'piece', ...(pipeline && { currency: pipeline.currency }) };
   const { customerId } = reading.request.caller;
   const create: Create = (sql) => productWrites.create(sql, customerId, body);
   return add(reading, '/products', name, [ProductCreate, body], create);
