@@ -55,7 +55,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     title: 'Cancel the job',
     text: ({ type, processed, total }) =>
       html`${jobWords[type]}: ${count(processed)} of ${count(total)} items are done. Their results stay and were
-      charged. The other items are skipped, and the credits that are reserved for them come back.`,
+      charged. The other items are skipped, and the credits held for them come back.`,
     back: ({ id }) => `${section}/${id}`,
     refusal: 'Let it run',
     act: async (request) => {
@@ -244,22 +244,22 @@ const ledgerColumns: readonly Column<LedgerEntry>[] = [
   ['What', ({ kind }) => badge(...kinds[kind])],
   ['Amount', (one) => count(one.amount), 'number'],
   ['Available after', (one) => count(one.balance_after), 'number'],
-  ['Reserved after', (one) => count(one.reserved_after), 'number'],
+  ['Held after', (one) => count(one.reserved_after), 'number'],
   ['About', ({ job_id, note }) => (job_id === null ? html`${note ?? ''}` : link('Job', `${section}/${job_id}`))],
 ];
 
 const kinds: Record<EntryKind, readonly [name: string, tone: Tone]> = {
-  grant: ['granted', 'good'],
-  reserve: ['reserved', 'busy'],
+  grant: ['added', 'good'],
+  reserve: ['held for a job', 'busy'],
   charge: ['spent', 'plain'],
-  release: ['released', 'plain'],
+  release: ['came back', 'plain'],
   adjust: ['corrected', 'warning'],
 };
 
 function poolCard(pool: Pool, balances: Credits, spent: number): Html {
   const { word: title, purpose } = poolWords[pool];
   const { balance, reserved } = balances[pool];
-  const more = reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : '';
+  const more = reserved > 0 ? `; ${count(reserved)} more are held for jobs` : '';
   const body = html`<p class="figure">${count(balance)}</p>
     !${quiet(`available ${purpose}${more}`)} !${quiet(`${count(spent)} spent in the last ${shownDays} days`)}`;
   return panel(title, body);

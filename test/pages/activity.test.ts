@@ -28,9 +28,9 @@ test('the page of credits shows balances, the ledger, and what was spent in the 
   const page = await visitor.get('/app/credits');
   const text = textOf(page);
   expect(text).toContain('12,345 available to unlock prospects');
-  expect(text).toContain('0 available to verify e-mail addresses; 3 more are reserved for jobs');
+  expect(text).toContain('0 available to verify e-mail addresses; 3 more are held for jobs');
   expect(text).toContain('42 spent in the last 30 days');
-  expect(text).toMatch(/granted 12,345 12,345 0/);
+  expect(text).toMatch(/added 12,345 12,345 0/);
 });
 
 test('the pages of jobs show the progress of a job, its results and its end', async () => {
