@@ -72,6 +72,7 @@ export class Changes {
   /** Runs an operation, and remembers what it has changed. */
   async remembering(operation: (caller: Caller) => Promise<void>, isMerge: boolean): Promise<void> {
     const { client } = this.#caller;
+    const begun = new Date().toISOString();
     const change = await this.#noting(() => operation(this.#caller), isMerge);
     const all = [...change.touched];
     // Other callers use these companies, too.
@@ -83,6 +84,7 @@ export class Changes {
     if (!first || !this.#caller.chance(40)) return;
     const filters = { record_id: first[0].id };
     const { body } = await client.send('POST', '/changes/list', { filters, paginate: { limit: 1 } });
+    if (body[0].occurred_at < begun) return; // a PATCH with the same values writes nothing
     change.id = body[0].change_id;
     this.#changes = [...this.#changes, change].slice(-remembered);
   }
@@ -102,7 +104,8 @@ export class Changes {
     const wrong = rows.filter(({ status, result }) => status !== 'succeeded' || (result?.kept ?? []).length > 0);
     if (rows.length === 0 || wrong.length > 0) {
       const known = new Map([...change.touched.keys()].map((record) => [record.id, record]));
-      const told = wrong.slice(0, 3).map((row) => `${JSON.stringify(row)} ${describe(known.get(row.item) as Contact)}`);
+      const historyOf = (record: Recorded | undefined) => (record ? describe(record as Contact) : 'not in the model');
+      const told = wrong.slice(0, 3).map((row) => `${JSON.stringify(row)} ${historyOf(known.get(row.item))}`);
       throw new Difference(`${request} of ${rows.length} records is not complete: ${told.join('\n  ')}`);
     }
     const own = await this.#noting(async () => this.#takeBack(model, change), false);
