@@ -54,17 +54,23 @@ export class Client {
     }
   }
 
-  /** Reads a file. With a body, by a POST. */
+  /** Reads a file, if need be once the exports of other callers have ended. With a body, by a POST. */
   async text(path: string, body?: unknown): Promise<string> {
     const { url } = this.#random.pick(this.#servers);
+    const end = performance.now() + patience;
     const headers = {
       authorization: `X-API-Key ${this.#key}`,
       'content-type': 'application/json',
       connection: 'close',
     };
     const request = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
-    const answer = await fetch(`${url}/api/ext${path}`, { headers, ...request });
-    return answer.text();
+    for (;;) {
+      const answer = await fetch(`${url}/api/ext${path}`, { headers, ...request });
+      const text = await answer.text();
+      if (answer.ok) return text;
+      if (performance.now() > end) throw new Difference(`${path}: ${answer.status} ${text}`);
+      await sleep(100);
+    }
   }
 
   async #sendOnce(method: string, path: string, body: unknown, headers: Record<string, string>): Promise<Answer> {
