@@ -315,8 +315,8 @@ const failuresAtOnce = 25;
 
 interface Failures {
   body: Html;
-  /** Whether records failed because they lack a value by which the import finds stored ones. */
-  needsMatch?: boolean;
+  /** Whether the records to correct are only such as lack the value by which the import finds stored ones. */
+  areUnmatched?: boolean;
 }
 
 async function failuresOf(request: FastifyRequest, found: Import, state: ImportState): Promise<Failures> {
@@ -338,16 +338,19 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
       !${hint} !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
   )}
   !${cursorPager(request, nextCursor)}`;
-  return { body, needsMatch };
+  const isUnmatched = ({ error }: (typeof failures)[number]) => error === `${match}: is missing`;
+  // What was written with a value left out, or lacks another value, would become a second record.
+  const areAll = needsMatch && warnings === 0 && failed === failures.length && failures.every(isUnmatched);
+  return { body, areUnmatched: areAll };
 }
 
 const matchHint = (object: ImportObject, match: string): Html =>
   html`<p>
     This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one. Download the
-    others, and upload them: they are imported as new ones.
+    others, and <a href="${pathWith(`${section}/new`, { object, mode: 'create' })}">import them as new ones</a>.
   </p>`;
 
-function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { needsMatch }: Failures): Html {
+function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { areUnmatched }: Failures): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings } = found;
   const words = 'Download these records to correct them';
   const download = linkButton(words, `${pathOf(found)}/errors.csv`, 'secondary outline', 'download');
@@ -358,7 +361,7 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { needsMatc
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
-  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, needsMatch)}`;
+  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, areUnmatched)}`;
 }
 
 function nextSteps({ object, match, failed, warnings }: Import, list = '', isCreate = false): Html {

@@ -100,9 +100,23 @@ test('an import with the pages goes from the file over its mapping and a check t
   expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
   expect(errors.body).toContain('no address');
   const again = /href="([^"]+)">upload the corrected records/.exec(ended.body)![1]!;
-  expect(again.replaceAll(/&#38;|&amp;/g, '&').replaceAll('&#61;', '=')).toContain('mode=create');
+  expect(again.replaceAll(/&#38;|&amp;/g, '&').replaceAll('&#61;', '=')).toContain('mode=upsert');
   const { body } = await customer.post('/contacts/list', {});
   expect(textOf(await visitor.get(`/app/contacts/${body[0].id}`))).toContain('Grace Hopper created it');
+});
+
+test('the upload of corrected records makes new ones only if all of them lack the value that finds stored ones', async () => {
+  const { customer, visitor } = await start();
+  const modeAfter = async (csv: string): Promise<string> => {
+    const { location } = await upload(visitor, {}, csv);
+    await visitor.submit(location!, { do: 'start' });
+    await workAtAll(app, customer);
+    const link = /href="([^"]+)">upload the corrected records/.exec((await visitor.get(location!)).body)![1]!;
+    return /mode(?:=|&#61;)(\w+)/.exec(link)![1]!;
+  };
+  expect(await modeAfter('E-Mail,First Name\nada@example.com,Ada\n,Grace\n')).toBe('create');
+  expect(await modeAfter('E-Mail,First Name\nno address,Ada\n,Grace\n')).toBe('upsert');
+  expect(await modeAfter('E-Mail,First Name,Country\nx@example.com,Xi,Nowhere\n,Grace,DE\n')).toBe('upsert');
 });
 
 test.each([
