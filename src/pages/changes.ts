@@ -15,7 +15,7 @@ import type { PhoneNumber } from '../files/phones.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPath } from './base/layout.ts';
 import { cursorPager, filters, filterChoice } from './base/forms.ts';
-import { once, lookUp, idOf, isAdmin, queryText, required, ask } from './base/requests.ts';
+import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from './base/requests.ts';
 import { when, plainList, linkButton, html, factCard, link, dayMs, moment, day, count, counted } from './base/html.ts';
 import { pathWith } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
@@ -105,7 +105,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
       const back = backOf(undone, request);
       // The page of a record that the undo deletes is gone.
       const deletes = one ? one.type === 'created' : Object.values(change.counts).some(({ created }) => created > 0);
-      const isSeen = job && !deletes && (await isTakenBackSoon(request, job.id));
+      const isSeen = job && !deletes && (await isTakenBackSoon(request, job.id).catch(passing('unavailable', false)));
       return isSeen ? pathWith(back, { done: 'undone' }) : jobPath(job, { back });
     },
   });

@@ -65,8 +65,10 @@ const assignment = (kind: RecordKind): Act => ({
     const chosen = text(fieldsOf(request), 'assigned_to');
     const assigned_to = chosen === '' ? null : required(canonicalId(chosen), 'user');
     const items = rows.map(({ id }) => ({ id, assigned_to }));
-    await writeAll(request, kind, 'update', items);
-    return withUndo(request, `${kind.path}?done=assigned&n=${rows.length}`);
+    const done = await writeAll(request, kind, 'update', items);
+    if (done === undefined) return `${kind.path}?done=sent`;
+    const told = `${kind.path}?done=assigned&n=${rows.length}`;
+    return done.some(({ status }) => status === 'updated') ? withUndo(request, told) : told;
   },
 });
 
