@@ -121,8 +121,8 @@ interface MovedRow {
 }
 
 /**
- * Lets the rows that refer to the records `from` by a column refer to the record `to`. Returns these rows. Only the move
- * of an activity is an event of its own, so contacts and opportunities keep `updated_at`.
+ * Moves references: rows whose column holds the id of one of the records `from` get the id of the record `to`. Returns
+ * these rows. Only activities become changed by that: contacts and opportunities keep `updated_at`, and have no event.
  */
 export const moveReferring = (
   sql: Transaction,

@@ -267,7 +267,7 @@ function unknownOf(item: OpportunityItem, missing: readonly Reference[]): { noun
   return [...missing.filter((one) => !isKept(one)), ...findAbsentLines(details, given)];
 }
 
-/** Columns of a new opportunity. Empty fields that must not stay empty, such as `stage_id`, come from the body. */
+/** Values of a new opportunity where the body gives none. Those that must be given, such as `stage_id`, are empty here. */
 const blank: OpportunityColumns = {
   name: '',
   description: '',
