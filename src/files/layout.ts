@@ -385,9 +385,10 @@ export async function layoutOf(
 const isWindowsByDefault = ({ format, encoding, found_encoding: found }: ImportFile): boolean =>
   format === 'csv' && encoding === 'auto' && found === 'windows-1252';
 
+// A sparse row of 10,000 columns is a row of empty cells.
 const textsOf = ({ headers, records }: Beginning): string[] => [
   ...headers,
-  ...records.flatMap(({ cells }) => cells.map(({ text }) => text)),
+  ...records.flatMap(({ cells }) => cells.filter(({ text }) => text !== '').map(({ text }) => text)),
 ];
 
 /** Returns true if the customer has chosen the column's field, in this import or in an earlier one. */

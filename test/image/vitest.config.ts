@@ -8,7 +8,7 @@ export default defineConfig({
     fileParallelism: false,
     testTimeout: 600_000,
     hookTimeout: 600_000,
-    expect: { poll: { timeout: 180_000, interval: 500 } },
+    expect: { poll: { timeout: 400_000, interval: 500 } },
     reporters: ['default', './test/setup/reporter.ts'],
   },
 });
