@@ -21,6 +21,7 @@ export const nasty = fc.oneof(
     '-1',
     ' ',
   ),
+  fc.constantFrom('="x"', '=""', '="a""b"', '="=""x"""', '="x', '="a"b"'),
   fc.constantFrom('=HYPERLINK("http://x","y")', '\u0000'.replace('\u0000', '\u0001'), '{"a":1}', '[]', 'a\r\nb'),
 );
 const orNull = (value: fc.Arbitrary<unknown>) => fc.option(value, { nil: null });

@@ -18,28 +18,13 @@ test.each([
   expect(domainOf(domain)).toBe(domain);
 });
 
-test.each([
-  '',
-  'localhost',
-  'http://localhost:3000/',
-  'acme . com',
-  ' acme.com',
-  'a..b',
-  '.com',
-  '-acme.com',
-  'acme-.com',
-  '192.168.0.1',
-  '[::1]',
-  'ada@acme.com',
-  'mailto:ada@acme.com',
-  'https://ada:secret@acme.com',
-  'foo_bar.com',
-  'acme.c',
-  'acme.com:port',
-  '%61cme.com',
-  `${'a'.repeat(64)}.com`,
-  `${'a.'.repeat(126)}com`,
-  'www.',
-])('%j has no domain', (text) => {
-  expect(domainOf(text)).toBeUndefined();
-});
+const without =
+  'localhost http://localhost:3000/ a..b .com -acme.com acme-.com 192.168.0.1 [::1] ada@acme.com mailto:ada@acme.com ' +
+  'https://ada:secret@acme.com foo_bar.com acme.c acme.com:port %61cme.com www.';
+
+test.each([...without.split(' '), '', 'acme . com', ' acme.com', `${'a'.repeat(64)}.com`, `${'a.'.repeat(126)}com`])(
+  '%j has no domain',
+  (text) => {
+    expect(domainOf(text)).toBeUndefined();
+  },
+);

@@ -165,6 +165,12 @@ describe('CSV', () => {
     expect(await byUrl('csv4')).toMatchObject({ first_name: 'Last' });
   });
 
+  test('a quote that is not closed within 1 MiB makes its line a bad one, and those behind it are read', async () => {
+    const text = `first_name,work_email\n"open${'\n'.repeat(2 ** 20 + 1)}Eve,behind@x.example\n`;
+    const report = await load(text, { format: 'csv' });
+    expect(report).toMatchObject({ loaded: 1, bad: 1, faults: [[2, expect.stringContaining('quote')]] });
+  });
+
   test.each([
     ['ends its lines with CR alone', `first_name,work_email\rAda,ada@x.example\rBob,bob@x.example\r`],
     ['names first_name twice', 'work_email,first_name, first_name \nada@x.example,Ada,Eda\n'],
