@@ -9,7 +9,6 @@ export interface Customer {
   id: string;
   key: string;
   users: string[];
-  stages: { id: string; pipeline_id: string }[];
   shared: SharedCompanies;
   callers: Caller[];
   /** Number of contacts above which a caller deletes rather than creates. */

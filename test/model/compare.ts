@@ -6,9 +6,9 @@ import type { WireRecord } from '../filters/evaluator.ts';
 import { recount } from '../queries/memberships/recount.ts';
 import { describe, type Customer } from './caller.ts';
 import { Difference, type Client } from './client.ts';
-import { isMember, type Company, type Contact, type Json, type List, type Opportunity, type Product } from './model.ts';
+import { isMember, type Company, type Contact, type Json, type List } from './model.ts';
 import { anyCase } from './random-values.ts';
-import { checkCompany, checkContact, checkOpportunity, checkProduct } from './shown.ts';
+import { checkCompany, checkContact } from './shown.ts';
 
 /** All records that a customer should have. */
 interface World {
@@ -16,9 +16,6 @@ interface World {
   contacts: Contact[];
   companies: Company[];
   lists: List[];
-  products: Product[];
-  opportunities: Opportunity[];
-  stages: Customer['stages'];
 }
 
 /**
@@ -32,15 +29,11 @@ export async function compare(customer: Customer, seed: number): Promise<void> {
     contacts: models.flatMap(({ contacts }) => [...contacts]),
     companies: [...models.flatMap(({ companies }) => [...companies]), ...customer.shared.values()],
     lists: models.flatMap(({ lists }) => [...lists]),
-    products: models.flatMap(({ products }) => [...products]),
-    opportunities: models.flatMap(({ opportunities }) => [...opportunities]),
-    stages: customer.stages,
   };
   await compareContacts(world);
   await compareCompanies(world);
   await compareSingles(world, seeded(seed));
   await compareLists(world);
-  await compareSales(world);
 }
 
 /** Reads all pages of a list by cursor, with the numbers that `metadata` returns. */
@@ -58,16 +51,6 @@ async function readAll(client: Client, path: string, body: Json = {}): Promise<W
     cursor = answer.headers.get('x-next-cursor');
   }
   return all;
-}
-
-/** Reads all pages of a list by number. */
-async function readByNumber(client: Client, path: string, body: Json = {}): Promise<WireRecord[]> {
-  const all: WireRecord[] = [];
-  for (let page = 1; ; page += 1) {
-    const answer = await client.send('POST', path, { ...body, paginate: { page, limit: 100 } });
-    all.push(...(answer.body as WireRecord[]));
-    if (answer.body.length < 100) return all;
-  }
 }
 
 const total = async (client: Client, path: string, filters: Json = {}): Promise<number> =>
@@ -162,29 +145,6 @@ const wrongMembers = (list: List, wrong: readonly Contact[], found: readonly str
     ...list.history,
     ...wrong.slice(0, 3).map((one) => `${found.includes(one.id!) ? 'too many' : 'missing'}: ${describe(one)}`),
   ].join('\n  ');
-
-async function compareSales({ client, products, opportunities, stages }: World): Promise<void> {
-  sameRecords('opportunities', opportunities, await readByNumber(client, '/opportunities/list'), checkOpportunity);
-  sameRecords('products', products, await readByNumber(client, '/products/list'), (product, shown) => {
-    checkProduct(product, shown);
-    const users = opportunities.filter(({ lines }) => lines.some((line) => line.product === product));
-    const pipelines = new Set(
-      users.map(({ fields }) => stages.find(({ id }) => id === fields['stage_id'])!.pipeline_id),
-    );
-    const counts = [shown['opportunities_count'], shown['pipelines_count']];
-    if (!isDeepStrictEqual(counts, [users.length, pipelines.size]))
-      throw new Difference(
-        `Counts of a product: ${JSON.stringify(counts)} instead of ${users.length}, ${pipelines.size}\n  ${describe(product)}`,
-      );
-  });
-  for (const pipeline_id of new Set(stages.map((stage) => stage.pipeline_id))) {
-    const { body } = await client.send('POST', '/stages/list', { pipeline_id, paginate: { limit: 100 } });
-    for (const stage of body as { id: string; total_opportunities: number }[])
-      expect(stage.total_opportunities, `opportunities of stage ${stage.id}`).toBe(
-        opportunities.filter(({ fields }) => fields['stage_id'] === stage.id).length,
-      );
-  }
-}
 
 /** Compares the stored numbers of records. */
 export async function compareStored(owner: postgres.Sql, { id }: Customer): Promise<void> {

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { seeded } from '../../src/commands/generate-people.ts';
 import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { makeUser, stagesOf } from '../setup/factories.ts';
+import { makeUser } from '../setup/factories.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { Caller, type Customer } from './caller.ts';
 import type { Journal } from './client.ts';
@@ -42,12 +42,10 @@ describe(`random operations (SEED=${seed})`, () => {
   async function furnish(letter: string, maxContacts: number): Promise<Customer> {
     const made = await app.customer();
     const users = [made.adminId, await makeUser(app.fastify, made.id)];
-    const stages = await stagesOf(made);
     const customer: Customer = {
       id: made.id,
       key: made.key,
       users,
-      stages,
       shared: new Map(),
       callers: [],
       maxContacts,

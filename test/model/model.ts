@@ -39,24 +39,6 @@ export interface Contact extends Recorded {
   lists: ReadonlySet<List>;
 }
 
-export interface Product extends Recorded {
-  fields: Json;
-}
-
-/** A line of an opportunity. The price is in ten-thousandths, so that sums are exact. */
-export interface Line {
-  product: Product;
-  price: bigint;
-  quantity: number;
-}
-
-export interface Opportunity extends Recorded {
-  fields: Json;
-  contacts: Contact[];
-  company: Company | null;
-  lines: Line[];
-}
-
 /** What becomes of an item that a caller sends, as in the results of a batch. */
 export type Outcome<T> =
   { status: 'created' | 'updated' | 'unchanged' | 'deleted' | 'found'; record: T } | { status: 'failed'; code: string };
@@ -155,8 +137,6 @@ export class Model {
   readonly contacts = new Set<Contact>();
   readonly companies = new Set<Company>();
   readonly lists = new Set<List>();
-  readonly products = new Set<Product>();
-  readonly opportunities = new Set<Opportunity>();
   readonly #shared: SharedCompanies;
   /** The external ids of merged records, in the order of the merges, with the records that replace them. */
   merged: { externalId: string; record: Contact | Company }[] = [];
@@ -273,13 +253,9 @@ export class Model {
     for (const contact of contacts) this.#set(contact, { lists: contact.lists.difference(new Set([list])) });
   }
 
-  /** Deletes a contact, also from opportunities. */
   deleteContact(contact: Contact): Outcome<Contact> {
     this.contacts.delete(contact);
     this.#undo.push(() => this.contacts.add(contact));
-    for (const opportunity of this.opportunities)
-      if (opportunity.contacts.includes(contact))
-        this.#set(opportunity, { contacts: opportunity.contacts.filter((one) => one !== contact) });
     return { status: 'deleted', record: contact };
   }
 
@@ -315,22 +291,17 @@ export class Model {
     if (lists.some((list) => (list ?? []).length > 20)) return failed('conflict');
     const company = (chosen.get('company') ?? all.find((one) => one.company !== null) ?? kept).company;
     this.#rememberMerge(kept, merged, fields);
-    for (const opportunity of this.opportunities) {
-      const contacts = opportunity.contacts.map((one) => (merged.includes(one) ? kept : one));
-      opportunity.contacts = [...new Set(contacts)];
-    }
     const hand = all.reduce((union, one) => union.union(one.lists), new Set<List>());
     for (const one of merged) this.contacts.delete(one);
     Object.assign(kept, { fields, company, lists: hand });
     return { status: 'updated', record: kept };
   }
 
-  /** Merges companies into one. It gets their contacts and opportunities. */
+  /** Merges companies into one. It gets their contacts. */
   mergeCompanies(kept: Company, merged: Company[], chosen: ReadonlyMap<string, Company>): Outcome<Company> {
     const fields = mergedFields([kept, ...merged], chosen);
     this.#rememberMerge(kept, merged, fields);
-    const dependants: { company: Company | null }[] = [...this.contacts, ...this.opportunities];
-    for (const one of dependants) if (one.company && merged.includes(one.company)) one.company = kept;
+    for (const one of this.contacts) if (one.company && merged.includes(one.company)) one.company = kept;
     for (const one of merged) this.companies.delete(one);
     Object.assign(kept, { fields });
     return { status: 'updated', record: kept };
@@ -356,12 +327,11 @@ export class Model {
     return { status: isSame ? 'unchanged' : 'updated', record: stored };
   }
 
-  /** Deletes a company. Its contacts and opportunities stay. */
+  /** Deletes a company. Its contacts stay. */
   deleteCompany(company: Company): Outcome<Company> {
     this.companies.delete(company);
     this.#undo.push(() => this.companies.add(company));
-    const detached: { company: Company | null }[] = [...this.contacts, ...this.opportunities];
-    for (const one of detached) if (one.company === company) this.#set(one, { company: null });
+    for (const one of this.contacts) if (one.company === company) this.#set(one, { company: null });
     return { status: 'deleted', record: company };
   }
 
@@ -452,7 +422,3 @@ export function plainContact({ id, fields, company }: Contact): PlainContact {
 /** Whether a contact is in a list: by hand, or because it matches the rules. */
 export const isMember = (contact: Contact, list: List): boolean =>
   contact.lists.has(list) || (list.rules.length > 0 && matchesRules(plainContact(contact), list.rules));
-
-/** Returns the total of an opportunity's lines. */
-export const priceOf = ({ lines }: Opportunity): number =>
-  Number(lines.reduce((sum, { price, quantity }) => sum + price * BigInt(quantity), 0n)) / 10_000;

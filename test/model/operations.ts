@@ -12,7 +12,6 @@ import {
 import { importCompanies, importContacts, sendExportAgain } from './imports.ts';
 import { addMembers, changeList, createList, deleteList, duplicateList } from './lists.ts';
 import { mergeCompanies, mergeContacts } from './merges.ts';
-import { changeOpportunity, changeProduct, createOpportunity, createProduct } from './sales.ts';
 
 type Operation = (caller: Caller) => Promise<void>;
 
@@ -53,10 +52,6 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   deleteList: [2, deleteList],
   duplicateList: [8, duplicateList],
   addMembers: [8, addMembers],
-  createProduct: [3, createProduct],
-  changeProduct: [3, changeProduct],
-  createOpportunity: [6, createOpportunity],
-  changeOpportunity: [8, changeOpportunity],
   undo: [12, (caller) => caller.changes.undo()],
 };
 

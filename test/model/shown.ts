@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { plainFold } from '../queries/memberships/recount.ts';
 import { describe } from './caller.ts';
 import { Difference } from './client.ts';
-import { priceOf, type Company, type Contact, type Json, type Opportunity, type Product } from './model.ts';
+import type { Company, Contact, Json } from './model.ts';
 
 /** Comparison of records as responses show them with records of the model. */
 
@@ -52,25 +52,4 @@ export function checkCompany(company: Company, shown: Json): void {
   const name = company.isShared ? { folded: plainFold(company_name) } : { company_name };
   const expected = { id: company.id, ...fields, ...name, score: 0, last_verified: shown['created_at'] };
   check('company', company, { ...shown, folded: plainFold(shown['company_name']) }, expected);
-}
-
-export const checkProduct = (product: Product, shown: Json): void =>
-  check('product', product, shown, { id: product.id, ...product.fields });
-
-export function checkOpportunity(opportunity: Opportunity, shown: Json): void {
-  const { id, fields, contacts, company, lines } = opportunity;
-  check('opportunity', opportunity, shown, {
-    id,
-    ...fields,
-    contacts_ids: contacts.map((contact) => contact.id),
-    company_id: company?.id ?? null,
-    price: priceOf(opportunity),
-    details: lines.map(({ product, price, quantity }) => ({
-      product_id: product.id,
-      name: product.fields['name'],
-      price: Number(price) / 10_000,
-      quantity,
-      total: Number(price * BigInt(quantity)) / 10_000,
-    })),
-  });
 }

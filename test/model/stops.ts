@@ -3,17 +3,7 @@ import type postgres from 'postgres';
 import type { Random } from '../../src/commands/generate-people.ts';
 
 /** Tables that transactions write or refer to. */
-const tables = [
-  'users',
-  'stages',
-  'contacts',
-  'companies',
-  'lists',
-  'list_members',
-  'journal',
-  'products',
-  'opportunities',
-] as const;
+const tables = ['users', 'contacts', 'companies', 'lists', 'list_members', 'journal'] as const;
 
 /**
  * Locks a random table for a moment, again and again. Transactions then stop in the middle, and others overtake them:

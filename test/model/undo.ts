@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expectStatus, remember, type Caller } from './caller.ts';
 import { Difference } from './client.ts';
-import type { Company, Contact, Line, List, Model, Opportunity, Product } from './model.ts';
+import type { Company, Contact, List, Model } from './model.ts';
 
 /*
  * The changes of a caller, and their undo. A change is taken back if nothing has touched its records since: then they are as
  * before. What an undo keeps of records that were written since is tested in test/jobs.
  */
 
-type Recorded = Contact | Company | List | Product | Opportunity;
+type Recorded = Contact | Company | List;
 type Values = Record<string, unknown>;
 
 /** What one call, import or undo has done. */
@@ -26,19 +26,11 @@ interface Row {
   result?: { kept: unknown[] };
 }
 
-const setsOf = ({ contacts, companies, lists, products, opportunities }: Model): Set<Recorded>[] => [
-  contacts,
-  companies,
-  lists,
-  products,
-  opportunities,
-];
+const setsOf = ({ contacts, companies, lists }: Model): Set<Recorded>[] => [contacts, companies, lists];
 
 function setOf(model: Model, record: Recorded): Set<Recorded> {
-  if ('lines' in record) return model.opportunities;
   if ('rules' in record) return model.lists;
-  if ('lists' in record) return model.contacts;
-  return 'isShared' in record ? model.companies : model.products;
+  return 'lists' in record ? model.contacts : model.companies;
 }
 
 const isThere = (model: Model, record: Recorded): boolean =>
@@ -48,11 +40,9 @@ const snapshotOf = (model: Model): Map<Recorded, Values> =>
   new Map(setsOf(model).flatMap((records) => [...records].map((record) => [record, { ...record }] as const)));
 
 /** Returns the records that a record refers to. */
-const referencesOf = ({ company, lists = [], contacts = [], lines = [] }: Values): Recorded[] => [
+const referencesOf = ({ company, lists = [] }: Values): Recorded[] => [
   ...(company ? [company as Company] : []),
   ...(lists as Iterable<List>),
-  ...(contacts as Contact[]),
-  ...(lines as Line[]).map(({ product }) => product),
 ];
 
 /** Number of changes of which one is taken back. Older ones are seldom untouched. */

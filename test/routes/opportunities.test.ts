@@ -42,6 +42,30 @@ test('a created opportunity keeps a repeated contact once, in the given order, a
   });
 });
 
+test('lines of an opportunity stand in the order in which they were added, with their exact total', async () => {
+  const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
+  const id = await create({ products: [line(b, 0.0001, 3), line(a, 12.3456, 7)] });
+  const products = { remove: [b], update: [{ id: a, price: 0.1 }], add: [line(d, 19.99, 2), line(c, 0.2)] };
+  expect((await customer.patch(`/opportunities/${id}`, { products })).status).toBe(200);
+  expect(await read(id)).toMatchObject({
+    price: 40.88,
+    details: [
+      { product_id: a, name: 'P0', price: 0.1, quantity: 7, total: 0.7 },
+      { product_id: d, name: 'P3', price: 19.99, quantity: 2, total: 39.98 },
+      { product_id: c, name: 'P2', price: 0.2, quantity: 1, total: 0.2 },
+    ],
+  });
+});
+
+test('a merge of contacts or companies moves their opportunities, and names the contact that stays once', async () => {
+  const [kept, merged, other] = [await makeContact(), await makeContact(), await makeContact()];
+  const [company, gone] = [await makeCompany(), await makeCompany()];
+  const id = await create({ contacts_ids: [merged, other, kept], company_id: gone });
+  await customer.post('/contacts/merge', { id: kept, merge_ids: [merged] });
+  await customer.post('/company/merge', { id: company, merge_ids: [gone] });
+  expect(await read(id)).toMatchObject({ contacts_ids: [kept, other], company_id: company });
+});
+
 const refusals = async () => {
   const [here, also, elsewhere] = (await makeProducts(3)) as [string, string, string];
   const id = await create({ products: [line(here), line(also)] });

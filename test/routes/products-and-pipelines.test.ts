@@ -139,11 +139,14 @@ test('pipelines are returned with their stages in order', async () => {
   expect(stages.map((one: Record<string, unknown>) => one['probability_percentage'])).toEqual([10, 25, 50, 75, 100, 0]);
 });
 
-test('the stage list has pages, and contains one pipeline only', async () => {
+test('the stage list has pages, contains one pipeline only, and counts the opportunities of each stage', async () => {
   const pipeline_id = await makePipeline('Second');
+  const [lead] = (await customer.get(`/pipelines/${pipeline_id}`)).body.stages;
+  await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: lead.id }));
+  await make(customer, '/opportunities', await opportunityBody(customer));
   const page = async (page: number) =>
     (await customer.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
-      ({ name }: { name: string }) => name,
+      (one: Record<string, unknown>) => [one['name'], one['total_opportunities']],
     );
-  expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
+  expect([await page(1), await page(2), await page(3)]).toEqual([[['Lead', 1]], [['Qualified', 0]], []]);
 });
