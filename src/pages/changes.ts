@@ -10,6 +10,7 @@ import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import type { User } from '../schemas/accounts.ts';
 import { eventNouns, type Change, type ChangeSummary, type EventActor, type EventNoun } from '../schemas/events.ts';
+import type { Detail } from '../schemas/opportunities.ts';
 import { allJobs, finalStatuses } from '../schemas/jobs.ts';
 import type { PhoneNumber } from '../files/phones.ts';
 import { canonicalId } from '../text/ids.ts';
@@ -19,7 +20,7 @@ import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from '
 import { when, plainList, linkButton, html, factCard, link, dayMs, moment, day, count, counted } from './base/html.ts';
 import { pathWith } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
-import { countryName, fieldWord, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
+import { countryName, fieldWord, isAmount, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
 
@@ -278,10 +279,14 @@ export function changeText(change: Change, telling: Telling): Html {
 function fieldsText({ fields }: Change, telling: Telling): Html {
   const lines = Object.entries(fields).map(([name, values]) => {
     const [before, after] = values.map((value) => valueText(name, value, telling));
+    // The value of an opportunity tells its amount, and its products do not.
+    if (name === 'details' && before === after) return '';
     return html`<span class="line">${telling.wordOf(name)}: !${before} → !${after}</span>`;
   });
   return lines.join('');
 }
+
+const priceText = (price: number): string => price.toLocaleString('en-GB', { maximumFractionDigits: 4 });
 
 const userText: FieldText = (id, { users }) => users.find((user) => user.id === id)?.name ?? 'a user';
 
@@ -293,24 +298,30 @@ const fieldTexts: Readonly<Record<string, FieldText>> = {
   assigned_to: userText,
   user_id_assigned: userText,
   contacts_ids: (ids: unknown[]) => counted(ids.length, 'contact'),
-  details: (lines: { name: string; quantity: number }[]) =>
-    lines.map(({ name, quantity }) => `${quantity} × ${name}`).join(', '),
+  details: (lines: Detail[]) =>
+    lines
+      .filter((line) => !isAmount(line))
+      .map(({ name, quantity, price }) => `${quantity} × ${name} at ${priceText(price)}`)
+      .join(', '),
+  price: priceText,
   phone_numbers: (phones: PhoneNumber[]) => phones.map(phoneNumber).join(', '),
   mobile_phone: (number: string) => phoneNumber({ country_code: '', number }),
   stage_id: (id, { stages }) => stages?.get(id) ?? 'a stage elsewhere',
   priority: (priority: keyof typeof priorityWords) => priorityWords[priority].word,
 };
 
+const nothing: Html = '<span class="quiet">–</span>';
+
 function valueText(name: string, value: unknown, telling: Telling): Html {
-  if (value === null || value === '' || (Array.isArray(value) && value.length === 0))
-    return html`<span class="quiet">–</span>`;
+  if (value === null || value === '' || (Array.isArray(value) && value.length === 0)) return nothing;
   if (name === 'company') {
     const company = telling.names?.get(asText(value));
     return company ? recordLink(company) : 'a deleted company';
   }
   if (name === 'estimated_closing_date' || name === 'close_date') return day(asText(value));
   const known = Object.hasOwn(fieldTexts, name) ? fieldTexts[name]!(value as never, telling) : undefined;
-  return html`${known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value))}`;
+  const shown = known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value));
+  return shown === '' ? nothing : html`${shown}`;
 }
 
 function asText(value: unknown): string {

@@ -18,7 +18,7 @@ import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
 import { when, empty, plainList, workplace, linkButton, html, dayOf, dayMs, today, moment, date } from './base/html.ts';
 import { day, count, counted, link, sideBySide } from './base/html.ts';
 import type { Html } from './base/html.ts';
-import { jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
+import { amountName, jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
 import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf } from './changes.ts';
@@ -121,10 +121,12 @@ const latestRead = 100;
 const latestShown = 12;
 async function latestOf(request: FastifyRequest): Promise<Html> {
   const { customerId, userId } = request.caller;
-  const [others, users] = await Promise.all([
+  const [changes, users] = await Promise.all([
     listChangesByOthers(request.db, customerId, userId, latestRead),
     usersOf(request),
   ]);
+  // The product of amounts is made by the form of an opportunity, and nobody offers it.
+  const others = changes.filter(({ object, fields: { name } }) => object !== 'product' || name?.[1] !== amountName);
   const acts = Object.values(
     Object.groupBy(others, ({ change_id, object, type, position }) => `${change_id ?? position} ${object} ${type}`),
   ).slice(0, latestShown) as Change[][];

@@ -278,6 +278,12 @@ test('an opportunity has an amount without a product, a new company, and a conta
   expect((await customer.post('/products/list', {})).body).toMatchObject([
     { name: 'Amount', active: false, opportunities_count: 2 },
   ]);
+  const shown = textOf(await admin.get(path));
+  expect(shown).toContain('Value: 40,000 → 50,000');
+  expect(shown).not.toMatch(/1 × |Products: /);
+  const colleague = await visitorOf(app.fastify, customer.id);
+  for (const page of ['/app', '/app/products', '/app/products?show=all', '/app/opportunities/new'])
+    expect((await colleague.get(page)).body).not.toMatch(/>Amount<\/a>|value="Amount"/);
   await admin.submit(`${path}/edit`, { amount: '' });
   expect(await stored()).toMatchObject({ price: 0, contacts_ids: [id], details: [] });
 });

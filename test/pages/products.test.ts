@@ -13,11 +13,11 @@ const stored = async (id: string) => (await customer.get(`/products/${id}`)).bod
 describe('products', () => {
   test('are made and changed by a form that reads prices as people write them, and listed with what uses them', async () => {
     const member = await visitorOf(app.fastify, customer.id, 'member');
-    expect(textOf(await member.get('/app/products'))).toContain('No products yet');
+    expect(textOf(await member.get('/app/products'))).toContain('Nothing is offered yet');
     const made = await member.submit('/app/products/new', { name: ' Chair ', price: '€ 1.249,90', currency: 'eur' });
     expect(made.location).toMatch(/^\/app\/products\/[^/]+\?done=created$/);
     const list = await member.get((await member.get(made.location!)).location!);
-    expect(textOf(list)).toMatch(/The product is created\. .* Chair €1,249\.90 piece 0 offered/);
+    expect(textOf(list)).toMatch(/The product is created\. .* Chair €1,249\.90 per piece 0 Delete/);
     const id = /products\/([^/]+)\/edit/.exec(list.body)![1]!;
     expect(await stored(id)).toMatchObject({
       name: 'Chair',
@@ -31,6 +31,8 @@ describe('products', () => {
     expect([unclear.status, textOf(unclear)]).toEqual([400, expect.stringContaining('Is not a clear number')]);
     expect((await member.submit(path, { price: '1100', active: 'false' })).status).toBe(303);
     expect(await stored(id)).toMatchObject({ name: 'Chair', price: 1100, active: false });
+    expect(textOf(await member.get('/app/products'))).toContain('Nothing is offered yet');
+    expect(textOf(await member.get('/app/products?show=all'))).toContain('Chair €1,100.00 per piece 0 not offered');
   });
 
   test('that somebody else deletes meanwhile leave the form with what was typed', async () => {
@@ -51,7 +53,7 @@ describe('products', () => {
     expect(textOf(question)).toContain('Opportunities keep it with its price');
     const { location } = await admin.submit(`/app/products/${id}/delete`);
     const after = await admin.get(location!);
-    expect(textOf(after)).toContain('No products yet');
+    expect(textOf(after)).toContain('Nothing is offered yet');
     expect(textOf(await admin.get(`/app/opportunities/${deal}`))).toContain('Chair');
     const undo = /\/app\/changes\/[^/"]+\/undo/.exec(after.body)![0];
     expect((await admin.submit(undo)).status).toBe(303);
@@ -73,11 +75,11 @@ describe('products', () => {
       [{ contacts: 'Nobody' }, 'There is no contact “Nobody”'],
     ] as const)
       expect(textOf(await admin.submit('/app/opportunities/new', { ...deal, ...wrong }))).toContain(message);
-    expect(textOf(await admin.get('/app/products'))).toContain('No products yet');
+    expect(textOf(await admin.get('/app/products'))).toContain('Nothing is offered yet');
     const { location } = await admin.submit('/app/opportunities/new', deal);
     const { body } = await customer.get(location!.split('?')[0]!.replace('/app', ''));
     expect(body).toMatchObject({ price: 2400, details: [{ name: 'Stand', price: 1200, quantity: 2 }] });
-    expect(textOf(await admin.get('/app/products'))).toContain('Stand US$1,200.00 piece 1 offered');
+    expect(textOf(await admin.get('/app/products'))).toContain('Stand US$1,200.00 per piece 1');
     await admin.submit(`${location!.split('?')[0]!}/edit`, { product: 'Banner', price: '5' });
     expect(textOf(await admin.get(location!))).toMatch(/Stand 2 × .* Banner 1 ×/);
   });

@@ -6,7 +6,7 @@ import type { Pool, JobType, ItemReason, ItemStatus, JobStatus } from '../../sch
 import { customKey } from '../../schemas/filters.ts';
 import type { ImportObject, ImportStatus } from '../../schemas/imports.ts';
 import type { RuleOperator } from '../../schemas/lists.ts';
-import { opportunityTable, type Opportunity } from '../../schemas/opportunities.ts';
+import { opportunityTable, type Detail, type Opportunity } from '../../schemas/opportunities.ts';
 import { productTable } from '../../schemas/products.ts';
 import { prospectTable } from '../../schemas/prospects.ts';
 import type { Role } from '../../schemas/accounts.ts';
@@ -132,6 +132,12 @@ export const priorityWords: Readonly<Record<Opportunity['priority'], { word: str
   LOW: { word: 'low', tone: 'plain' },
   NONE: { word: 'none', tone: 'plain' },
 };
+
+/** Name of the product whose price is the amount that the form of an opportunity asks for, apart from its products. */
+export const amountName = 'Amount';
+
+export const isAmount = ({ name, quantity }: Pick<Detail, 'name' | 'quantity'>): boolean =>
+  name === amountName && quantity === 1;
 
 export const roleWords: Readonly<Record<Role, { word: string; may: string }>> = {
   admin: { word: 'Admin', may: 'may also spend credits, and manage keys and users' },

@@ -12,7 +12,7 @@ import { lookUp, search, write, fieldsOf, text, queryText, ask, requireValid, ty
 import { when, badge, notice, empty, facts, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
 import { linkButton, dialogLink, buttons, html, link, moment, day, count } from '../base/html.ts';
 import type { Html } from '../base/html.ts';
-import { opportunityWords, plain, priorityWords, money } from '../base/words.ts';
+import { amountName, isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';
 import { viewLinks } from '../saved-views.ts';
@@ -267,11 +267,14 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     telling: { wordOf, users, stages: new Map(pipeline.stages.map(({ id, name }) => [id, name])) },
   });
   const people = contacts.map((one) => link(nameOfContact(one), `/app/contacts/${one.id}`));
-  const lines = details.map(
-    ({ name, price, quantity, total }) =>
-      html`${name} <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
-        <strong>${money(total, pipeline.currency)}</strong>`,
-  );
+  const amount = details.find(isAmount);
+  const lines = details
+    .filter((line) => line !== amount)
+    .map(
+      ({ name, price, quantity, total }) =>
+        html`${name} <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
+          <strong>${money(total, pipeline.currency)}</strong>`,
+    );
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
     company ? link(company.company_name, `/app/companies/${company.id}`) : '',
@@ -279,6 +282,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
   ];
   const about = facts([
+    [amountName, amount && money(amount.price, pipeline.currency)],
     [opportunityWords.priority, priorityBadge(priority) || undefined],
     [opportunityWords.close_date, stage.status === 'OPEN' && day(found.close_date)],
     [opportunityWords.source_id, html`${found.source_id ?? ''}` || undefined],

@@ -10,7 +10,7 @@ import { companyWrites } from '../../queries/crm/record-batches.ts';
 import { CompanyCreate } from '../../schemas/companies.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
-import type { Detail, Opportunity, Line, Pipeline } from '../../schemas/opportunities.ts';
+import type { Opportunity, Line, Pipeline } from '../../schemas/opportunities.ts';
 import { ProductCreate } from '../../schemas/products.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -21,9 +21,22 @@ import type { Choice } from '../base/forms.ts';
 import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, queryOf, ask } from '../base/requests.ts';
 import { formMessage } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
-import { when, table, html, dayIn, dayOf, startOf, today, readNumber, counted } from '../base/html.ts';
+import {
+  when,
+  table,
+  html,
+  folded,
+  card,
+  sideBySide,
+  dayIn,
+  dayOf,
+  startOf,
+  today,
+  readNumber,
+  counted,
+} from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
-import { opportunityWords, priorityWords, money } from '../base/words.ts';
+import { amountName, isAmount, opportunityWords, phoneNumber, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
 import { usersOf, companySuggestions, userChoices } from './record-form.ts';
@@ -56,11 +69,6 @@ const maxRows = 300;
 
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
 const dateFields = ['estimated_closing_date', 'close_date'] as const;
-
-/** Name of the product whose price is the amount that a form asks for, apart from the products in its table. */
-const amountName = 'Amount';
-
-const isAmount = ({ name, quantity }: Detail): boolean => name === amountName && quantity === 1;
 
 async function draftOf(request: FastifyRequest, found: Opportunity): Promise<Fields> {
   const [company] = found.company_id === null ? [] : await lookUp(request, findCompanies, [found.company_id]);
@@ -269,17 +277,17 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
     usersOf(request),
-    ask(request, listProducts, { paginate: { limit: maxShown } }),
+    ask(request, listProducts, { filters: { active: true }, paginate: { limit: maxShown } }),
     search(request, findContacts, stored?.contacts_ids.slice(0, maxShown) ?? []),
     search(request, findContacts, idsIn(draft, 'contact', maxPicked)),
     contactsIn(request, draft),
   ]);
-  const ticks = (name: string, people: readonly Contact[]): Html[] => {
+  const ticks = (name: string, offered: readonly Contact[]): Html[] => {
     const ticked = idsIn(draft, name, maxPicked);
-    return people.map((one) => {
-      const words = [nameOfContact(one), one.job_title, one.company.company_name, one.work_email]
-        .filter(Boolean)
-        .join(', ');
+    return offered.map((one) => {
+      const { job_title, company, work_email, phone_numbers, location_locality } = one;
+      const known = [nameOfContact(one), job_title, company.company_name, work_email, location_locality];
+      const words = [...known, ...phone_numbers.slice(0, 1).map(phoneNumber)].filter(Boolean).join(', ');
       return tick('checkbox', [name, one.id], html`${words}`, ticked.includes(one.id));
     });
   };
@@ -293,26 +301,42 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const levels = priorities.map((one) => [one, priorityWords[one].word] as const);
   const owners = userChoices(users, text(draft, 'user_id_assigned')).slice(1);
   const amountHint = `In ${[...currencies].join(', or ')}. The products below are added to it.`;
+  const people = [...contacts, ...alike];
+  const more = html`<div class="columns">
+      !${choice('priority', words.priority, levels)}
+      !${when(stored, input('close_date', words.close_date, { type: 'date' }))}
+    </div>
+    !${area('description', words.description)}`;
+  const isMore = text(draft, 'priority') !== 'NONE' || text(draft, 'description') || faults['description'];
   return html`!${group(
       'Opportunity',
-      html`<div class="columns">
-          !${input('name', words.name)}
-          !${input('amount', amountName, { hint: amountHint, more: 'inputmode="decimal" autocomplete="off"' })}
-          !${choice('stage_id', words.stage_id, stages)}
-          !${input('company', words.company_id, { hint: 'A new name makes a company.', more: companySuggestions })}
-          !${input('contacts', 'Add contacts', { hint: 'Names or e-mail addresses, with commas.', more: suggested })}
-          !${choice('user_id_assigned', words.user_id_assigned, owners)}
-          !${dateFields.slice(0, stored ? 2 : 1).map((name) => input(name, words[name], { type: 'date' }))}
-          !${choice('priority', words.priority, levels)}
-        </div>
-        <p class="row">!${ticks('contact', [...contacts, ...alike])}</p>
-        !${when(present.length > 0, choices('Contacts to take out', ticks('remove', present)))}
-        !${area('description', words.description)}`,
+      sideBySide(
+        input('name', words.name),
+        input('amount', amountName, { hint: amountHint, more: 'inputmode="decimal" autocomplete="off"' }),
+        choice('stage_id', words.stage_id, stages),
+        input('estimated_closing_date', words.estimated_closing_date, { type: 'date' }),
+        choice('user_id_assigned', words.user_id_assigned, owners),
+      ),
     )}
-    <h2>${words.details}</h2>
-    !${faultText('products', faults)} !${productTable(draft, stored?.details ?? [])}
+    !${group(
+      'With whom',
+      html`!${sideBySide(
+        input('company', words.company_id, { hint: 'A new name makes a company.', more: companySuggestions }),
+        input('contacts', 'Add contacts', { hint: 'Names or e-mail addresses, with commas.', more: suggested }),
+      )}
+      !${when(people.length > 0, html`<p class="row">!${ticks('contact', people)}</p>`)}
+      !${when(present.length > 0, choices('Contacts to take out', ticks('remove', present)))}`,
+    )}
+    !${card(folded('Priority and description', more, isMore))}
+    !${card(
+      folded(
+        words.details,
+        html`!${faultText('products', faults)} !${productTable(draft, stored?.details ?? [])}`,
+        rowsOf(draft).length > 0 || faults['products'],
+      ),
+    )}
     <datalist id="products">
-      !${products.rows.filter(({ active }) => active).map((one) => option(one.name, money(one.price, one.currency), ''))}
+      !${products.rows.map((one) => option(one.name, money(one.price, one.currency), ''))}
     </datalist>`;
 }
 

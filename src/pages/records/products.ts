@@ -3,37 +3,42 @@ import { findProducts, listProducts, productWrites } from '../../queries/crm/pro
 import { ProductCreate, ProductPatch, productTable } from '../../schemas/products.ts';
 import type { Product, ProductListItem } from '../../schemas/products.ts';
 import { forMembers, addPage, listPage } from '../base/layout.ts';
-import { cursorPager, filters } from '../base/forms.ts';
+import { cursorPager, filterChoice, filters } from '../base/forms.ts';
 import { idOf, queryText, ask, placeIn } from '../base/requests.ts';
 import { badge, searchBox, pathWith, linkButton, dialogLink, html, type Column, link, count } from '../base/html.ts';
-import { money } from '../base/words.ts';
+import { amountName, money } from '../base/words.ts';
 import { fieldForm } from './record-form.ts';
 import { formFieldsOf } from './record-kind.ts';
 import { editor, requireRecord, savedTexts } from './editor.ts';
 
 const section = '/app/products';
 
+const showAll = `${section}?show=all`;
+
 const schemas = { create: ProductCreate, patch: ProductPatch };
 
 export async function products(app: FastifyInstance): Promise<void> {
   addPage(app, '/products', forMembers, async (request) => {
-    const [search, place] = [queryText(request, 'search').trim(), placeIn(request)];
+    const [search, show, place] = [queryText(request, 'search').trim(), queryText(request, 'show'), placeIn(request)];
+    // The product of amounts is nobody's to choose.
+    const shown = show === 'all' ? { _or: [{ active: true }, { name: { ne: amountName } }] } : { active: true };
     const { rows, nextCursor } = await ask(request, listProducts, {
-      filters: search === '' ? {} : { name: { contains: search } },
+      filters: { ...shown, ...(search !== '' && { name: { contains: search } }) },
       paginate: place,
     });
+    const which = filterChoice('show', 'Which', { '': 'offered', all: 'all' }, show);
     const add = linkButton('New product', `${section}/new`);
     return listPage({
       title: 'Products',
       done: savedTexts('product'),
       add,
-      above: html`<search>!${filters(section, searchBox('products', search), '')}</search>`,
-      columns,
+      above: html`<search>!${filters(section, html`!${searchBox('products', search)} !${which}`, '')}</search>`,
+      columns: columns.filter(([head]) => show === 'all' || head !== 'State'),
       rows,
       none:
         search === '' && !place.cursor
-          ? ['No products yet', 'What you sell, with its price. Opportunities are sums of products.', 'deal']
-          : ['No product matches', 'Search for a part of its name.', 'search', linkButton('Show all', section)],
+          ? ['Nothing is offered yet', 'What you sell, with its price. Opportunities are sums of products.', 'deal']
+          : ['No product matches', 'Search for a part of its name.', 'search', linkButton('Show all', showAll)],
       below: cursorPager(request, nextCursor),
     });
   });
@@ -59,8 +64,7 @@ export async function products(app: FastifyInstance): Promise<void> {
 
 const columns: readonly Column<ProductListItem>[] = [
   ['Product', ({ id, name }) => link(name, `${section}/${id}/edit`)],
-  ['Price', ({ price, currency }) => money(price, currency), 'number'],
-  ['Unit', ({ unit }) => html`${unit}`],
+  ['Price', ({ price, currency, unit }) => html`${money(price, currency)} per ${unit}`],
   ['Opportunities', ({ opportunities_count }) => count(opportunities_count), 'number'],
   ['State', ({ active }) => (active ? badge('offered', 'good') : badge('not offered', 'plain'))],
   ['Actions', ({ id, name }) => dialogLink('Delete', `${section}/${id}/delete`, `Delete ${name}`)],
