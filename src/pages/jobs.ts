@@ -1,6 +1,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
-import { countOutcomes, findStarters, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
+import {
+  countOutcomes,
+  findJobViews,
+  findStarters,
+  listItems,
+  listJobs,
+  requireJobView,
+} from '../queries/jobs/jobs.ts';
 import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
 import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
 import type { LedgerEntry, Pool } from '../schemas/jobs.ts';
@@ -9,10 +16,24 @@ import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, backPath, question, type Page, listPage } from './base/layout.ts';
 import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
-import { when, badge, empty, table, facts, linkButton, html, quiet, link, panel, moment, count } from './base/html.ts';
+import {
+  when,
+  badge,
+  empty,
+  table,
+  linkButton,
+  html,
+  quiet,
+  link,
+  panel,
+  sideBySide,
+  moment,
+  count,
+  counted,
+} from './base/html.ts';
 import type { Html, Tone, Column } from './base/html.ts';
 import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification } from './base/words.ts';
-import { statusBadge, progressBar } from './base/words.ts';
+import { plain, statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoOf, whoOf, wordOf } from './changes.ts';
 import { findSubjects } from '../queries/history/history.ts';
 import type { User } from '../schemas/accounts.ts';
@@ -86,13 +107,13 @@ function filterForm({ status = '' as never, type = '' as never, actor_id }: Filt
 }
 
 /** What a job works at, and what it does with it, for the numbers on its page. */
-const itemWords: Record<JobType, readonly [nouns: string, done: string]> = {
-  unlock_contacts: ['prospects', 'Unlocked'],
-  unlock_selected_contacts: ['prospects', 'Unlocked'],
-  verify_email: ['addresses', 'Verified'],
-  verify_list: ['addresses', 'Verified'],
-  enrich_contacts: ['contacts', 'Filled in'],
-  undo: ['records', 'Taken back'],
+const itemWords: Record<JobType, readonly [noun: string, nouns: string, done: string]> = {
+  unlock_contacts: ['prospect', 'prospects', 'unlocked'],
+  unlock_selected_contacts: ['prospect', 'prospects', 'unlocked'],
+  verify_email: ['address', 'addresses', 'checked'],
+  verify_list: ['address', 'addresses', 'checked'],
+  enrich_contacts: ['contact', 'contacts', 'filled in'],
+  undo: ['record', 'records', 'taken back'],
 };
 
 const jobColumns: readonly Column<Job>[] = [
@@ -116,7 +137,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
     search(request, findStarters, [job.id]),
     usersOf(request),
   ]);
-  const columns = job.type === 'undo' ? await undoColumns(request, results.rows, users) : resultColumns;
+  const columns = job.type === 'undo' ? await undoColumns(request, results.rows, users) : resultColumnsOf(job);
   const list = canonicalId(queryText(request, 'list'));
   const back = backPath(request, '');
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
@@ -124,14 +145,16 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   const none = isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.';
   return {
     title: jobWords[job.type],
+    lead: html`!${statusBadge(job.status)} started by !${whoOf(starters.get(job.id) ?? null, users)},
+    !${moment(job.created_at)}`,
     isLive: isRunning,
     actions: html`!${when(back !== '', linkButton('Go back', back, 'secondary outline'))}
     !${isRunning ? when(isAdmin(request), cancel) : await undoOf(request, job.id, 'Undo what it wrote')}`,
     body: html`<div !${when(isRunning, 'data-live')}>
       <div class="card">
-        !${progressOf(job, whoOf(starters.get(job.id) ?? null, users))}
-        !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
-        !${when(list, html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} !${link('the list', `/app/lists/${list}`)}.</p>`)}
+        !${progressOf(job)} !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
+        !${when(isRunning, quiet('It goes on when you leave this page.'))}
+        !${when(list || (job.succeeded > 0 && job.type !== 'undo'), nextOf(list))}
       </div>
       <h2>Results</h2>
       !${outcome ? html`<p>Only those that are !${statusBadge(outcome)} <a href="${section}/${job.id}">Show all</a></p>` : ''}
@@ -141,25 +164,24 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   };
 }
 
-function progressOf(job: Job, by: Html): Html {
-  const [nouns, done] = itemWords[job.type];
+/** Returns what a job has done, what that has cost, and how far it is while it runs. */
+function progressOf(job: Job): Html {
+  const [noun, nouns, done] = itemWords[job.type];
   const { pool, charged, reserved } = job.credits;
-  const number = (status: ItemStatus): Html =>
-    job[status] === 0 ? '0' : link(count(job[status]), `${section}/${job.id}?outcome=${status}`);
-  return html`!${progressBar(job, nouns)}
-  !${facts([
-    ['Status', statusBadge(job.status)],
-    ['Waits for', job.waiting_for !== null && 'the name server, which knows no domain at present'],
-    [done, number('succeeded')],
-    ['Failed', number('failed')],
-    ['Left out', number('skipped')],
-    ['Credits spent', pool !== null && `${count(charged)} of at most ${count(reserved)}`],
-    ['Started by', by],
-    ['Started', moment(job.created_at)],
-    ['Ended', moment(job.finished_at, 'Not yet')],
-  ])}
-  !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
+  const others = Object.entries({ failed: 'failed', skipped: 'left out' } as const).flatMap(([status, word]) => {
+    const number = job[status as ItemStatus];
+    return number === 0 ? [] : link(`${count(number)} ${word}`, `${section}/${job.id}?outcome=${status}`);
+  });
+  const spent = `${counted(charged, 'credit')} spent of at most ${count(reserved)}`;
+  return html`!${when(job.finished_at === null, progressBar(job, nouns))}
+    <p class="figure">${counted(job.succeeded, noun, nouns)} ${done}</p>
+    <p>!${[...others, ...(pool === null ? [] : [spent])].join(' · ')}</p>
+    !${when(job.waiting_for, quiet('It waits for the name server, which knows no domain at present.'))}
+    !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
 }
+
+const nextOf = (list: string | undefined): Html =>
+  html`<p>!${list ? link('See the list', `/app/lists/${list}`) : link('See the contacts', '/app/contacts')}</p>`;
 
 const outcomeOf = ({ status, number }: Awaited<ReturnType<typeof countOutcomes>>[number]): Html =>
   html`<span>${count(number)} !${verification(status)}</span>`;
@@ -173,14 +195,12 @@ function itemName({ item, contact_id, result }: JobItem): Html {
 const outcome = ({ status, reason }: JobItem): Html =>
   html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`;
 const outcomeColumn: Column<JobItem> = ['Outcome', outcome];
-const endColumn: Column<JobItem> = ['When', ({ finished_at }) => moment(finished_at)];
 
-const resultColumns: readonly Column<JobItem>[] = [
-  ['Item', itemName],
+const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
+  [plain(itemWords[type][0]), itemName],
   outcomeColumn,
   ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
   ['Credits', ({ charged }) => count(charged), 'number'],
-  endColumn,
 ];
 
 async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], users: readonly User[]) {
@@ -203,7 +223,6 @@ async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], us
     outcomeColumn,
     ['Restored', (one) => restored(one).join(', '), 'long'],
     ['Kept, as changed since', (one) => kept(one).join(', '), 'long'],
-    endColumn,
   ];
   return columns;
 }
@@ -220,40 +239,51 @@ const shownDays = 30;
 
 export async function credits(app: FastifyInstance): Promise<void> {
   addPage(app, '/credits', forMembers, async (request) => {
-    const ledger = await ask(request, listEntries, placeIn(request));
+    const isAll = queryText(request, 'show') === 'all';
+    const ledger = await ask(request, listEntries, placeIn(request), isAll ? [] : ['reserve', 'release']);
     const [balances, charges] = [await lookUp(request, findCredits), await search(request, sumCharges, shownDays)];
+    const ids = [...new Set(ledger.rows.flatMap(({ job_id }) => job_id ?? []))];
+    const types = new Map((await lookUp(request, findJobViews, ids, allJobs)).map(({ id, type }) => [id, type]));
     const spent = new Map(charges.map(({ pool, amount }) => [pool, amount]));
     const cards = pools.map((pool) => poolCard(pool, balances, spent.get(pool) ?? 0));
-    const none = 'Each change of your credits is listed here: grants, and what jobs reserve and spend.';
+    const which = { '': 'added and spent', all: 'held for jobs, too' };
     return listPage({
       title: 'Credits',
-      label: 'Ledger',
-      above: html`!${when(queryText(request, 'cursor') === '', html`<div class="columns">!${cards}</div>`)}
-        <h2>Ledger</h2>`,
-      columns: ledgerColumns,
+      label: 'Credits added and spent',
+      above: html`!${when(queryText(request, 'cursor') === '', sideBySide(...cards))}
+      !${filters('/app/credits', filterChoice('show', 'Show', which, isAll ? 'all' : ''))}`,
+      columns: ledgerColumns(types),
       rows: ledger.rows,
-      none: ['Nothing yet', none, 'coins'],
+      none: ['Nothing yet', 'What is added to your credits, and what your jobs spend, is listed here.', 'coins'],
       below: cursorPager(request, ledger.nextCursor),
     });
   });
 }
 
-const ledgerColumns: readonly Column<LedgerEntry>[] = [
+const ledgerColumns = (types: ReadonlyMap<string, JobType>): Column<LedgerEntry>[] => [
   ['When', (one) => moment(one.created_at)],
-  ['Credits', (one) => poolWords[one.pool].word],
-  ['What', ({ kind }) => badge(...kinds[kind])],
-  ['Amount', (one) => count(one.amount), 'number'],
-  ['Available after', (one) => count(one.balance_after), 'number'],
-  ['Held after', (one) => count(one.reserved_after), 'number'],
-  ['About', ({ job_id, note }) => (job_id === null ? html`${note ?? ''}` : link('Job', `${section}/${job_id}`))],
+  ['What', ({ kind }) => badge(kinds[kind].word, kinds[kind].tone)],
+  [
+    'About',
+    ({ job_id: id, note }) => (id === null ? html`${note ?? ''}` : link(jobWords[types.get(id)!], `${section}/${id}`)),
+  ],
+  ['Credits for', ({ pool }) => poolWords[pool].word],
+  ['Number', ({ kind, amount }) => `${kinds[kind].sign}${count(amount)}`, 'number'],
+  // Credits that are held for a job are left until it spends them.
+  ['Left', (one) => count(one.balance_after + one.reserved_after), 'number'],
 ];
 
-const kinds: Record<EntryKind, readonly [name: string, tone: Tone]> = {
-  grant: ['added', 'good'],
-  reserve: ['held for a job', 'busy'],
-  charge: ['spent', 'plain'],
-  release: ['came back', 'plain'],
-  adjust: ['corrected', 'warning'],
+const kinds: Record<EntryKind, { word: string; tone: Tone; sign: string }> = {
+  grant: { word: 'added', tone: 'good', sign: '+' },
+  reserve: { word: 'held', tone: 'busy', sign: '' },
+  charge: { word: 'spent', tone: 'plain', sign: '−' },
+  release: { word: 'came back', tone: 'plain', sign: '' },
+  adjust: { word: 'corrected', tone: 'warning', sign: '' },
+};
+
+const poolActs: Record<Pool, Html> = {
+  subscription: link('Search prospects', '/app/prospects'),
+  verification: link('Choose a list', '/app/lists'),
 };
 
 function poolCard(pool: Pool, balances: Credits, spent: number): Html {
@@ -262,5 +292,5 @@ function poolCard(pool: Pool, balances: Credits, spent: number): Html {
   const more = reserved > 0 ? `; ${count(reserved)} more are held for jobs` : '';
   const body = html`<p class="figure">${count(balance)}</p>
     !${quiet(`available ${purpose}${more}`)} !${quiet(`${count(spent)} spent in the last ${shownDays} days`)}`;
-  return panel(title, body);
+  return panel(title, body, poolActs[pool]);
 }

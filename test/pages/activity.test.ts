@@ -18,7 +18,7 @@ const charge = (customerId: string, jobId: string, number: number, amount: numbe
   values (${customerId}, uuidv7(make_interval(hours => -24 * ${daysAgo}::int)), 'verification', ${number}, 'charge',
     ${amount}, 0, 0, ${jobId})`;
 
-test('the page of credits shows balances, the ledger, and what was spent in the last 30 days', async () => {
+test('the page of credits shows balances, what was added and spent, what was held if asked, and what was spent in the last 30 days', async () => {
   const { customer, visitor } = await start();
   await grant(app.fastify, customer.id, 'subscription', 12_345);
   const job = await begin(app, customer, 3);
@@ -30,7 +30,10 @@ test('the page of credits shows balances, the ledger, and what was spent in the 
   expect(text).toContain('12,345 available to unlock prospects');
   expect(text).toContain('0 available to verify e-mail addresses; 3 more are held for jobs');
   expect(text).toContain('42 spent in the last 30 days');
-  expect(text).toMatch(/added 12,345 12,345 0/);
+  expect(text).toContain('added Prospects +12,345 12,345');
+  expect(text).toContain('spent Verify e-mail addresses Verification −2 0');
+  expect(text).not.toContain('held Verify');
+  expect(textOf(await visitor.get('/app/credits?show=all'))).toContain('held Verify e-mail addresses Verification 3 3');
 });
 
 test('the pages of jobs show the progress of a job, its results and its end', async () => {
@@ -49,7 +52,7 @@ test('the pages of jobs show the progress of a job, its results and its end', as
   expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
   const ended = await visitor.get(page);
   expect(ended.body).not.toMatch(/data-live|http-equiv="refresh"|\/cancel"/);
-  expect(textOf(ended)).toContain('cancelled');
+  expect(textOf(ended)).toMatch(/cancelled .* 0 addresses checked 30 left out · 0 credits spent of at most 30/);
   expect(textOf(ended)).toContain('0@example.com');
   const next = /href="(\/app\/jobs\/[^"]+\?cursor[^"]+)"/.exec(ended.body)![1]!.replaceAll('&#61;', '=');
   expect(textOf(await visitor.get(next))).toContain('29@example.com');

@@ -52,7 +52,7 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   expect((await admin.post('/app/prospects/unlock', { ...nameless, list_id: 'new', name: '' })).status).toBe(400);
   const listed = await admin.post('/app/prospects/unlock', { ...nameless, list_id: '', name: 'From the catalog' });
   const [, list] = /^\/app\/jobs\/[0-9a-f-]{36}\?list=(.*)$/.exec(listed.location!)!;
-  expect(textOf(await admin.get(listed.location!))).toContain('The contacts go into the list');
+  expect(textOf(await admin.get(listed.location!))).toContain('See the list');
   const [last] =
     await app.owner`select sync_crm, request from jobs where customer_id = ${customer.id} order by id desc`;
   expect(last).toMatchObject({ sync_crm: true, request: { list_ids: [list] } });

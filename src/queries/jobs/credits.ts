@@ -296,10 +296,12 @@ export async function findLastGrants(sql: Sql, customerId: string): Promise<Part
   return Object.fromEntries(rows.map(({ pool, amount }) => [pool, amount]));
 }
 
+/** @param without kinds of entries that are left out */
 export const listEntries = (
   db: Database,
   customerId: string,
   paginate?: PageOrCursor,
+  without: readonly EntryKind[] = [],
 ): Promise<RecordPage<LedgerEntry>> =>
   pageById(['ledger'], customerId, paginate, (page) =>
     db.search(
@@ -307,6 +309,7 @@ export const listEntries = (
         select id, pool, kind, amount, balance_after, reserved_after, job_id, note, created_at
         from credit_entries
         where customer_id = ${customerId}
+          and kind <> all(${without}::text[])
           and ${isAfter(sql, 'id', page)}
         order by id desc
         ${limitAndOffset(sql, page)}`,
