@@ -345,10 +345,7 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
 }
 
 const matchHint = (object: ImportObject, match: string): Html =>
-  html`<p>
-    This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one. Download the
-    others, and <a href="${pathWith(`${section}/new`, { object, mode: 'create' })}">import them as new ones</a>.
-  </p>`;
+  html`<p>This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one.</p>`;
 
 function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { areUnmatched }: Failures): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings } = found;
