@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findActivities, listActivities, activityWrites } from '../../queries/crm/activities.ts';
 import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
-import { canonicalId } from '../../text/ids.ts';
+import { canonicalId, etagOf } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, ownPath, backPath, urlOf } from '../base/layout.ts';
 import type { Answer, Page } from '../base/layout.ts';
 import { form, controlsFor, choices, cursorPager, differing, filterChoice, filters } from '../base/forms.ts';
 import { formFaults, tick, hidden } from '../base/forms.ts';
 import type { Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
-import { notSent, refusalOf, requireValid } from '../base/requests.ts';
+import { notSent, passing, refusalOf, requireValid } from '../base/requests.ts';
 import type { Fields, Faults, Refused } from '../base/requests.ts';
 import { when, pager, pathWith, quiet, dialogLink, html, dayIn, dayOf, readDay, startOf, endOf } from '../base/html.ts';
 import { today, moment, day, shortDay } from '../base/html.ts';
@@ -36,20 +36,18 @@ export async function activities(app: FastifyInstance): Promise<void> {
 
   addAction(app, '/activities/:id/done', forMembers, async (request) => {
     const isDone = sentText(request, 'done') === '1';
-    const found = await requireActivity(request);
     const told = pathWith(ownPath(sentText(request, 'back')), { done: isDone ? 'completed' : 'reopened' });
-    if (isDone === (found.done_at !== null)) return told;
-    const patch = { done_at: isDone ? new Date().toISOString() : null };
-    await write(request, activityWrites.update, found.id, patch);
-    return withUndo(request, told);
+    const done_at = isDone ? new Date().toISOString() : null;
+    return changeTask(request, told, (task) => (isDone === (task.done_at !== null) ? undefined : { done_at }));
   });
 
   addAction(app, '/activities/:id/move', forMembers, async (request) => {
-    const [{ id }, back] = [await requireActivity(request), ownPath(sentText(request, 'back'))];
+    const back = ownPath(sentText(request, 'back'));
     const day = readDay(sentText(request, 'day'));
     if (day === undefined) return back;
-    await write(request, activityWrites.update, id, { due_at: endOf(day) });
-    return withUndo(request, pathWith(back, { done: 'moved' }));
+    const due_at = endOf(day);
+    const told = pathWith(back, { done: 'moved' });
+    return changeTask(request, told, (task) => (task.due_at === due_at ? undefined : { due_at }));
   });
 
   editor<Activity>(app, {
@@ -79,6 +77,23 @@ export async function activities(app: FastifyInstance): Promise<void> {
 function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): string {
   if (opportunity_id !== null) return `/app/opportunities/${opportunity_id}`;
   return contact_id !== null ? `/app/contacts/${contact_id}` : `/app/companies/${company_id}`;
+}
+
+/**
+ * Changes a task unless it is so already. Returns the path that tells it, with an undo if this request has changed it:
+ * of a double click, only the first does.
+ */
+async function changeTask(
+  request: FastifyRequest,
+  told: string,
+  patchOf: (task: Activity) => object | undefined,
+): Promise<string> {
+  const task = await requireActivity(request);
+  const patch = patchOf(task);
+  if (patch === undefined) return told;
+  const written = write(request, activityWrites.update, task.id, patch as never, etagOf(task)).then(() => true);
+  const isWritten = await written.catch(passing('precondition_failed', false));
+  return isWritten ? withUndo(request, told) : changeTask(request, told, patchOf);
 }
 
 /** Returns the path of the page on which the activity's form was opened. Default: the page of its record. */
