@@ -107,6 +107,11 @@ describe('a view of contacts', () => {
     expect(textOf(await admin.get(saved.location!))).toMatch(/‹ Previous 27 Next › .* It is saved\. .* No answer/);
     const edited = await admin.get(`${here}?done=changed`, { referer: `https://sales.example${entered}` });
     expect(textOf(await admin.get(edited.location!))).toContain('‹ Previous 27 Next ›');
+    const wide = `https://sales.example/app/contacts?columns=${'custom~x.'.repeat(1_000)}`;
+    expect([
+      (await admin.get(here, { referer: wide })).status,
+      (await admin.get(`${here}?in=cursor%3Dx`)).status,
+    ]).toEqual([200, 200]);
     const alone = await admin.get(`/app/contacts/${ids[26]}?in=search%3Dada33%40example.com`);
     expect([alone.status, alone.body.includes('In the list')]).toEqual([200, false]);
   });

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { forMembers, addAction, formRoutes, urlOf, type FormPage } from '../base/layout.ts';
 import { hidden } from '../base/forms.ts';
 import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryOf } from '../base/requests.ts';
-import { queryText, required, ask } from '../base/requests.ts';
+import { queryText, required, ask, passing } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { moment, count, counted, someNames, linkButton } from '../base/html.ts';
@@ -36,7 +36,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
     const [beside, values, related, happened] = await Promise.all([
-      neighboursOf(request, kind, found.id, list),
+      neighboursOf(request, kind, found.id, list).catch(passing('validation_failed', '')),
       valuesOf(kind, found, users),
       kind.related(request, found),
       workplaceOf(request, {
@@ -86,9 +86,12 @@ function listBefore(request: FastifyRequest, { path }: RecordKind): string {
   const given = queryText(request, 'in');
   if (given !== '' || request.method === 'POST' || !URL.canParse(referer)) return given;
   const { pathname, search, searchParams } = new URL(referer);
-  if (pathname === path) return search.slice(1) || 'sort=';
+  if (pathname === path) return search.length > maxList ? '' : search.slice(1) || 'sort=';
   return pathname === urlOf(request).split('?')[0] ? (searchParams.get('in') ?? '') : '';
 }
+
+/** Maximum length of a list's parameters that a record's address keeps (characters). */
+const maxList = 2_000;
 
 /** Returns links to the previous and the next record in the list with these parameters. */
 async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string, given: string): Promise<Html> {
