@@ -100,6 +100,8 @@ test('records whose values do not differ are merged by one click, and all such g
     '2 groups are merged. Undo',
   );
   for (const id of different) expect((await read(id)).id).toBe(id);
+  const [x, y, z] = (await group('e', {}, {}, {})) as [string, string, string];
+  expect((await send([z, y], [x, z])).location, 'an undo takes back one merge of a record').toContain('done=1&');
 });
 
 test('contacts of two companies of one name are not equal, and their companies are told apart side by side', async () => {

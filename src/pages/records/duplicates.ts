@@ -120,9 +120,12 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const [by, groups] = [keyOf(fields), values(fields, 'group', pageSize)];
     const end = performance.now() + maxMergeMs;
     let [merged, tried] = [0, 0];
+    // A change that merged one record twice could not be undone.
+    const taken = new Set<string>();
     for (const group of groups) {
-      const ids = group.split('.').flatMap((id) => canonicalId(id) ?? []);
-      merged += await mergeIfEqual(request, searches[by], ids.slice(0, maxCompared));
+      const ids = new Set(group.split('.').flatMap((id) => canonicalId(id) ?? [])).difference(taken);
+      ids.forEach((id) => taken.add(id));
+      merged += await mergeIfEqual(request, searches[by], [...ids].slice(0, maxCompared));
       tried += 1;
       if (performance.now() > end) break;
     }
