@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { discardCount, findDuplicates } from '../../queries/crm/duplicates.ts';
+import { countAgain, findDuplicates } from '../../queries/crm/duplicates.ts';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import type { ComparedMerge } from '../../queries/crm/merges.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
@@ -11,7 +11,7 @@ import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, type FormPage, formRoutes } from '../base/layout.ts';
 import { form, numberedPager, select, tick, hidden, undoButton, doneNotice, filters } from '../base/forms.ts';
 import { search, write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
-import { ask, givenIn, notSent, requireCurrent, passing } from '../base/requests.ts';
+import { ask, givenIn, notSent, requireCurrent, passing, sentText } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { when, notice, empty, table, buttons, html, pathWith, moment, count, counted } from '../base/html.ts';
 import { someNames } from '../base/html.ts';
@@ -111,8 +111,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
 
   addAction(app, '/duplicates/count', forMembers, async (request) => {
     const by = keyOf(fieldsOf(request));
-    await write(request, discardCount, by);
-    return listOf(by);
+    await write(request, countAgain, by);
+    return pathWith(listOf(by), { after: sentText(request, 'after') });
   });
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
@@ -155,9 +155,13 @@ async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, Found 
   return [firstKeys[0], { rows: [], groups: 0, asOf: undefined }];
 }
 
-/** Returns a page of duplicates, or undefined while they are still being counted. */
-const findUnlessCounting = (request: FastifyRequest, by: DuplicateKey, page: number): Promise<Found | undefined> =>
-  ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } }).catch(passing('unavailable', undefined));
+/** Returns a page of duplicates, or undefined while they are still being counted, for the first time or again. */
+async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, page: number): Promise<Found | undefined> {
+  const asked = ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } });
+  const found = await asked.catch(passing('unavailable', undefined));
+  const isOld = Date.parse(found?.asOf ?? '') <= Date.parse(queryText(request, 'after'));
+  return isOld ? undefined : found;
+}
 
 interface ShownGroup extends DuplicateGroup {
   names: Html;
@@ -225,7 +229,7 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
 const countedAt = (by: DuplicateKey, asOf: string): Html =>
   form(
     `${section}/count`,
-    html`!${hidden({ by })}
+    html`!${hidden({ by, after: asOf })}
       <p class="quiet">Counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
   );
 

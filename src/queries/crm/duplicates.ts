@@ -51,13 +51,14 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
-/** Discards the last count, so that the next request for it enqueues another. Leaves other kinds as they are. */
-export async function discardCount(sql: Transaction, customerId: string, kind: DuplicateKey): Promise<void> {
+/** Makes the last count due, and enqueues another. Callers get the last one until then. */
+export async function countAgain(sql: Transaction, customerId: string, kind: DuplicateKey): Promise<void> {
   await sql`
     update duplicate_counts
-    set counted_at = null
+    set counted_at = least(counted_at, now() - ${recountAfter}::interval)
     where customer_id = ${customerId}
       and kind = ${kind}`;
+  await enqueueTurn(sql, 'count-duplicates', customerId);
 }
 
 /**
@@ -109,7 +110,7 @@ const listCountedDuplicates = (
  */
 const isDue = (sql: Queryable): Fragment => sql`(
   counted_at is null
-  or counted_at < now() - ${recountAfter}::interval
+  or counted_at <= now() - ${recountAfter}::interval
   or asked_at < now() - ${countFor}::interval
 )`;
 
