@@ -1,49 +1,41 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Actor } from './events.ts';
-import {
-  type FieldTable,
-  CreatedAt,
-  Enum,
-  ExternalId,
-  Instant,
-  Nullable,
-  Paginate,
-  PaginateOrContinue,
-  Text,
-  UpdatedAt,
-  Uuid,
-  Named,
-  PartialBody,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
 export const activityTypes = ['note', 'task', 'call', 'meeting', 'email'] as const;
 
 const writable = {
-  type: Enum(activityTypes, 'What it is. By default `note`.'),
-  title: Text(255, {
+  type: wire.Enum(activityTypes, 'What it is. By default `note`.'),
+  title: wire.Text(255, {
     description: 'What it is about, in a line. An activity needs a title or a body.',
     examples: ['Call back about the second engine'],
   }),
-  body: Text(10_000, 'What was said or is to be done, as plain text.'),
-  contact_id: Nullable(Uuid('An existing contact. An activity needs a contact, a company or an opportunity.')),
-  company_id: Nullable(Uuid('An existing company.')),
-  opportunity_id: Nullable(Uuid('An existing opportunity.')),
-  assigned_to: Nullable(Uuid('The responsible user: an id from `GET /api/ext/customer/users`. Null: nobody.')),
-  due_at: Nullable(Instant('When a task has to be done. Other activities have no such time.')),
-  done_at: Nullable(Instant('When a task was done. Null: it is to be done. Other activities have no such time.')),
-  occurred_at: Instant('When it happened. By default the time at which it is created.'),
-  external_id: ExternalId(),
+  body: wire.Text(10_000, 'What was said or is to be done, as plain text.'),
+  contact_id: wire.Nullable(
+    wire.Uuid('An existing contact. An activity needs a contact, a company or an opportunity.'),
+  ),
+  company_id: wire.Nullable(wire.Uuid('An existing company.')),
+  opportunity_id: wire.Nullable(wire.Uuid('An existing opportunity.')),
+  assigned_to: wire.Nullable(
+    wire.Uuid('The responsible user: an id from `GET /api/ext/customer/users`. Null: nobody.'),
+  ),
+  due_at: wire.Nullable(wire.Instant('When a task has to be done. Other activities have no such time.')),
+  done_at: wire.Nullable(
+    wire.Instant('When a task was done. Null: it is to be done. Other activities have no such time.'),
+  ),
+  occurred_at: wire.Instant('When it happened. By default the time at which it is created.'),
+  external_id: wire.ExternalId(),
 };
 
 export const activityFields = Object.keys(writable) as (keyof typeof writable)[];
 
-export const Activity = Named('Activity', {
-  id: Uuid('Id of the activity.'),
+export const Activity = wire.Named('Activity', {
+  id: wire.Uuid('Id of the activity.'),
   ...writable,
   created_by: Type.Object(Actor().properties, { description: 'Who created it.' }),
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
 });
 export type Activity = Static<typeof Activity>;
 
@@ -89,7 +81,7 @@ export const activityTable = {
   is_overdue: { label: 'Is overdue', filter: 'boolean', isUnsorted: true, isInternal: true },
   company_or_its_contacts: { label: 'Company or its contacts', filter: 'of', isUnsorted: true, isInternal: true },
   search: { label: 'Search', filter: 'search', isUnsorted: true, isInternal: true },
-} satisfies FieldTable<keyof Activity>;
+} satisfies wire.FieldTable<keyof Activity>;
 
 export const activityFilterFields = filterFieldsOf('activities', 'Activity', activityTable, false);
 const text = [
@@ -101,10 +93,13 @@ const example = { type: 'task', is_done: false };
 export const ActivityFilters = Filters(activityFilterFields, text, example);
 const listed = { filters: ActivityFilters, order_by: OrderBy(activityFilterFields, ['occurred_at', 'type']) };
 
-export const ActivityQuery = PartialBody(
+export const ActivityQuery = wire.PartialBody(
   'ActivityQuery',
   [{ filters: example, order_by: { due_at: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-  { ...listed, paginate: PaginateOrContinue },
+  { ...listed, paginate: wire.PaginateOrContinue },
 );
 
-export const ActivityCount = PartialBody('ActivityCount', [{ filters: example }], { ...listed, paginate: Paginate });
+export const ActivityCount = wire.PartialBody('ActivityCount', [{ filters: example }], {
+  ...listed,
+  paginate: wire.Paginate,
+});

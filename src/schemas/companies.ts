@@ -1,79 +1,60 @@
 import { Type, type Static } from '@sinclair/typebox';
-import {
-  noteEntry,
-  type FieldTable,
-  Country,
-  CreatedAt,
-  CustomFields,
-  CustomFieldsPatch,
-  Domain,
-  ExternalId,
-  Instant,
-  LastActivityAt,
-  Name,
-  Nullable,
-  Paginate,
-  PaginateOrContinue,
-  Score,
-  Text,
-  UpdatedAt,
-  Url,
-  Uuid,
-  Named,
-  PartialBody,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
 
 const writable = {
-  external_id: ExternalId(),
-  type: Text(64, {
+  external_id: wire.ExternalId(),
+  type: wire.Text(64, {
     minLength: 1,
     description: 'What the company is to you, in your own words, such as `customer` or `partner`.',
     examples: ['customer'],
   }),
-  company_name: Name({
+  company_name: wire.Name({
     description: 'Name of the company: 1–255 characters. Several companies may have the same name.',
     examples: ['Analytical Engines Ltd'],
   }),
-  domain: Nullable(Domain('Domain of the company. Several companies may have the same. Null: none.')),
-  size: Text(64, { description: 'Number of employees, as free text.', examples: ['11-50'] }),
-  industry: Text(255, { description: 'Industry, as free text.', examples: ['Computing'] }),
-  social2_url: Nullable(Url('Page of the company in another social network.')),
-  profnet_url: Nullable(Url('Page of the company in the professional network.')),
-  social1_url: Nullable(Url('Page of the company in a social network.')),
-  location_locality: Nullable(Text(255, { description: 'Town or city.', examples: ['London'] })),
-  location_metro: Nullable(Text(255, { description: 'Metropolitan area.', examples: ['Greater London'] })),
-  location_region: Nullable(Text(255, { description: 'State, county or province.', examples: ['England'] })),
-  location_street_address: Nullable(Text(255, 'Street and number.')),
-  location_address_line_2: Nullable(Text(255, 'Second line of the address, such as a floor.')),
-  location_postal_code: Nullable(Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
-  location_country: Country(),
-  custom_fields: CustomFields(),
+  domain: wire.Nullable(wire.Domain('Domain of the company. Several companies may have the same. Null: none.')),
+  size: wire.Text(64, { description: 'Number of employees, as free text.', examples: ['11-50'] }),
+  industry: wire.Text(255, { description: 'Industry, as free text.', examples: ['Computing'] }),
+  social2_url: wire.Nullable(wire.Url('Page of the company in another social network.')),
+  profnet_url: wire.Nullable(wire.Url('Page of the company in the professional network.')),
+  social1_url: wire.Nullable(wire.Url('Page of the company in a social network.')),
+  location_locality: wire.Nullable(wire.Text(255, { description: 'Town or city.', examples: ['London'] })),
+  location_metro: wire.Nullable(wire.Text(255, { description: 'Metropolitan area.', examples: ['Greater London'] })),
+  location_region: wire.Nullable(wire.Text(255, { description: 'State, county or province.', examples: ['England'] })),
+  location_street_address: wire.Nullable(wire.Text(255, 'Street and number.')),
+  location_address_line_2: wire.Nullable(wire.Text(255, 'Second line of the address, such as a floor.')),
+  location_postal_code: wire.Nullable(wire.Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
+  location_country: wire.Country(),
+  custom_fields: wire.CustomFields(),
 };
 
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
-export const Company = Named('Company', {
-  id: Uuid('Id of the company.'),
+export const Company = wire.Named('Company', {
+  id: wire.Uuid('Id of the company.'),
   ...writable,
   type: Type.String({
     description: 'What the company is to you. `""` for a company that was created from the name in a contact.',
   }),
-  last_verified: Instant('When the company was last verified; if never, when it was created.'),
+  last_verified: wire.Instant('When the company was last verified; if never, when it was created.'),
   verification_status: VerificationStatus(),
-  score: Score(),
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  score: wire.Score(),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
   // Lists leave it out.
-  last_activity_at: Type.Optional(LastActivityAt()),
+  last_activity_at: Type.Optional(wire.LastActivityAt()),
 });
 export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
 
 export const CompanyCreate = Type.Composite(
-  [Type.Object({ type, company_name }), Type.Partial(Type.Object({ ...optional, custom_fields: CustomFieldsPatch() }))],
+  [
+    Type.Object({ type, company_name }),
+    Type.Partial(Type.Object({ ...optional, custom_fields: wire.CustomFieldsPatch() })),
+  ],
   {
     additionalProperties: false,
     title: 'CompanyCreate',
@@ -82,10 +63,10 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-export const CompanyPatch = PartialBody(
+export const CompanyPatch = wire.PartialBody(
   'CompanyPatch',
   [{ industry: 'Computing', location_country: 'GB', location_metro: null }],
-  { ...writable, custom_fields: CustomFieldsPatch() },
+  { ...writable, custom_fields: wire.CustomFieldsPatch() },
 );
 export type CompanyPatch = Static<typeof CompanyPatch>;
 
@@ -102,7 +83,7 @@ export const companyTable = {
       'Firmenname|Firma|Unternehmen|Unternehmensname|Firmenbezeichnung|Nom de l’entreprise|Nom de la société|Raison sociale|Société|' +
       'Entreprise|Nom|Nombre de la empresa|Razón social|Empresa|Compañía|Nombre',
   },
-  note: noteEntry,
+  note: wire.noteEntry,
   domain: {
     label: 'Domain',
     filter: 'domain',
@@ -227,13 +208,13 @@ export const companyTable = {
   id: { label: 'Id', filter: 'uuid', isInternal: true },
   custom_fields: { label: 'Your own fields', isInternal: true },
   search: { label: 'Search', filter: 'search', isUnsorted: true, isInternal: true },
-} satisfies FieldTable<keyof Company>;
+} satisfies wire.FieldTable<keyof Company>;
 
 export const companyFilterFields = filterFieldsOf('company', 'Company', companyTable);
 export const CompanyFilters = Filters(companyFilterFields, textOfPeople, exampleOfPeople);
 const listed = { filters: CompanyFilters, order_by: OrderBy(companyFilterFields) };
 
-export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
+export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: wire.PaginateOrContinue }), {
   additionalProperties: false,
   title: 'CompanyQuery',
   examples: [
@@ -241,7 +222,7 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
   ],
 });
 
-export const CompanyCount = PartialBody('CompanyCount', [{ filters: { industry: 'Computing' } }], {
+export const CompanyCount = wire.PartialBody('CompanyCount', [{ filters: { industry: 'Computing' } }], {
   ...listed,
-  paginate: Paginate,
+  paginate: wire.Paginate,
 });

@@ -1,79 +1,61 @@
 import { Type, type Static } from '@sinclair/typebox';
-import {
-  noteEntry,
-  type FieldTable,
-  Country,
-  CreatedAt,
-  CustomFields,
-  CustomFieldsPatch,
-  Domain,
-  Email,
-  ExternalId,
-  Ids,
-  Instant,
-  LastActivityAt,
-  Name,
-  Nullable,
-  Paginate,
-  PaginateOrContinue,
-  Score,
-  Strict,
-  Text,
-  UpdatedAt,
-  Url,
-  Uuid,
-  Named,
-  PartialBody,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
 
-const PhoneNumber = Strict(
+const PhoneNumber = wire.Strict(
   {
-    country_code: Text(255, { description: 'International prefix with `+`; `""` if unknown.', examples: ['+44'] }),
-    number: Text(255, { description: 'The number without the prefix, as free text.', examples: ['20 7946 0000'] }),
+    country_code: wire.Text(255, { description: 'International prefix with `+`; `""` if unknown.', examples: ['+44'] }),
+    number: wire.Text(255, { description: 'The number without the prefix, as free text.', examples: ['20 7946 0000'] }),
   },
   { title: 'PhoneNumber' },
 );
 
 const writable = {
-  external_id: ExternalId(),
-  first_name: Name({ description: 'First name: 1–255 characters.', examples: ['Ada'] }),
-  middle_name: Nullable(Text(255, { description: 'Middle name.', examples: ['King'] })),
-  last_name: Name({ description: 'Last name: 1–255 characters.', examples: ['Lovelace'] }),
-  gender: Nullable(Text(255, { description: 'Gender, as free text.', examples: ['female'] })),
-  birth_year: Nullable(Type.Integer({ minimum: 1, maximum: 9999, description: 'Year of birth.', examples: [1815] })),
-  profnet_url: Nullable(Url('Profile in the professional network.')),
-  social1_url: Nullable(Url('Profile in a social network.')),
-  social2_url: Nullable(Url('Profile in another social network.')),
-  work_email: Nullable(
-    Email(
+  external_id: wire.ExternalId(),
+  first_name: wire.Name({ description: 'First name: 1–255 characters.', examples: ['Ada'] }),
+  middle_name: wire.Nullable(wire.Text(255, { description: 'Middle name.', examples: ['King'] })),
+  last_name: wire.Name({ description: 'Last name: 1–255 characters.', examples: ['Lovelace'] }),
+  gender: wire.Nullable(wire.Text(255, { description: 'Gender, as free text.', examples: ['female'] })),
+  birth_year: wire.Nullable(
+    Type.Integer({ minimum: 1, maximum: 9999, description: 'Year of birth.', examples: [1815] }),
+  ),
+  profnet_url: wire.Nullable(wire.Url('Profile in the professional network.')),
+  social1_url: wire.Nullable(wire.Url('Profile in a social network.')),
+  social2_url: wire.Nullable(wire.Url('Profile in another social network.')),
+  work_email: wire.Nullable(
+    wire.Email(
       'E-mail address at work. Several contacts may have the same. Verifications are about this address. Null: none; ' +
         'then the contact needs an `external_id`, a `profnet_url` or a phone number.',
     ),
   ),
-  personal_email: Nullable(Email('Private e-mail address.')),
-  other_emails: Nullable(Type.Array(Email(), { maxItems: 20, description: 'Further e-mail addresses, at most 20.' })),
-  industry: Text(255, { description: 'Industry that the person works in, as free text.', examples: ['Computing'] }),
-  job_title: Text(255, { description: 'Job title.', examples: ['Analyst'] }),
-  location_locality: Text(255, { description: 'Town or city.', examples: ['London'] }),
-  location_country: Country(),
-  location_region: Text(255, { description: 'State, county or province.', examples: ['England'] }),
-  location_postal_code: Nullable(Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
+  personal_email: wire.Nullable(wire.Email('Private e-mail address.')),
+  other_emails: wire.Nullable(
+    Type.Array(wire.Email(), { maxItems: 20, description: 'Further e-mail addresses, at most 20.' }),
+  ),
+  industry: wire.Text(255, {
+    description: 'Industry that the person works in, as free text.',
+    examples: ['Computing'],
+  }),
+  job_title: wire.Text(255, { description: 'Job title.', examples: ['Analyst'] }),
+  location_locality: wire.Text(255, { description: 'Town or city.', examples: ['London'] }),
+  location_country: wire.Country(),
+  location_region: wire.Text(255, { description: 'State, county or province.', examples: ['England'] }),
+  location_postal_code: wire.Nullable(wire.Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
   phone_numbers: Type.Array(PhoneNumber, {
     maxItems: 20,
     description: 'Phone numbers, at most 20. `[]`: none.',
     examples: [[{ country_code: '+44', number: '20 7946 0000' }]],
   }),
-  mobile_phone: Nullable(Text(255, 'Mobile phone number, as free text.')),
-  custom_fields: CustomFields(),
+  mobile_phone: wire.Nullable(wire.Text(255, 'Mobile phone number, as free text.')),
+  custom_fields: wire.CustomFields(),
 };
 
 const answered = {
   ...writable,
-  first_name: Text(255, { description: 'First name. `""` if none.', examples: ['Ada'] }),
-  last_name: Text(255, { description: 'Last name. `""` if none.', examples: ['Lovelace'] }),
-  work_email: Text(254, {
+  first_name: wire.Text(255, { description: 'First name. `""` if none.', examples: ['Ada'] }),
+  last_name: wire.Text(255, { description: 'Last name. `""` if none.', examples: ['Lovelace'] }),
+  work_email: wire.Text(254, {
     description: 'E-mail address at work. `""` if none.',
     examples: ['ada.lovelace@example.com'],
   }),
@@ -81,7 +63,7 @@ const answered = {
 
 const ContactCompany = Type.Object(
   {
-    id: Nullable(Uuid('Id of the company. Null: the contact has no company.')),
+    id: wire.Nullable(wire.Uuid('Id of the company. Null: the contact has no company.')),
     company_name: Type.String({ description: 'Name of the company; `""` without a company.' }),
     industry: Type.String({ description: 'Industry of the company; `""` without a company.' }),
   },
@@ -89,33 +71,33 @@ const ContactCompany = Type.Object(
 );
 
 const contactProperties = {
-  id: Uuid('Id of the contact.'),
+  id: wire.Uuid('Id of the contact.'),
   ...answered,
   company: ContactCompany,
-  score: Score(),
+  score: wire.Score(),
   verification_status: VerificationStatus(),
-  last_verified: Instant('When `work_email` was last verified; if never, when the contact was created.'),
-  crm_synced_at: Nullable(Instant('When a job with `sync_crm` last wrote to this contact. Null: none did.')),
-  removal_requested_at: Nullable(
-    Instant(
+  last_verified: wire.Instant('When `work_email` was last verified; if never, when the contact was created.'),
+  crm_synced_at: wire.Nullable(wire.Instant('When a job with `sync_crm` last wrote to this contact. Null: none did.')),
+  removal_requested_at: wire.Nullable(
+    wire.Instant(
       'When the person, whom you had unlocked in the prospect catalog, was erased there on request. Null: never.',
     ),
   ),
-  assigned_to: Nullable(Uuid('The responsible user. Null: nobody.')),
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  assigned_to: wire.Nullable(wire.Uuid('The responsible user. Null: nobody.')),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
 };
 
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-export const ContactDetail = Named('ContactDetail', {
+export const ContactDetail = wire.Named('ContactDetail', {
   ...contactProperties,
-  list_ids: Type.Array(Uuid(), {
+  list_ids: Type.Array(wire.Uuid(), {
     description:
       'The lists to which the contact was added by hand. Lists that it is in by their rules are not shown here.',
   }),
-  last_activity_at: LastActivityAt(),
+  last_activity_at: wire.LastActivityAt(),
 });
 export type ContactDetail = Static<typeof ContactDetail>;
 
@@ -125,26 +107,26 @@ const having = (name: string) => ({ properties: { [name]: {} }, required: [name]
  * Names the company of a contact by its id, name or domain. If no company has the name or domain, one is created. An
  * empty object means no company.
  */
-const CompanyReference = Strict(
+const CompanyReference = wire.Strict(
   {
-    id: Type.Optional(Uuid('An existing company. Alone.')),
+    id: Type.Optional(wire.Uuid('An existing company. Alone.')),
     external_id: Type.Optional(
       Type.String({ minLength: 1, maxLength: 255, description: 'An existing company, by your own id of it. Alone.' }),
     ),
     domain: Type.Optional(
-      Domain(
+      wire.Domain(
         'The oldest company with this domain is used; if there is none, it is created, called `name` or the domain.',
       ),
     ),
     name: Type.Optional(
-      Name({
+      wire.Name({
         description:
           'Name of the company. Without `domain`, the oldest company with this name is used, whatever its case and accents; if there is none, it is created.',
         examples: ['Analytical Engines Ltd'],
       }),
     ),
     industry: Type.Optional(
-      Text(255, {
+      wire.Text(255, {
         description: 'Industry of a company that is created. Only together with `name` or `domain`.',
         examples: ['Computing'],
       }),
@@ -168,9 +150,9 @@ const CompanyReference = Strict(
 export type CompanyReference = Static<typeof CompanyReference>;
 
 const references = {
-  assigned_to: Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
+  assigned_to: wire.Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
   company: CompanyReference,
-  list_ids: Ids(
+  list_ids: wire.Ids(
     'Existing lists to which the contact is added by hand. In a PATCH they replace the lists that it was added to; `[]`: no list.',
   ),
 };
@@ -184,7 +166,7 @@ const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...w
 export const ContactCreate = Type.Composite(
   [
     Type.Object({ first_name, last_name, work_email, phone_numbers }),
-    Type.Partial(Type.Object({ ...optional, custom_fields: CustomFieldsPatch() })),
+    Type.Partial(Type.Object({ ...optional, custom_fields: wire.CustomFieldsPatch() })),
   ],
   {
     additionalProperties: false,
@@ -203,15 +185,15 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-export const ContactPatch = PartialBody(
+export const ContactPatch = wire.PartialBody(
   'ContactPatch',
   [{ job_title: 'Chief Analyst', mobile_phone: null, custom_fields: { plan: 'gold' } }],
   {
     ...writable,
     ...references,
-    custom_fields: CustomFieldsPatch(),
-    assigned_to: Nullable(references.assigned_to),
-    company: Nullable(CompanyReference),
+    custom_fields: wire.CustomFieldsPatch(),
+    assigned_to: wire.Nullable(references.assigned_to),
+    company: wire.Nullable(CompanyReference),
   },
 );
 export type ContactPatch = Static<typeof ContactPatch>;
@@ -256,7 +238,7 @@ export const contactTable = {
       'Kontaktname|Kontaktperson|Nom complet|Nom et prénom|Nom, prénom|Prénom et nom|Nom du contact|Nombre completo|' +
       'Nombre y apellidos|Apellidos y nombre|Persona de contacto',
   },
-  note: noteEntry,
+  note: wire.noteEntry,
   work_email: {
     label: 'Work e-mail',
     filter: 'text',
@@ -470,7 +452,7 @@ export const contactTable = {
   list_id: { label: 'List', filter: 'uuid', isUnsorted: true, isInternal: true },
   custom_fields: { label: 'Your own fields', isInternal: true, isInTools: true },
   search: { label: 'Search', filter: 'search', isUnsorted: true, isInternal: true },
-} satisfies FieldTable<keyof ContactDetail>;
+} satisfies wire.FieldTable<keyof ContactDetail>;
 
 export const contactFilterFields = filterFieldsOf('contacts', 'Contact', contactTable);
 export const ContactFilters = Filters(
@@ -480,14 +462,14 @@ export const ContactFilters = Filters(
 );
 const listed = { filters: ContactFilters, order_by: OrderBy(contactFilterFields) };
 
-export const ContactQuery = PartialBody(
+export const ContactQuery = wire.PartialBody(
   'ContactQuery',
   [{ filters: { location_country: 'GB' }, order_by: { last_name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-  { ...listed, paginate: PaginateOrContinue },
+  { ...listed, paginate: wire.PaginateOrContinue },
 );
 export type ContactQuery = Static<typeof ContactQuery>;
 
-export const ContactCount = PartialBody('ContactCount', [{ filters: { location_country: 'GB' } }], {
+export const ContactCount = wire.PartialBody('ContactCount', [{ filters: { location_country: 'GB' } }], {
   ...listed,
-  paginate: Paginate,
+  paginate: wire.Paginate,
 });

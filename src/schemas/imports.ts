@@ -2,21 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, opportunityBatches, productBatches, type BatchKind } from './batches.ts';
 import { FieldChanges } from './events.ts';
 import type { Scope } from './scopes.ts';
-import {
-  CreatedAt,
-  DoneWithId,
-  Enum,
-  Flag,
-  Ids,
-  Instant,
-  Name,
-  Nullable,
-  PaginateOrContinue,
-  Strict,
-  Uuid,
-  Body,
-  Named,
-} from './wire.ts';
+import * as wire from './wire.ts';
 
 export const importObjects = ['contacts', 'companies', 'products', 'opportunities'] as const;
 export type ImportObject = (typeof importObjects)[number];
@@ -123,7 +109,7 @@ const changeable = {
     }),
   ),
   sheet: Type.Optional(
-    Nullable(
+    wire.Nullable(
       Type.String({
         minLength: 1,
         maxLength: 255,
@@ -132,46 +118,46 @@ const changeable = {
       }),
     ),
   ),
-  guess: Flag(
+  guess: wire.Flag(
     'Finds the fields of the columns of a CSV or XLSX file whose header names none: as your last import of a file with ' +
       'these headers had them, by the usual names of fields in English, German, French and Spanish, and by what the first ' +
       '200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
   ),
   invalid_values: Type.Optional(
-    Enum(
+    wire.Enum(
       invalidValues,
       '`skip` (default of CSV and XLSX): a value that cannot be read, and that writing the record does not need, is left ' +
         'out, with a warning. `fail` (default of NDJSON): its record fails.',
     ),
   ),
-  ignore_unknown: Flag(
+  ignore_unknown: wire.Flag(
     'Leaves out the columns of a CSV or XLSX file whose header names no field. If false, such a header fails the import.',
   ),
-  header: Flag(
+  header: wire.Flag(
     'If false, the first line of a CSV or XLSX file is a record, and the columns are named `Column 1`, `Column 2` …',
     true,
   ),
   list_ids: Type.Optional(
-    Ids('Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.'),
+    wire.Ids('Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.'),
   ),
-  dry_run: Flag('Writes nothing. Only counts what would happen to each record, judged by what is stored.'),
+  dry_run: wire.Flag('Writes nothing. Only counts what would happen to each record, judged by what is stored.'),
 };
 
-export const ImportCreate = Body('ImportCreate', [{ object: 'contacts', mode: 'upsert', match: 'work_email' }], {
-  object: Enum(importObjects, 'What the file contains.'),
-  mode: Enum(
+export const ImportCreate = wire.Body('ImportCreate', [{ object: 'contacts', mode: 'upsert', match: 'work_email' }], {
+  object: wire.Enum(importObjects, 'What the file contains.'),
+  mode: wire.Enum(
     importModes,
     '`create` creates records, `update` changes stored ones. `upsert` changes the record that `match` finds, or creates one.',
   ),
   match: Type.Optional(
-    Enum(
+    wire.Enum(
       allMatches,
       'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
         '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only, `domain` for companies.',
     ),
   ),
   format: Type.Optional(
-    Enum(importFormats, {
+    wire.Enum(importFormats, {
       default: 'auto',
       description:
         '`csv`: with a header line; the separator is `,` `;` tab or `|`. `ndjson`: one JSON object on each line. `xlsx`: a ' +
@@ -179,15 +165,15 @@ export const ImportCreate = Body('ImportCreate', [{ object: 'contacts', mode: 'u
     }),
   ),
   ...changeable,
-  start: Flag(
+  start: wire.Flag(
     'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
     true,
   ),
-  name: Type.Optional(Name('A name of your choice: 1–255 characters. `""` by default.')),
+  name: Type.Optional(wire.Name('A name of your choice: 1–255 characters. `""` by default.')),
 });
 export type ImportCreate = Static<typeof ImportCreate>;
 
-export const ImportStart = Body('ImportStart', [{ dry_run: false }], {
+export const ImportStart = wire.Body('ImportStart', [{ dry_run: false }], {
   dry_run: Type.Optional(
     Type.Boolean({
       description:
@@ -198,7 +184,7 @@ export const ImportStart = Body('ImportStart', [{ dry_run: false }], {
 });
 export type ImportStart = Static<typeof ImportStart>;
 
-export const ImportPatch = Strict(changeable, {
+export const ImportPatch = wire.Strict(changeable, {
   title: 'ImportPatch',
   examples: [{ mapping: { 'E-Mail': 'work_email' } }],
 });
@@ -209,9 +195,9 @@ const count = (description: string) => Type.Integer({ description });
 const notListed = 'Null of others. Absent in lists.';
 const shownChanges = 'A company is shown by its name.';
 
-export const ImportChange = Named('ImportChange', {
+export const ImportChange = wire.Named('ImportChange', {
   line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
-  id: Uuid('Id of the stored record.'),
+  id: wire.Uuid('Id of the stored record.'),
   fields: FieldChanges(`The values now and then, by field, such as \`job_title\`. ${shownChanges}`),
 });
 export type ImportChange = Static<typeof ImportChange>;
@@ -221,30 +207,35 @@ const findings = {
   repeated: Type.Integer({ description: 'Values of the field `match` that several records have.' }),
 };
 
-export const Import = Named('Import', {
-  id: Uuid('Id of the import.'),
+export const Import = wire.Named('Import', {
+  id: wire.Uuid('Id of the import.'),
   name: Type.String({ description: 'Name of the import. `""` if it was given none.' }),
-  object: Enum(importObjects, 'What the file contains.'),
-  mode: Enum(importModes, 'What the import does with the records of its file.'),
-  match: Nullable(
-    Enum(allMatches, 'The field by which a record of the file names the stored one. Null with `create`.'),
+  object: wire.Enum(importObjects, 'What the file contains.'),
+  mode: wire.Enum(importModes, 'What the import does with the records of its file.'),
+  match: wire.Nullable(
+    wire.Enum(allMatches, 'The field by which a record of the file names the stored one. Null with `create`.'),
   ),
-  format: Enum(importFormats, 'Format of the file. `auto` until the file is there; of an empty file also afterwards.'),
-  encoding: Nullable(
+  format: wire.Enum(
+    importFormats,
+    'Format of the file. `auto` until the file is there; of an empty file also afterwards.',
+  ),
+  encoding: wire.Nullable(
     Type.String({ description: 'Encoding of the file. `auto` until the file is there. Null for XLSX.' }),
   ),
-  invalid_values: Enum(
+  invalid_values: wire.Enum(
     invalidValues,
     'Whether a value that cannot be read is left out with a warning, or fails its record.',
   ),
   dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
-  status: Enum(
+  status: wire.Enum(
     importStatuses,
     '`UPLOADING`: waits for its file. `UPLOADED`: waits for its start. `PENDING`: waits for a worker. `PROCESSING`: ' +
       'is written. `COMPLETED`: the whole file was read; records may have failed. `FAILED`: see `error`. `CANCELLED`: ' +
       'was stopped.',
   ),
-  total: Nullable(Type.Integer({ description: 'Number of records in the file. Null until the file was read once.' })),
+  total: wire.Nullable(
+    Type.Integer({ description: 'Number of records in the file. Null until the file was read once.' }),
+  ),
   processed: count('Records so far: created + updated + unchanged + failed.'),
   created: count('Records that were created; with `dry_run`, those that would be.'),
   updated: count('Records that were changed; with `dry_run`, those that would be.'),
@@ -253,18 +244,18 @@ export const Import = Named('Import', {
   warnings: count(
     'Records that were written (with `dry_run`: would be) without a value that cannot be read. `GET /imports/{id}/failures` names it.',
   ),
-  error: Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
-  created_at: CreatedAt(),
-  started_at: Nullable(Instant('When the work began. Null: it has not begun.')),
-  finished_at: Nullable(Instant('When the import ended. Null: it has not ended.')),
+  error: wire.Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
+  created_at: wire.CreatedAt(),
+  started_at: wire.Nullable(wire.Instant('When the work began. Null: it has not begun.')),
+  finished_at: wire.Nullable(wire.Instant('When the import ended. Null: it has not ended.')),
   changes: Type.Optional(
-    Nullable({
+    wire.Nullable({
       ...findings.changes,
       description: `Of a dry run that has ended: the first 20 stored records that would change. ${notListed}`,
     }),
   ),
   repeated: Type.Optional(
-    Nullable({
+    wire.Nullable({
       ...findings.repeated,
       description: `Of a dry run that has ended: values of the field \`match\` that several records have. ${notListed}`,
     }),
@@ -272,10 +263,10 @@ export const Import = Named('Import', {
 });
 export type Import = Static<typeof Import>;
 
-export const ImportBegun = DoneWithId;
+export const ImportBegun = wire.DoneWithId;
 
-export const ImportQuery = Strict(
-  { paginate: Type.Optional(PaginateOrContinue) },
+export const ImportQuery = wire.Strict(
+  { paginate: Type.Optional(wire.PaginateOrContinue) },
   { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
 );
 
@@ -284,13 +275,13 @@ const Finding = Type.Object({
   message: Type.String({ description: 'What is wrong with the value.' }),
 });
 
-export const ImportPreview = Named('ImportPreview', {
-  headers: Nullable(
+export const ImportPreview = wire.Named('ImportPreview', {
+  headers: wire.Nullable(
     Type.Array(Type.String(), {
       description: 'The headers of a CSV or XLSX file. Null for NDJSON and an empty file.',
     }),
   ),
-  mapping: Nullable(
+  mapping: wire.Nullable(
     Type.Unsafe<Mapping>({
       type: 'object',
       additionalProperties: mappedField,
@@ -298,7 +289,7 @@ export const ImportPreview = Named('ImportPreview', {
         'For each header, the field that its column is read as, with its type if one is given; null: none. Null for NDJSON.',
     }),
   ),
-  mapping_from: Nullable(
+  mapping_from: wire.Nullable(
     Type.Unsafe<Record<string, MappingOrigin | null>>({
       type: 'object',
       additionalProperties: { type: ['string', 'null'], enum: [...mappingOrigins, null] },
@@ -307,9 +298,11 @@ export const ImportPreview = Named('ImportPreview', {
         'your last import of a file with these headers, or a `guess`. Null: nothing names a field. Null for NDJSON.',
     }),
   ),
-  encoding: Nullable(Type.String({ description: 'The encoding by which the file is read. Null for XLSX.' })),
-  separator: Nullable(Type.String({ description: 'The character between the cells of a CSV file. Null for others.' })),
-  sheets: Nullable(
+  encoding: wire.Nullable(Type.String({ description: 'The encoding by which the file is read. Null for XLSX.' })),
+  separator: wire.Nullable(
+    Type.String({ description: 'The character between the cells of a CSV file. Null for others.' }),
+  ),
+  sheets: wire.Nullable(
     Type.Array(Type.String(), { description: 'The names of the sheets of an XLSX file, in order. Null for others.' }),
   ),
   records: Type.Array(Type.Unsafe<object>({ type: 'object', additionalProperties: true }), {
@@ -333,7 +326,7 @@ export const FileBody = {
   },
 };
 
-export const FailureQuery = Strict({
+export const FailureQuery = wire.Strict({
   limit: Type.Optional(
     Type.String({
       pattern: '^([1-9][0-9]?|100)$',
@@ -346,7 +339,7 @@ export const FailureQuery = Strict({
   ),
 });
 
-export const ImportFailure = Named('ImportFailure', {
+export const ImportFailure = wire.Named('ImportFailure', {
   line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
   error: Type.Optional(Type.String({ description: 'Why the record was not written. Absent if it was written.' })),
   warning: Type.Optional(

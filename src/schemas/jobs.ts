@@ -1,18 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import {
-  Enum,
-  Instant,
-  Nullable,
-  PaginateOrContinue,
-  Strict,
-  Uuid,
-  Flag,
-  Ids,
-  success,
-  Described,
-  Named,
-  Body,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import { EnrichmentResult } from './clean-data.ts';
 import { Prospect, ProspectFilters, ProspectQuery } from './prospects.ts';
 import { scopes as allScopes, type Scope } from './scopes.ts';
@@ -31,21 +18,21 @@ const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
 const Balance = (description: string) =>
-  Described(description, {
+  wire.Described(description, {
     balance: Type.Integer({ description: 'Credits that can be spent.' }),
     reserved: Type.Integer({ description: 'Credits reserved for unfinished jobs. They cannot be spent.' }),
   });
 
-export const Credits = Named('Credits', {
+export const Credits = wire.Named('Credits', {
   subscription: Balance('Credits that pay for unlocking prospects.'),
   verification: Balance('Credits that pay for verifying e-mail addresses.'),
 });
 export type Credits = Static<typeof Credits>;
 
-export const LedgerEntry = Named('LedgerEntry', {
-  id: Uuid('Id of the entry.'),
-  pool: Enum(pools, 'Which credits: `subscription` pays for unlocking, `verification` for verifying.'),
-  kind: Enum(
+export const LedgerEntry = wire.Named('LedgerEntry', {
+  id: wire.Uuid('Id of the entry.'),
+  pool: wire.Enum(pools, 'Which credits: `subscription` pays for unlocking, `verification` for verifying.'),
+  kind: wire.Enum(
     entryKinds,
     '`grant`: credits were added; `reserve`: a job started; `charge`: a job delivered results; `release`: a job ended, ' +
       'and what it did not spend came back; `adjust`: a correction.',
@@ -55,14 +42,14 @@ export const LedgerEntry = Named('LedgerEntry', {
   }),
   balance_after: Type.Integer({ description: 'Credits that could be spent after this entry.' }),
   reserved_after: Type.Integer({ description: 'Credits reserved for jobs after this entry.' }),
-  job_id: Nullable(Uuid('The job that caused the entry. Null: no job did.')),
-  note: Nullable(Type.String({ description: 'A remark for people.' })),
-  created_at: Instant('When the entry was written.'),
+  job_id: wire.Nullable(wire.Uuid('The job that caused the entry. Null: no job did.')),
+  note: wire.Nullable(Type.String({ description: 'A remark for people.' })),
+  created_at: wire.Instant('When the entry was written.'),
 });
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-export const LedgerQuery = Strict(
-  { paginate: Type.Optional(PaginateOrContinue) },
+export const LedgerQuery = wire.Strict(
+  { paginate: Type.Optional(wire.PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },
 );
 
@@ -141,15 +128,15 @@ const skipReasons = [
 const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
 
-const JobStatus = Enum(
+const JobStatus = wire.Enum(
   jobStatuses,
   'PENDING → PROCESSING → COMPLETED, FAILED or CANCELLED. The last three are final. A job is COMPLETED even if some of its ' +
     'items failed.',
 );
 
-export const Job = Named('ServiceJob', {
-  id: Uuid('Id of the job.'),
-  type: Enum(jobTypes, 'Which call started the job.'),
+export const Job = wire.Named('ServiceJob', {
+  id: wire.Uuid('Id of the job.'),
+  type: wire.Enum(jobTypes, 'Which call started the job.'),
   status: JobStatus,
   sync_crm: Type.Boolean({ description: 'Whether results are written to contacts.' }),
   total: Type.Integer({ description: 'Number of items, as known when the job began.' }),
@@ -157,35 +144,35 @@ export const Job = Named('ServiceJob', {
   succeeded: Type.Integer({ description: 'Items that were delivered.' }),
   failed: Type.Integer({ description: 'Items that could not be delivered, such as unknown ids. They cost nothing.' }),
   skipped: Type.Integer({ description: 'Items that there was no need to deliver. They cost nothing.' }),
-  credits: Described('What the job costs.', {
-    pool: Nullable(Enum(pools, 'The pool of credits that pays. Null: the job costs nothing.')),
+  credits: wire.Described('What the job costs.', {
+    pool: wire.Nullable(wire.Enum(pools, 'The pool of credits that pays. Null: the job costs nothing.')),
     reserved: Type.Integer({ description: 'Credits reserved at the start: the most that the job can cost.' }),
     charged: Type.Integer({ description: 'Credits spent for items until now.' }),
     refunded: Type.Integer({ description: 'Credits released at the end. Then reserved = charged + refunded.' }),
   }),
-  error: Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
-  waiting_for: Nullable(
-    Enum(
+  error: wire.Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
+  waiting_for: wire.Nullable(
+    wire.Enum(
       jobWaits,
       '`name_server`: the name server of the service knows no domain at present, so a verification waits until it does, ' +
         'at most an hour. Nothing is charged for it. Null: the job waits for nothing but its turn.',
     ),
   ),
-  created_at: Instant('When the job was started by the call.'),
-  started_at: Nullable(Instant('When a worker began. Null: none did yet.')),
-  finished_at: Nullable(Instant('When the job ended. Null: it has not.')),
+  created_at: wire.Instant('When the job was started by the call.'),
+  started_at: wire.Nullable(wire.Instant('When a worker began. Null: none did yet.')),
+  finished_at: wire.Nullable(wire.Instant('When the job ended. Null: it has not.')),
 });
 export type Job = Static<typeof Job>;
 
-export const JobItem = Named('ServiceJobItem', {
+export const JobItem = wire.Named('ServiceJobItem', {
   item: Type.String({ description: 'The id of a prospect or of a record, or an e-mail address.' }),
-  contact_id: Nullable(Uuid('The contact that the item belongs to or became. Null: none.')),
-  status: Enum(
+  contact_id: wire.Nullable(wire.Uuid('The contact that the item belongs to or became. Null: none.')),
+  status: wire.Enum(
     itemStatuses,
     '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
   ),
-  reason: Nullable(
-    Enum(
+  reason: wire.Nullable(
+    wire.Enum(
       [...skipReasons, ...failReasons],
       'Why the item failed or was skipped, or a part of it was not restored. Null: it succeeded.',
     ),
@@ -200,22 +187,22 @@ export const JobItem = Named('ServiceJobItem', {
       'Of a succeeded item: the unlocked prospect, the verification of the address, or what was filled in the contact. ' +
       'Otherwise null, except that `nothing_new` names the prospect. Of an undo: the fields that were restored and kept.',
   }),
-  finished_at: Instant('When the item got its result.'),
+  finished_at: wire.Instant('When the item got its result.'),
 });
 export type JobItem = Static<typeof JobItem>;
 
 export const JobStarted = Type.Object(
-  { id: Uuid('Id of the job, to follow it.'), status: JobStatus },
+  { id: wire.Uuid('Id of the job, to follow it.'), status: JobStatus },
   { title: 'ServiceHandler', description: 'The job that was started.' },
 );
 export type JobStarted = Static<typeof JobStarted>;
 
-const dryRun = Flag('Only return an estimate; unlock nothing.');
+const dryRun = wire.Flag('Only return an estimate; unlock nothing.');
 
-const syncProspects = Flag('Create or update contacts and companies from the unlocked prospects.');
+const syncProspects = wire.Flag('Create or update contacts and companies from the unlocked prospects.');
 
 const listIds = Type.Optional(
-  Ids(
+  wire.Ids(
     'Lists to which the contacts of these prospects are added by hand. With a list, the prospects become contacts, whatever ' +
       '`sync_crm` says.',
   ),
@@ -229,7 +216,7 @@ const maxCredits = Type.Optional(
   }),
 );
 
-export const UnlockContacts = Strict(
+export const UnlockContacts = wire.Strict(
   {
     // Required, because a forgotten filter must not spend.
     filters: { ...ProspectFilters, description: `${ProspectFilters.description} \`{}\` is everybody.` },
@@ -254,11 +241,11 @@ export const UnlockContacts = Strict(
 );
 export type UnlockContacts = Static<typeof UnlockContacts>;
 
-export const UnlockSelectedContacts = Body(
+export const UnlockSelectedContacts = wire.Body(
   'UnlockSelectedContacts',
   [{ ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], sync_crm: true }],
   {
-    ids: Type.Array(Uuid(), {
+    ids: Type.Array(wire.Uuid(), {
       minItems: 1,
       maxItems: 1000,
       description: 'Ids of prospects. An unknown id makes only its own item fail.',
@@ -271,39 +258,39 @@ export const UnlockSelectedContacts = Body(
 );
 export type UnlockSelectedContacts = Static<typeof UnlockSelectedContacts>;
 
-const EmailToVerify = Strict(
+const EmailToVerify = wire.Strict(
   {
     email: Type.String({
       minLength: 1,
       maxLength: 254,
       description: 'Any text. Text that is not an e-mail address gets the status `invalid`, and is charged.',
     }),
-    contact_id: Type.Optional(Uuid('An existing contact that the address belongs to.')),
+    contact_id: Type.Optional(wire.Uuid('An existing contact that the address belongs to.')),
   },
   { title: 'EmailToVerify' },
 );
 
 const verifying = {
-  fresh: Flag('Verify every address anew, and charge for it. Otherwise results of the last 24 hours are reused.'),
+  fresh: wire.Flag('Verify every address anew, and charge for it. Otherwise results of the last 24 hours are reused.'),
   max_credits: maxCredits,
-  dry_run: Flag('Only return an estimate; verify nothing.'),
+  dry_run: wire.Flag('Only return an estimate; verify nothing.'),
 };
 
-export const VerifyList = Strict(verifying, { title: 'VerifyList', examples: [{ fresh: false, dry_run: true }] });
+export const VerifyList = wire.Strict(verifying, { title: 'VerifyList', examples: [{ fresh: false, dry_run: true }] });
 export type VerifyList = Static<typeof VerifyList>;
 
-export const VerifyEmail = Body('VerifyEmail', [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }], {
+export const VerifyEmail = wire.Body('VerifyEmail', [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }], {
   emails: Type.Array(EmailToVerify, {
     minItems: 1,
     maxItems: 1000,
     description: 'The addresses. One that is given twice is verified and charged once.',
   }),
-  sync_crm: Flag('Write the status to the contacts with this `work_email`.'),
+  sync_crm: wire.Flag('Write the status to the contacts with this `work_email`.'),
   ...verifying,
 });
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-export const Estimate = Named('UnlockEstimate', {
+export const Estimate = wire.Named('UnlockEstimate', {
   matches: Type.Integer({
     description: 'Matching prospects that are not unlocked yet. For given ids: those that exist.',
   }),
@@ -312,7 +299,7 @@ export const Estimate = Named('UnlockEstimate', {
 });
 export type Estimate = Static<typeof Estimate>;
 
-export const VerificationEstimate = Named('VerificationEstimate', {
+export const VerificationEstimate = wire.Named('VerificationEstimate', {
   matches: Type.Integer({ description: 'Distinct addresses.' }),
   cost: Type.Integer({
     description: 'Credits that the start would reserve: none for addresses whose result would be reused.',
@@ -320,23 +307,26 @@ export const VerificationEstimate = Named('VerificationEstimate', {
   available: Type.Integer({ description: 'Credits that can be spent.' }),
 });
 
-export const ListVerification = Type.Object({ ...success, data: JobStarted }, { title: 'ContactListVerification' });
+export const ListVerification = Type.Object(
+  { ...wire.success, data: JobStarted },
+  { title: 'ContactListVerification' },
+);
 
-export const JobQuery = Body('ServiceJobQuery', [{ filters: { status: 'PROCESSING' } }], {
+export const JobQuery = wire.Body('ServiceJobQuery', [{ filters: { status: 'PROCESSING' } }], {
   filters: Type.Optional(
-    Strict(
+    wire.Strict(
       {
-        status: Type.Optional(Enum(jobStatuses, 'Only jobs with this status.')),
-        type: Type.Optional(Enum(jobTypes, 'Only jobs of this type.')),
+        status: Type.Optional(wire.Enum(jobStatuses, 'Only jobs with this status.')),
+        type: Type.Optional(wire.Enum(jobTypes, 'Only jobs of this type.')),
       },
       { description: 'Which jobs. A job must match both.' },
     ),
   ),
-  paginate: Type.Optional(PaginateOrContinue),
+  paginate: Type.Optional(wire.PaginateOrContinue),
 });
 export type JobQuery = Static<typeof JobQuery>;
 
-export const JobItemQuery = Strict(
-  { paginate: Type.Optional(PaginateOrContinue) },
+export const JobItemQuery = wire.Strict(
+  { paginate: Type.Optional(wire.PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },
 );

@@ -1,24 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { contactFilterFields } from './contacts.ts';
 import { nameOf } from './filters.ts';
-import {
-  CreatedAt,
-  Cursor,
-  Enum,
-  Ids,
-  Instant,
-  Name,
-  Nullable,
-  Paginate,
-  Strict,
-  DoneWith,
-  Text,
-  UpdatedAt,
-  Uuid,
-  Named,
-  PartialBody,
-  Body,
-} from './wire.ts';
+import * as wire from './wire.ts';
 
 export const ruleOperators = [
   'equals',
@@ -50,16 +33,16 @@ const ruleProperties = {
     description: 'A field that contacts can be filtered by, except `list_id` and `search`; also `custom_fields.<key>`.',
     examples: ['job_title'],
   }),
-  operator: Enum(
+  operator: wire.Enum(
     ruleOperators,
     'How to compare. `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty.',
   ),
-  value: Text(ruleLimits.values * (ruleLimits.characters + 2), {
+  value: wire.Text(ruleLimits.values * (ruleLimits.characters + 2), {
     description:
       'Read as the type of the field. `in` and `not_in` take several values, separated by commas. `is_empty` and `is_not_empty` ignore it.',
     examples: ['engineer'],
   }),
-  logic_operator: Enum(['AND', 'OR'] as const, {
+  logic_operator: wire.Enum(['AND', 'OR'] as const, {
     description: 'Joins the rule to the rule before it; AND by default. AND binds tighter than OR.',
   }),
 };
@@ -69,7 +52,7 @@ export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-const RuleGiven = Strict(
+const RuleGiven = wire.Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
 );
@@ -83,32 +66,32 @@ const RulesGiven = Type.Array(RuleGiven, {
     `${ruleLimits.lists} lists with rules.`,
 });
 
-export const List = Named('ContactList', {
-  id: Uuid('Id of the list.'),
-  name: Name({ description: 'Name of the list: 1–255 characters.', examples: ['Engineers in Bristol'] }),
-  description: Text(5000, {
+export const List = wire.Named('ContactList', {
+  id: wire.Uuid('Id of the list.'),
+  name: wire.Name({ description: 'Name of the list: 1–255 characters.', examples: ['Engineers in Bristol'] }),
+  description: wire.Text(5000, {
     description: 'What the list is for. By default `""`.',
     examples: ['For the spring campaign'],
   }),
-  owner_id: Uuid('The user who created the list, or who created the API key that did.'),
+  owner_id: wire.Uuid('The user who created the list, or who created the API key that did.'),
   owner_name: Type.String({ description: 'Name of that user.' }),
-  source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
+  source: wire.Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
     description: '`RULES` while the list has rules, otherwise how it was created.',
   }),
-  collaborators: Type.Array(Uuid(), { description: 'Other users of the list. Empty for now.' }),
+  collaborators: Type.Array(wire.Uuid(), { description: 'Other users of the list. Empty for now.' }),
   rules: Type.Array(Rule, {
     description: 'Contacts that match these rules are members. `[]`: members by hand only.',
   }),
   contacts_count: Type.Integer({ description: 'Number of members, by hand and by rules.' }),
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
 });
 export type List = Static<typeof List>;
 
-export const ListedList = Named('ListedContactList', {
+export const ListedList = wire.Named('ListedContactList', {
   ...List.properties,
-  counted_at: Nullable(
-    Instant({
+  counted_at: wire.Nullable(
+    wire.Instant({
       description:
         'When `contacts_count` was counted: now, but for lists with rules of a customer with more than 20,000 contacts. ' +
         'Null if it was not counted since the rules changed.',
@@ -119,7 +102,7 @@ export type ListedList = Static<typeof ListedList>;
 
 const { name, description } = List.properties;
 
-export const ListCreate = Strict(
+export const ListCreate = wire.Strict(
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
   {
     title: 'ContactListCreate',
@@ -137,37 +120,37 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-export const ListPatch = PartialBody(
+export const ListPatch = wire.PartialBody(
   'ContactListPatch',
   [{ name: 'Engineers in Bristol', description: 'For the autumn campaign' }],
   { name, description, rules: RulesGiven },
 );
 export type ListPatch = Static<typeof ListPatch>;
 
-export const ListQuery = Strict(
-  { ...Paginate.properties, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 2048 })) },
+export const ListQuery = wire.Strict(
+  { ...wire.Paginate.properties, cursor: Type.Optional(wire.Cursor({ minLength: 1, maxLength: 2048 })) },
   { title: 'ContactListQuery', examples: [{ page: 1, limit: 25 }] },
 );
 export type ListQuery = Static<typeof ListQuery>;
 
 export const ListCreated = Type.Object(
-  { id: Uuid('Id of the new list.'), name: Type.String({ description: 'Its name, trimmed.' }) },
+  { id: wire.Uuid('Id of the new list.'), name: Type.String({ description: 'Its name, trimmed.' }) },
   { title: 'ContactListCreated' },
 );
 
-export const ListDuplicate = Body(
+export const ListDuplicate = wire.Body(
   'ContactListDuplicate',
   [{ list_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', new_name: 'Engineers in Bath' }],
   {
-    list_id: Uuid('The list to copy.'),
+    list_id: wire.Uuid('The list to copy.'),
     new_name: { ...name, description: 'Name of the copy: 1–255 characters.' },
   },
 );
 
-export const MembersByHand = Strict(
+export const MembersByHand = wire.Strict(
   {
-    list_id: Uuid('The list.'),
-    contact_ids: Ids('Existing contacts, at most 1,000.'),
+    list_id: wire.Uuid('The list.'),
+    contact_ids: wire.Ids('Existing contacts, at most 1,000.'),
   },
   {
     title: 'ContactListMembers',
@@ -177,7 +160,7 @@ export const MembersByHand = Strict(
   },
 );
 
-export const MembersAdded = DoneWith(
+export const MembersAdded = wire.DoneWith(
   'ContactListMembersAdded',
   {
     added: Type.Integer({ description: 'Contacts that are new in the list.' }),
@@ -186,7 +169,7 @@ export const MembersAdded = DoneWith(
   'How many contacts were added.',
 );
 
-export const MembersRemoved = DoneWith(
+export const MembersRemoved = wire.DoneWith(
   'ContactListMembersRemoved',
   { removed: Type.Integer({ description: 'Contacts that had been added by hand, and no longer are.' }) },
   'How many contacts were removed.',

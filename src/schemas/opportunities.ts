@@ -1,23 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import {
-  CreatedAt,
-  Currency,
-  Enum,
-  Name,
-  PaginateOrContinue,
-  Strict,
-  UpdatedAt,
-  Uuid,
-  type FieldTable,
-  ExternalId,
-  Ids,
-  Instant,
-  Nullable,
-  Price,
-  Text,
-  Named,
-  PartialBody,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
 const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
@@ -27,28 +9,28 @@ export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
 const stageProperties = {
-  id: Uuid('Id of the stage.'),
+  id: wire.Uuid('Id of the stage.'),
   name: Type.String({ description: 'Name of the stage.', examples: ['Qualified'] }),
   order: Type.Integer({ description: 'Position in the pipeline. Stages are sorted by it.', examples: [2] }),
-  pipeline_id: Uuid('The pipeline that the stage belongs to.'),
+  pipeline_id: wire.Uuid('The pipeline that the stage belongs to.'),
   probability_percentage: Type.Integer({
     minimum: 0,
     maximum: 100,
     description: 'How likely an opportunity in this stage is to be won, in per cent.',
   }),
-  status: Enum(stageStatuses, 'Whether opportunities in this stage are open, won or lost.'),
+  status: wire.Enum(stageStatuses, 'Whether opportunities in this stage are open, won or lost.'),
 };
 
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
 
-export const StageListItem = Named('StageListItem', {
+export const StageListItem = wire.Named('StageListItem', {
   ...stageProperties,
   total_opportunities: Type.Integer({ minimum: 0, description: 'Number of opportunities in the stage.' }),
 });
 export type StageListItem = Static<typeof StageListItem>;
 
-export const StageQuery = Strict(
-  { pipeline_id: Uuid('The pipeline whose stages are listed.'), paginate: Type.Optional(PaginateOrContinue) },
+export const StageQuery = wire.Strict(
+  { pipeline_id: wire.Uuid('The pipeline whose stages are listed.'), paginate: Type.Optional(wire.PaginateOrContinue) },
   {
     title: 'StageQuery',
     examples: [{ pipeline_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', paginate: { page: 1, limit: 25 } }],
@@ -57,7 +39,7 @@ export const StageQuery = Strict(
 export type StageQuery = Static<typeof StageQuery>;
 
 const listed = {
-  id: Uuid('Id of the pipeline.'),
+  id: wire.Uuid('Id of the pipeline.'),
   name: Type.String({ description: 'Name of the pipeline.', examples: ['Sales'] }),
   description: Type.String({ description: 'What the pipeline is for.' }),
   currency: Type.String({ description: 'ISO 4217 currency code.', examples: ['USD'] }),
@@ -67,27 +49,27 @@ const listed = {
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-export const Pipeline = Named('Pipeline', {
+export const Pipeline = wire.Named('Pipeline', {
   ...listed,
-  visibility: Enum(visibilities, 'Who sees the pipeline in the application. API keys see every one.'),
+  visibility: wire.Enum(visibilities, 'Who sees the pipeline in the application. API keys see every one.'),
   stages: Type.Array(Stage, { description: 'The stages, sorted by `order`.' }),
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
 });
 export type Pipeline = Static<typeof Pipeline>;
 
 export const maxStages = 30;
 
-const StageGiven = Strict({
-  id: Type.Optional(Uuid()),
-  name: Name(),
+const StageGiven = wire.Strict({
+  id: Type.Optional(wire.Uuid()),
+  name: wire.Name(),
   probability_percentage: stageProperties.probability_percentage,
   status: stageProperties.status,
 });
 
-export const PipelineCreate = Strict({
-  name: Name(),
-  currency: Currency(),
+export const PipelineCreate = wire.Strict({
+  name: wire.Name(),
+  currency: wire.Currency(),
   visibility: Pipeline.properties.visibility,
   stages: Type.Array(StageGiven, { minItems: 1, maxItems: maxStages }),
 });
@@ -104,16 +86,16 @@ export type PipelinePatch = Static<typeof PipelinePatch>;
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
-const AgreedPrice = () => Price('Agreed price of one unit, with at most 4 decimals.');
+const AgreedPrice = () => wire.Price('Agreed price of one unit, with at most 4 decimals.');
 
-const Line = Strict(
-  { id: Uuid('An existing product.'), price: AgreedPrice(), quantity: Quantity() },
+const Line = wire.Strict(
+  { id: wire.Uuid('An existing product.'), price: AgreedPrice(), quantity: Quantity() },
   { title: 'OpportunityLine' },
 );
 export type Line = Static<typeof Line>;
 
-export const Detail = Named('OpportunityDetail', {
-  product_id: Uuid('The product. It may have been deleted since.'),
+export const Detail = wire.Named('OpportunityDetail', {
+  product_id: wire.Uuid('The product. It may have been deleted since.'),
   name: Type.String({ description: 'Name of the product.' }),
   price: AgreedPrice(),
   quantity: Quantity(),
@@ -122,22 +104,22 @@ export const Detail = Named('OpportunityDetail', {
 export type Detail = Static<typeof Detail>;
 
 const writable = {
-  name: Name({
+  name: wire.Name({
     description: 'Name of the opportunity: 1–255 characters.',
     examples: ['Two engines for the Admiralty'],
   }),
-  description: Text(5_000, 'What it is about. By default `""`.'),
-  priority: Enum(priorities, 'How urgent it is. The spelling `HIGHT` is the literal value.'),
-  stage_id: Uuid('A stage of one of the pipelines, as `POST /api/ext/stages/list` shows them.'),
-  contacts_ids: Ids('Existing contacts, at most 1,000. In a PATCH they replace the current ones.'),
-  user_id_assigned: Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
-  estimated_closing_date: Instant('When it will probably be decided.'),
-  close_date: Instant('When it has to be decided, or was.'),
-  external_id: ExternalId(),
+  description: wire.Text(5_000, 'What it is about. By default `""`.'),
+  priority: wire.Enum(priorities, 'How urgent it is. The spelling `HIGHT` is the literal value.'),
+  stage_id: wire.Uuid('A stage of one of the pipelines, as `POST /api/ext/stages/list` shows them.'),
+  contacts_ids: wire.Ids('Existing contacts, at most 1,000. In a PATCH they replace the current ones.'),
+  user_id_assigned: wire.Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
+  estimated_closing_date: wire.Instant('When it will probably be decided.'),
+  close_date: wire.Instant('When it has to be decided, or was.'),
+  external_id: wire.ExternalId(),
 };
 
-const companyId = Uuid('An existing company.');
-const sourceId = Uuid('An id of your own, such as that of a campaign. Stored and returned without a check.');
+const companyId = wire.Uuid('An existing company.');
+const sourceId = wire.Uuid('An id of your own, such as that of a campaign. Stored and returned without a check.');
 
 const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
@@ -145,16 +127,16 @@ const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
-export const Opportunity = Named('Opportunity', {
-  id: Uuid('Id of the opportunity.'),
+export const Opportunity = wire.Named('Opportunity', {
+  id: wire.Uuid('Id of the opportunity.'),
   ...writable,
   price: Type.Number({ description: 'The sum of the lines, exact. Always less than 10^11.' }),
   // The contract does not allow null here, but no other value can honestly mean "no company".
-  company_id: Nullable(Uuid('The company. Null: none.')),
-  source_id: Nullable(Uuid('An id of your own, as given. Null: none.')),
+  company_id: wire.Nullable(wire.Uuid('The company. Null: none.')),
+  source_id: wire.Nullable(wire.Uuid('An id of your own, as given. Null: none.')),
   details: Type.Array(Detail, { description: 'The products with price and quantity, in the order added.' }),
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
 });
 export type Opportunity = Static<typeof Opportunity>;
 
@@ -183,7 +165,7 @@ export const opportunityTable = {
   details: { label: 'Products', isInternal: true },
   created_at: { label: 'Created', filter: 'instant', isIndexed: true },
   updated_at: { label: 'Last changed', filter: 'instant', isIndexed: true },
-} as const satisfies FieldTable<keyof Opportunity>;
+} as const satisfies wire.FieldTable<keyof Opportunity>;
 
 const lines = { maxItems: 1000 };
 const Lines = (description: string) => Type.Array(Line, { ...lines, 'x-distinct-ids': true, description });
@@ -217,18 +199,18 @@ export const OpportunityCreate = Type.Composite(
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
 /** Changes of an opportunity's products. All are applied or none. Each product may occur only once. */
-const LinesPatch = Strict(
+const LinesPatch = wire.Strict(
   {
     add: Type.Optional(
       Type.Array(Line, { ...lines, description: 'Products to add. One that is there already is 409.' }),
     ),
     remove: Type.Optional(
-      Type.Array(Uuid(), { ...lines, description: 'Products to remove. One that is not there is 404.' }),
+      Type.Array(wire.Uuid(), { ...lines, description: 'Products to remove. One that is not there is 404.' }),
     ),
     update: Type.Optional(
       Type.Array(
-        Strict({
-          id: Uuid('A product of the opportunity.'),
+        wire.Strict({
+          id: wire.Uuid('A product of the opportunity.'),
           price: Type.Optional(AgreedPrice()),
           quantity: Type.Optional(Quantity()),
         }),
@@ -252,21 +234,21 @@ export const OpportunityFilters = Filters(
   example,
 );
 
-export const OpportunityQuery = PartialBody(
+export const OpportunityQuery = wire.PartialBody(
   'OpportunityQuery',
   [{ filters: example, order_by: { close_date: 'ASC' }, paginate: { page: 1, limit: 25 } }],
   {
     filters: OpportunityFilters,
     order_by: OrderBy(opportunityFilterFields, ['price', 'close_date']),
-    paginate: PaginateOrContinue,
+    paginate: wire.PaginateOrContinue,
   },
 );
 
 export const OpportunityPatch = Type.Partial(
   Type.Object({
     ...writable,
-    company_id: Nullable(companyId),
-    source_id: Nullable(sourceId),
+    company_id: wire.Nullable(companyId),
+    source_id: wire.Nullable(sourceId),
     products: LinesPatch,
   }),
   {

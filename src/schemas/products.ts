@@ -1,36 +1,26 @@
 import { Type, type Static } from '@sinclair/typebox';
-import {
-  CreatedAt,
-  Currency,
-  ExternalId,
-  Name,
-  PaginateOrContinue,
-  Price,
-  Text,
-  UpdatedAt,
-  Uuid,
-  PartialBody,
-  Named,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import type { FieldTable } from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
 const writable = {
-  name: Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
-  currency: Currency('ISO 4217 currency code. Requests may use any case. By default the currency of the subscription.'),
-  price: Price('List price of one unit, with at most 4 decimals.'),
-  unit: Text(64, { minLength: 1, description: 'What is counted, as free text.', examples: ['piece'] }),
+  name: wire.Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
+  currency: wire.Currency(
+    'ISO 4217 currency code. Requests may use any case. By default the currency of the subscription.',
+  ),
+  price: wire.Price('List price of one unit, with at most 4 decimals.'),
+  unit: wire.Text(64, { minLength: 1, description: 'What is counted, as free text.', examples: ['piece'] }),
   active: Type.Boolean({ description: 'Whether the product is offered. By default true.' }),
-  external_id: ExternalId(),
+  external_id: wire.ExternalId(),
 };
 
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {
-  id: Uuid('Id of the product.'),
+  id: wire.Uuid('Id of the product.'),
   ...writable,
-  created_at: CreatedAt(),
-  updated_at: UpdatedAt(),
+  created_at: wire.CreatedAt(),
+  updated_at: wire.UpdatedAt(),
 };
 
 export const Product = Type.Object(productProperties, { title: 'Product' });
@@ -73,17 +63,17 @@ export const productFilterFields = filterFieldsOf('products', 'Product', product
 const example = { active: true, price: { lt: 100 } };
 export const ProductFilters = Filters(productFilterFields, textOfFilters(), example);
 
-export const ProductQuery = PartialBody(
+export const ProductQuery = wire.PartialBody(
   'ProductQuery',
   [{ filters: example, order_by: { name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
   {
     filters: ProductFilters,
     order_by: OrderBy(productFilterFields, ['price', 'name']),
-    paginate: PaginateOrContinue,
+    paginate: wire.PaginateOrContinue,
   },
 );
 
-export const ProductListItem = Named('ProductListItem', {
+export const ProductListItem = wire.Named('ProductListItem', {
   ...productProperties,
   opportunities_count: Type.Integer({ minimum: 0, description: 'Number of opportunities that use it.' }),
   pipelines_count: Type.Integer({ minimum: 0, description: 'Number of pipelines that contain those opportunities.' }),

@@ -1,24 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import {
-  type FieldTable,
-  Cursor,
-  defaultLimit,
-  Enum,
-  Flag,
-  Instant,
-  Metadata,
-  Nullable,
-  PageNumber,
-  Score,
-  Strict,
-  Text,
-  Url,
-  Uuid,
-  PaginateOrContinue,
-  Named,
-  Described,
-  Body,
-} from './wire.ts';
+import * as wire from './wire.ts';
 import { filterFieldsOf, OrderBy, type GivenOrder } from './filters.ts';
 import { verificationStatuses, VerificationStatus } from './verification.ts';
 
@@ -36,8 +17,8 @@ export type ExactField = (typeof exactFields)[number];
 export type WordField = (typeof wordFields)[number];
 export type TextField = (typeof textFields)[number];
 
-export const Prospect = Named('ProspectContact', {
-  _id: Uuid('Id of the prospect, to unlock it.'),
+export const Prospect = wire.Named('ProspectContact', {
+  _id: wire.Uuid('Id of the prospect, to unlock it.'),
   first_name: Type.String({ description: 'First name.', examples: ['Ada'] }),
   last_name: Type.String({ description: 'Last name.', examples: ['Lovelace'] }),
   job_title: Type.String({ description: 'Job title.', examples: ['Sales Manager'] }),
@@ -48,7 +29,7 @@ export const Prospect = Named('ProspectContact', {
     examples: ['a•••@example.com'],
   }),
   emails: Type.Array(Type.String(), { description: 'All e-mail addresses. Masked until the prospect is unlocked.' }),
-  mobile_phone: Nullable(
+  mobile_phone: wire.Nullable(
     Type.String({
       description: 'Mobile phone number. Masked, except for the last two digits, until the prospect is unlocked.',
       examples: ['•••••••••••00'],
@@ -57,13 +38,13 @@ export const Prospect = Named('ProspectContact', {
   location_locality: Type.String({ description: 'Town or city.' }),
   location_region: Type.String({ description: 'State, county or province.' }),
   location_country: Type.String({ description: 'Name of the country, not its code.', examples: ['Germany'] }),
-  location_postal_code: Nullable(Type.String({ description: 'Postal code.' })),
-  social1_url: Nullable(Url('Profile in a social network.')),
-  profnet_url: Nullable(Url('Profile in the professional network.')),
-  social2_url: Nullable(Url('Profile in another social network.')),
+  location_postal_code: wire.Nullable(Type.String({ description: 'Postal code.' })),
+  social1_url: wire.Nullable(wire.Url('Profile in a social network.')),
+  profnet_url: wire.Nullable(wire.Url('Profile in the professional network.')),
+  social2_url: wire.Nullable(wire.Url('Profile in another social network.')),
   verification_status: VerificationStatus(),
-  score: Score(),
-  date_verified: Instant('When the data was last verified.'),
+  score: wire.Score(),
+  date_verified: wire.Instant('When the data was last verified.'),
   source: Type.Optional(
     Type.String({
       description: 'Where the data comes from. Only of an unlocked prospect, if it is known.',
@@ -71,7 +52,7 @@ export const Prospect = Named('ProspectContact', {
     }),
   ),
   collected_at: Type.Optional(
-    Instant('When the data was collected there. Only of an unlocked prospect, if it is known.'),
+    wire.Instant('When the data was collected there. Only of an unlocked prospect, if it is known.'),
   ),
 });
 export type Prospect = Static<typeof Prospect>;
@@ -103,12 +84,15 @@ export const prospectTable = {
   has_phone: { label: 'Has a phone', filter: 'integer' },
   source: { label: 'Source of the data' },
   collected_at: { label: 'Data collected' },
-} as const satisfies FieldTable<keyof Prospect>;
+} as const satisfies wire.FieldTable<keyof Prospect>;
 
 export const prospectOrderFields = filterFieldsOf('prospect', 'Prospect', prospectTable, false);
 
 const Values = (match: string) =>
-  Type.Array(Text(256), { maxItems: 100, description: `Matches any of these values. ${match} \`[]\` is ignored.` });
+  Type.Array(wire.Text(256), {
+    maxItems: 100,
+    description: `Matches any of these values. ${match} \`[]\` is ignored.`,
+  });
 const Exact = () => Values('Compared as a whole, without regard to case and accents.');
 const Words = () =>
   Values(
@@ -125,10 +109,10 @@ const described = {
   location_region: Exact(),
   location_country: Exact(),
   location_postal_code: Exact(),
-  date_verified: Strict(
+  date_verified: wire.Strict(
     {
-      gte: Type.Optional(Nullable(Instant('Not before. Null: no bound.'))),
-      lte: Type.Optional(Nullable(Instant('Not after. Null: no bound.'))),
+      gte: Type.Optional(wire.Nullable(wire.Instant('Not before. Null: no bound.'))),
+      lte: Type.Optional(wire.Nullable(wire.Instant('Not after. Null: no bound.'))),
     },
     { description: 'When the data was last verified.' },
   ),
@@ -137,14 +121,14 @@ const described = {
 const Percentage = (description: string) => Type.Integer({ minimum: 0, maximum: 100, description });
 
 const additive = {
-  verification_status: Type.Array(Enum(verificationStatuses), {
+  verification_status: Type.Array(wire.Enum(verificationStatuses), {
     maxItems: 100,
     description: 'Matches any of these statuses. `[]` is ignored.',
   }),
-  score: Strict(
+  score: wire.Strict(
     {
-      gte: Type.Optional(Nullable(Percentage('At least. Null: no bound.'))),
-      lte: Type.Optional(Nullable(Percentage('At most. Null: no bound.'))),
+      gte: Type.Optional(wire.Nullable(Percentage('At least. Null: no bound.'))),
+      lte: Type.Optional(wire.Nullable(Percentage('At most. Null: no bound.'))),
     },
     { description: 'The score, from 0 to 100.' },
   ),
@@ -172,9 +156,9 @@ export const FiltersApplied = Type.Composite(
   [
     Type.Object({
       ...described,
-      date_verified: Described('When the data was last verified.', {
-        gte: Nullable(Instant('Not before. Null: no bound.')),
-        lte: Nullable(Instant('Not after. Null: no bound.')),
+      date_verified: wire.Described('When the data was last verified.', {
+        gte: wire.Nullable(wire.Instant('Not before. Null: no bound.')),
+        lte: wire.Nullable(wire.Instant('Not after. Null: no bound.')),
       }),
     }),
     Type.Partial(Type.Object(additive)),
@@ -190,21 +174,24 @@ export type FiltersApplied = Static<typeof FiltersApplied>;
 const Limit = Type.Unsafe<10 | 25 | 50 | 100>({
   type: 'integer',
   enum: [10, 25, 50, 100],
-  default: defaultLimit,
+  default: wire.defaultLimit,
   description: 'Number of prospects on a page: 10, 25, 50 or 100.',
 });
-const Page = PageNumber(
+const Page = wire.PageNumber(
   'Number of the page; the first is 1. page × limit must not exceed 10,000: use the cursor to go deeper.',
 );
 
 const page = { page: Type.Optional(Page), limit: Type.Optional(Limit) };
 const paging = { description: 'Which page of the result, and how long it is.' };
-const PageByNumber = Strict(page, paging);
-const PageOrCursor = Strict({ ...page, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 4096 })) }, paging);
+const PageByNumber = wire.Strict(page, paging);
+const PageOrCursor = wire.Strict(
+  { ...page, cursor: Type.Optional(wire.Cursor({ minLength: 1, maxLength: 4096 })) },
+  paging,
+);
 
 const what = {
   filters: Type.Optional(ProspectFilters),
-  all_contacts: Flag('true: the whole catalog; false: without the prospects that you have unlocked.'),
+  all_contacts: wire.Flag('true: the whole catalog; false: without the prospects that you have unlocked.'),
   order_by: Type.Optional(
     Type.Unsafe<GivenOrder>({
       ...OrderBy(prospectOrderFields),
@@ -216,7 +203,7 @@ const what = {
   ),
 };
 
-export const ProspectQuery = Strict(
+export const ProspectQuery = wire.Strict(
   { ...what, paginate: Type.Optional(PageOrCursor) },
   {
     title: 'ProspectQuery',
@@ -227,23 +214,23 @@ export const ProspectQuery = Strict(
 );
 export type ProspectQuery = Static<typeof ProspectQuery>;
 
-export const ProspectCount = Strict(
+export const ProspectCount = wire.Strict(
   { ...what, paginate: Type.Optional(PageByNumber) },
   { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
 );
 export type ProspectCount = Static<typeof ProspectCount>;
 
-export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_applied: FiltersApplied })], {
+export const ProspectMetadata = Type.Composite([wire.Metadata, Type.Object({ filters_applied: FiltersApplied })], {
   title: 'ProspectMetadata',
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-export const SuggestionQuery = Body('ProspectSuggestionQuery', [{ source: 'job_title', search: 'eng' }], {
-  source: Enum([...textFields, 'all'] as const, {
+export const SuggestionQuery = wire.Body('ProspectSuggestionQuery', [{ source: 'job_title', search: 'eng' }], {
+  source: wire.Enum([...textFields, 'all'] as const, {
     description: 'The field whose values are suggested; `all`: any of them.',
   }),
   search: Type.Optional(
-    Text(100, {
+    wire.Text(100, {
       default: '',
       description: 'Beginning of a word of the value. If it is empty, the most frequent values are returned.',
     }),
@@ -251,29 +238,29 @@ export const SuggestionQuery = Body('ProspectSuggestionQuery', [{ source: 'job_t
 });
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-export const Suggestion = Named('ProspectSuggestion', {
-  type: Enum(textFields, 'The field that has the value.'),
+export const Suggestion = wire.Named('ProspectSuggestion', {
+  type: wire.Enum(textFields, 'The field that has the value.'),
   value: Type.String({ description: 'The value, in its most frequent spelling.', examples: ['Sales Manager'] }),
 });
 export type Suggestion = Static<typeof Suggestion>;
 
-export const RemovalQuery = Body(
+export const RemovalQuery = wire.Body(
   'ProspectRemovalQuery',
   [{ since: '2026-03-14T00:00:00Z', paginate: { limit: 100 } }],
   {
     since: Type.Optional(
-      Instant(
+      wire.Instant(
         'Only people who were removed at this time or later. Give the `removed_at` of the latest that you know, not the ' +
           'time of your last call: then you miss nobody.',
       ),
     ),
-    paginate: Type.Optional(PaginateOrContinue),
+    paginate: Type.Optional(wire.PaginateOrContinue),
   },
 );
 export type RemovalQuery = Static<typeof RemovalQuery>;
 
-export const Removal = Named('ProspectRemoval', {
-  id: Uuid('Id of the prospect.'),
-  removed_at: Instant('When the person was removed from the catalog.'),
+export const Removal = wire.Named('ProspectRemoval', {
+  id: wire.Uuid('Id of the prospect.'),
+  removed_at: wire.Instant('When the person was removed from the catalog.'),
 });
 export type Removal = Static<typeof Removal>;
