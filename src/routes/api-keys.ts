@@ -3,21 +3,7 @@ import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../a
 import { decideCall } from '../plugins/approvals.ts';
 import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
 import { approvalScopes, routesOf } from '../schemas/scopes.ts';
-import {
-  Approval,
-  ApprovalDecision,
-  approvalDays,
-  approvalHours,
-  DecidedApproval,
-  ListedApproval,
-  ApiKey,
-  ChangedKey,
-  IssuedKey,
-  KeyChange,
-  keyLimits,
-  KeyRequest,
-  SpendCapsChange,
-} from '../schemas/accounts.ts';
+import * as schemas from '../schemas/accounts.ts';
 import { batchLookups } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
@@ -49,8 +35,8 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
       'generateApiKey',
       'Create an API key',
       'Creates an API key. Only this response shows its value: store it now. Keys expire after 7, 30, 90 or 365 ' +
-        `days. A customer can have ${keyLimits.live} keys that are neither revoked nor expired; one more is 409.`,
-      { body: KeyRequest, response: { 201: IssuedKey, 409: ErrorBody } },
+        `days. A customer can have ${schemas.keyLimits.live} keys that are neither revoked nor expired; one more is 409.`,
+      { body: schemas.KeyRequest, response: { 201: schemas.IssuedKey, 409: ErrorBody } },
     ),
     async (request, reply) => {
       const { db, caller, body } = request;
@@ -65,8 +51,8 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
       'listApiKeys',
       'List API keys',
       'Returns the API keys of the customer, newest first: all that are neither revoked nor expired, and the ' +
-        `${keyLimits.endedShown} that ended last. The keys themselves are never shown.`,
-      { response: { 200: Type.Array(ApiKey) } },
+        `${schemas.keyLimits.endedShown} that ended last. The keys themselves are never shown.`,
+      { response: { 200: Type.Array(schemas.ApiKey) } },
     ),
     (request) => request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId)),
   );
@@ -80,7 +66,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
         'lifetime, scopes and spend caps can be changed with it; what is not sent stays, and so does what the key ' +
         'has spent. A revoked or expired key is 409. If ' +
         'two rotations of a key come at once, one of them is 409.',
-      { params: IdParams, body: KeyChange, response: { 200: IssuedKey, 409: ErrorBody } },
+      { params: IdParams, body: schemas.KeyChange, response: { 200: schemas.IssuedKey, 409: ErrorBody } },
     ),
     async (request, reply) => {
       const before = await findVersion({ customer_id: request.caller.customerId, id: request.params.id });
@@ -99,7 +85,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
       'Changes the spend caps of an API key, and above what its calls need an approval, with effect on its next call. ' +
         'The key keeps its value. What is not named stays; `null` takes it away. What the key has spent stays. A revoked or ' +
         'expired key is 409.',
-      { params: IdParams, body: SpendCapsChange, response: { 200: ChangedKey, 409: ErrorBody } },
+      { params: IdParams, body: schemas.SpendCapsChange, response: { 200: schemas.ChangedKey, 409: ErrorBody } },
     ),
     async (request) => {
       const { caller, params, body } = request;
@@ -130,7 +116,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
   );
 };
 
-const issued = (message: string, data: Issued): IssuedKey => ({ success: true, message, data });
+const issued = (message: string, data: Issued): schemas.IssuedKey => ({ success: true, message, data });
 
 const approvals: FastifyPluginAsyncTypebox = async (app) => {
   const about = routesOf('approvals', admin);
@@ -140,8 +126,8 @@ const approvals: FastifyPluginAsyncTypebox = async (app) => {
       'listApprovals',
       'List the calls that need an approval',
       `Returns the calls of keys with \`approve_over\` that wait or waited for an admin, newest first. They lapse after ` +
-        `${approvalHours} hours, and are kept for ${approvalDays} days.`,
-      { response: { 200: Type.Array(ListedApproval) } },
+        `${schemas.approvalHours} hours, and are kept for ${schemas.approvalDays} days.`,
+      { response: { 200: Type.Array(schemas.ListedApproval) } },
     ),
     (request) => request.db.lookup((sql) => listApprovals(sql, request.caller.customerId)),
   );
@@ -154,7 +140,7 @@ const approvals: FastifyPluginAsyncTypebox = async (app) => {
       'Approved, the call runs once, now, as the key sent it, if the key is still active with its scopes. If it fails, ' +
         'such as for too few credits, or if it would cost or write more by now than was asked for, the response is 409 with ' +
         'the reason, nothing has happened, and it still waits. A call that was decided or has lapsed is 409.',
-      { params: IdParams, body: ApprovalDecision, response: { 200: DecidedApproval, 409: ErrorBody } },
+      { params: IdParams, body: schemas.ApprovalDecision, response: { 200: schemas.DecidedApproval, 409: ErrorBody } },
     ),
     async (request) => {
       await decideCall(request, request.params.id, request.body.approve);
@@ -172,7 +158,7 @@ const approvalOfKey: FastifyPluginAsyncTypebox = async (app) => {
       'getApproval',
       'Read what became of a call that needs an approval',
       'Returns the state of a call that was answered with 202, and its response when it ran.',
-      { params: IdParams, response: { 200: Approval } },
+      { params: IdParams, response: { 200: schemas.Approval } },
       { access: { anyScope: approvalScopes } },
     ),
     ({ db, caller, params }) =>

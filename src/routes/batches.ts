@@ -8,25 +8,12 @@ import { productWrites } from '../queries/crm/products.ts';
 import type { Batch, ReadOutcome, WriteBatch } from '../queries/records/batches.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import { snapshot } from '../queries/records/batch-rows.ts';
-import {
-  BatchConflict,
-  activityBatches,
-  batchAnswer,
-  batchBody,
-  batchText,
-  companyBatches,
-  contactBatches,
-  matchesOf,
-  maxBatchBytes,
-  opportunityBatches,
-  productBatches,
-  type BatchKind,
-} from '../schemas/batches.ts';
+import * as schemas from '../schemas/batches.ts';
 import { type Access, routesOf } from '../schemas/scopes.ts';
 import { ErrorBody } from '../schemas/wire.ts';
 
 interface Resource {
-  kind: BatchKind;
+  kind: schemas.BatchKind;
   path: string;
   plural: 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
   texts: { update: string; delete: string };
@@ -36,7 +23,7 @@ interface Resource {
 
 const resources: Resource[] = [
   {
-    kind: contactBatches,
+    kind: schemas.contactBatches,
     path: '/contacts',
     plural: 'contacts',
     texts: {
@@ -47,7 +34,7 @@ const resources: Resource[] = [
     ...contactWrites,
   },
   {
-    kind: companyBatches,
+    kind: schemas.companyBatches,
     path: '/company',
     plural: 'companies',
     texts: {
@@ -57,7 +44,7 @@ const resources: Resource[] = [
     ...companyWrites,
   },
   {
-    kind: productBatches,
+    kind: schemas.productBatches,
     path: '/products',
     plural: 'products',
     texts: {
@@ -67,7 +54,7 @@ const resources: Resource[] = [
     ...productWrites,
   },
   {
-    kind: opportunityBatches,
+    kind: schemas.opportunityBatches,
     path: '/opportunities',
     plural: 'opportunities',
     texts: {
@@ -79,7 +66,7 @@ const resources: Resource[] = [
     ...opportunityWrites,
   },
   {
-    kind: activityBatches,
+    kind: schemas.activityBatches,
     path: '/activities',
     plural: 'activities',
     texts: { update: 'A task that gets another type loses `due_at` and `done_at`.', delete: '' },
@@ -129,19 +116,19 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
     const { read: reading, ...writes } = writesOf(resource);
     const operations = Object.keys(writes) as (keyof typeof writes)[];
     // An upsert needs a field other than `id` by which it can name a record.
-    for (const operation of operations.filter((one) => one !== 'upsert' || matchesOf(kind, one).length > 0)) {
+    for (const operation of operations.filter((one) => one !== 'upsert' || schemas.matchesOf(kind, one).length > 0)) {
       const { summary, description, access } = writes[operation];
       app.post(
         `${path}/batch/${operation}`,
         {
-          bodyLimit: maxBatchBytes,
+          bodyLimit: schemas.maxBatchBytes,
           ...routesOf(plural)(
             `${operation}${kind.title}Batch`,
             summary,
-            `${description} ${batchText}`,
+            `${description} ${schemas.batchText}`,
             {
-              body: batchBody(kind, operation),
-              response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
+              body: schemas.batchBody(kind, operation),
+              response: { 200: schemas.batchAnswer(kind, operation), 404: ErrorBody, 409: schemas.BatchConflict },
             },
             { access, limit: 'bulk', idempotent: true, mayNeedApproval: true, isBatch: true, isChange: true },
           ),
@@ -164,16 +151,16 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
       );
     }
 
-    const answer = batchAnswer(kind, 'read');
+    const answer = schemas.batchAnswer(kind, 'read');
     app.post(
       `${path}/batch/read`,
       {
-        bodyLimit: maxBatchBytes,
+        bodyLimit: schemas.maxBatchBytes,
         ...routesOf(plural)(
           `read${kind.title}Batch`,
           reading.summary,
           reading.description,
-          { body: batchBody(kind, 'read'), response: { 200: answer } },
+          { body: schemas.batchBody(kind, 'read'), response: { 200: answer } },
           { access: reading.access, limit: 'bulk', isBatch: true },
         ),
       },

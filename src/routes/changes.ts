@@ -5,21 +5,12 @@ import { cursorFault } from '../filters/cursor.ts';
 import { countUndo, prepareUndo, startUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges } from '../queries/history/history.ts';
 import { undoScopes, routesOf } from '../schemas/scopes.ts';
-import {
-  Change,
-  ChangeQuery,
-  ChangeSummary,
-  eventNouns,
-  eventReaders,
-  type EventNoun,
-  UndoEstimate,
-  UndoRequest,
-} from '../schemas/events.ts';
+import * as schemas from '../schemas/events.ts';
 import { JobStarted } from '../schemas/jobs.ts';
 import { ErrorBody, IdParams } from '../schemas/wire.ts';
 
-const scopeOf = (noun: EventNoun) => eventReaders[`${noun}.created`][0];
-const about = routesOf('history', { access: { anyScope: eventNouns.map(scopeOf) } });
+const scopeOf = (noun: schemas.EventNoun) => schemas.eventReaders[`${noun}.created`][0];
+const about = routesOf('history', { access: { anyScope: schemas.eventNouns.map(scopeOf) } });
 
 const changes: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
@@ -30,7 +21,7 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
       'Returns who has changed what, newest first, with the values before and after. A key sees the changes of the ' +
         'records that it may read. A page may be shorter than asked, even empty: there is more as long as the header ' +
         '`x-next-cursor` is there. Changes are kept 90 days.',
-      { body: ChangeQuery, response: { 200: Type.Array(Change) } },
+      { body: schemas.ChangeQuery, response: { 200: Type.Array(schemas.Change) } },
     ),
     async ({ db, caller, body: { filters, paginate = {} } }, reply) => {
       const nouns = readable(caller);
@@ -53,7 +44,7 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
       'Read what one change has done',
       'Returns how many records one call, job or import has created, updated and deleted, as far as the key may read ' +
         'them. `change_id` is that of an event, or the id of a job or import.',
-      { params: IdParams, response: { 200: ChangeSummary } },
+      { params: IdParams, response: { 200: schemas.ChangeSummary } },
     ),
     async ({ db, caller, params }) => {
       const change = await findChange(db, caller.customerId, readable(caller), params.id);
@@ -81,8 +72,8 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
           '`dry_run` the response says what it would do.',
         {
           params: IdParams,
-          body: UndoRequest,
-          response: { 200: Type.Union([JobStarted, UndoEstimate]), 409: ErrorBody },
+          body: schemas.UndoRequest,
+          response: { 200: Type.Union([JobStarted, schemas.UndoEstimate]), 409: ErrorBody },
         },
         { access: { anyScope: undoScopes }, limit: 'bulk', idempotent: true, mayNeedApproval: true },
       ),
@@ -99,5 +90,5 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
 
 export default changes;
 
-const readable = (caller: Caller): EventNoun[] =>
-  eventNouns.filter((noun) => caller.kind === 'key' && caller.scopes.includes(scopeOf(noun)));
+const readable = (caller: Caller): schemas.EventNoun[] =>
+  schemas.eventNouns.filter((noun) => caller.kind === 'key' && caller.scopes.includes(scopeOf(noun)));

@@ -18,26 +18,10 @@ import { sendFile } from '../plugins/responses.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/jobs/imports.ts';
-import {
-  fieldOfMapped,
-  noteScope,
-  anyImportScope,
-  ErrorsFile,
-  FailureQuery,
-  Import,
-  ImportBegun,
-  ImportCreate,
-  ImportFailure,
-  ImportPatch,
-  ImportPreview,
-  ImportQuery,
-  importScopes,
-  ImportStart,
-  maxFileBytes,
-} from '../schemas/imports.ts';
+import * as schemas from '../schemas/imports.ts';
 import { done, ErrorBody, IdParams } from '../schemas/wire.ts';
 
-const about = routesOf('imports', { access: { anyScope: anyImportScope } });
+const about = routesOf('imports', { access: { anyScope: schemas.anyImportScope } });
 
 const imports: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
@@ -49,7 +33,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
         'otherwise the response is 403. For a key with `approve_over.records`, a file with more lines, and each workbook, ' +
         'does not start by itself: `POST /imports/{id}/start` then asks for the approval. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
-      { body: ImportCreate, response: { 201: ImportBegun, 404: ErrorBody } },
+      { body: schemas.ImportCreate, response: { 201: schemas.ImportBegun, 404: ErrorBody } },
       { limit: 'bulk', idempotent: true },
     ),
     async (request, reply) => {
@@ -68,7 +52,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       'listImports',
       'List imports',
       'Returns one page of the imports, newest first. Imports that this key could not have started are left out.',
-      { body: ImportQuery, response: { 200: Type.Array(Import) } },
+      { body: schemas.ImportQuery, response: { 200: Type.Array(schemas.Import) } },
     ),
     async ({ db, caller, body }, reply) => {
       const { customerId } = caller;
@@ -86,7 +70,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       'Read an import',
       'Returns the settings and the progress of an import. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
         'Failed records do not fail the import. A dry run that has ended shows what it would change. An import that this key could not have started is 404.',
-      { params: IdParams, response: { 200: Import } },
+      { params: IdParams, response: { 200: schemas.Import } },
     ),
     ({ db, caller, params }) => db.lookup((sql) => requireImport(sql, caller.customerId, params.id, visibleTo(caller))),
   );
@@ -98,7 +82,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       'Change an import before it starts',
       'Changes the settings that are sent; others stay. The import must be UPLOADED: its file is there, and it was ' +
         'not started. In any other status the response is 409.',
-      { params: IdParams, body: ImportPatch, response: { 200: Import, 409: ErrorBody } },
+      { params: IdParams, body: schemas.ImportPatch, response: { 200: schemas.Import, 409: ErrorBody } },
     ),
     ({ db, caller, params: { id }, body }) => {
       requireNoteScope(caller, body);
@@ -113,7 +97,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       'Show how the file of an import is read',
       'Returns the headers of the file, the fields that they become, the first 5 records and their faults. The import ' +
         'must be UPLOADED: its file is there, and it was not started. In any other status the response is 409.',
-      { params: IdParams, response: { 200: ImportPreview, 409: ErrorBody } },
+      { params: IdParams, response: { 200: schemas.ImportPreview, 409: ErrorBody } },
     ),
     ({ db, caller, requester, params: { id } }) =>
       previewImport(db, requester, { id, visible: visibleTo(caller), isTried: true, mayNote: mayNote(caller) }),
@@ -128,7 +112,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         'COMPLETED dry run again, for real: with the file that was checked, which is kept for 24 hours (of a customer the ' +
         'latest three), under the same id and with new numbers. In any other case the response is 409. For a key with ' +
         '`approve_over.records`, an import that was not checked by a dry run has as many records as its file has lines, a workbook 200,000.',
-      { params: IdParams, body: ImportStart, response: { 200: Import, 409: ErrorBody } },
+      { params: IdParams, body: schemas.ImportStart, response: { 200: schemas.Import, 409: ErrorBody } },
       { limit: 'bulk', idempotent: true, mayNeedApproval: true },
     ),
     async (request, reply) => {
@@ -153,7 +137,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       'cancelImport',
       'Cancel an import; what is written stays',
       'Stops an import. Records that were written stay. An import that has ended is 409.',
-      { params: IdParams, response: { 200: Import, 409: ErrorBody } },
+      { params: IdParams, response: { 200: schemas.Import, 409: ErrorBody } },
     ),
     ({ db, caller, params: { id } }) =>
       changed(db, caller, id, (sql, one) => cancelImport(sql, caller.customerId, one)),
@@ -168,7 +152,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         '(of NDJSON the line as `_record`), then `_line`, where the record starts in the file, `_error` and `_warning`. ' +
         'Corrected, it can be imported as it is. Without such records it has only the header line. The response is 409 until ' +
         'the file has arrived. The records are kept for 30 days.',
-      { params: IdParams, response: { 200: ErrorsFile, 409: ErrorBody } },
+      { params: IdParams, response: { 200: schemas.ErrorsFile, 409: ErrorBody } },
       { isLong: true },
     ),
     async (request, reply) => {
@@ -187,7 +171,11 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         '(`warning`; the first 100,000), in the order of the file. A `warning` of line 1 names columns that are left out. If there are more, ' +
         'the header `x-next-cursor` is there; send its value as `cursor`. A page of large records can be shorter than ' +
         '`limit`. The response is 409 until the file has arrived. Failed records are kept for 30 days.',
-      { params: IdParams, querystring: FailureQuery, response: { 200: Type.Array(ImportFailure), 409: ErrorBody } },
+      {
+        params: IdParams,
+        querystring: schemas.FailureQuery,
+        response: { 200: Type.Array(schemas.ImportFailure), 409: ErrorBody },
+      },
     ),
     async ({ db, caller, requester, params: { id }, query: { limit, cursor } }, reply) => {
       const given = { id, visible: visibleTo(caller) };
@@ -212,7 +200,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
         'is accepted; the limit counts the unpacked file. The import then starts by itself, unless it was begun with ' +
         '`start` false. An upload that breaks off leaves nothing and can be sent again. Once a file is complete, ' +
         'another one is 409.',
-      { params: IdParams, response: { 200: Import, 409: ErrorBody, 413: ErrorBody, 415: ErrorBody } },
+      { params: IdParams, response: { 200: schemas.Import, 409: ErrorBody, 413: ErrorBody, 415: ErrorBody } },
       { limit: 'bulk', isLong: true, takesFile: true },
     ),
     async (request) => {
@@ -224,7 +212,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
         mayNote: mayNote(request.caller),
       };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
-      await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
+      await receiveFile(databases, customerId, given, fileOf(request, schemas.maxFileBytes));
       return request.db.lookup((sql) => requireImport(sql, customerId, given.id, given.visible));
     },
   );
@@ -237,7 +225,7 @@ const changed = (
   caller: Caller,
   id: string,
   change: (sql: Transaction, one: { id: string; visible: VisibleImports }) => Promise<unknown>,
-): Promise<Import> =>
+): Promise<schemas.Import> =>
   db.transaction(async (sql) => {
     const visible = visibleTo(caller);
     await change(sql, { id, visible });
@@ -255,15 +243,15 @@ const maxRecordsWithoutApproval = (caller: Caller): number =>
 
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
 
-function requireNoteScope(caller: Caller, { mapping }: Pick<ImportPatch, 'mapping'>): void {
-  const makesNotes = Object.values(mapping ?? {}).some((mapped) => fieldOfMapped(mapped) === 'note');
-  if (makesNotes && !mayNote(caller)) throw forbidden([noteScope]);
+function requireNoteScope(caller: Caller, { mapping }: Pick<schemas.ImportPatch, 'mapping'>): void {
+  const makesNotes = Object.values(mapping ?? {}).some((mapped) => schemas.fieldOfMapped(mapped) === 'note');
+  if (makesNotes && !mayNote(caller)) throw forbidden([schemas.noteScope]);
 }
 
-const mayNote = (caller: Caller): boolean => caller.kind !== 'key' || caller.scopes.includes(noteScope);
+const mayNote = (caller: Caller): boolean => caller.kind !== 'key' || caller.scopes.includes(schemas.noteScope);
 
-function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
+function requireScopes(caller: Caller, { object, mode }: Pick<schemas.ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];
-  const lacking = firstLacking(scopes, importScopes(object, mode));
+  const lacking = firstLacking(scopes, schemas.importScopes(object, mode));
   if (lacking.length > 0) throw forbidden(lacking);
 }

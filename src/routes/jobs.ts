@@ -12,20 +12,7 @@ import { pageById } from '../queries/records/finders.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/jobs.ts';
 import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data.ts';
 import { eventReaders } from '../schemas/events.ts';
-import {
-  Estimate,
-  Job,
-  JobItem,
-  JobItemQuery,
-  JobQuery,
-  JobStarted,
-  UnlockContacts,
-  UnlockSelectedContacts,
-  VerificationEstimate,
-  VerifyEmail,
-  visibleJobs,
-  type VisibleJobs,
-} from '../schemas/jobs.ts';
+import * as schemas from '../schemas/jobs.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
@@ -45,8 +32,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` or `list_ids` the ' +
         'unlocked prospects become contacts.',
       {
-        body: UnlockContacts,
-        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody, 404: ErrorBody },
+        body: schemas.UnlockContacts,
+        response: { 200: Type.Union([schemas.JobStarted, schemas.Estimate]), 402: ShortageBody, 404: ErrorBody },
       },
       unlocking,
     ),
@@ -66,8 +53,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         'few are 402, and nothing starts. Prospects that are unlocked already cost nothing; unknown ids are ' +
         'failed items. With `dry_run` the response is an estimate, and nothing happens.',
       {
-        body: UnlockSelectedContacts,
-        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody, 404: ErrorBody },
+        body: schemas.UnlockSelectedContacts,
+        response: { 200: Type.Union([schemas.JobStarted, schemas.Estimate]), 402: ShortageBody, 404: ErrorBody },
       },
       unlocking,
     ),
@@ -88,8 +75,12 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         'nothing. So does one that was verified for this customer in the last 24 hours: its result is reused, ' +
         'unless `fresh` is true. With `dry_run` the response is an estimate, and nothing happens.',
       {
-        body: VerifyEmail,
-        response: { 200: Type.Union([JobStarted, VerificationEstimate]), 402: ShortageBody, 404: ErrorBody },
+        body: schemas.VerifyEmail,
+        response: {
+          200: Type.Union([schemas.JobStarted, schemas.VerificationEstimate]),
+          402: ShortageBody,
+          404: ErrorBody,
+        },
       },
       verifying,
     ),
@@ -108,7 +99,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       {
         body: EnrichContacts,
         response: {
-          200: Type.Union([JobStarted, EnrichEstimate]),
+          200: Type.Union([schemas.JobStarted, EnrichEstimate]),
           402: ShortageBody,
           404: ErrorBody,
         },
@@ -135,7 +126,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       'Read a job',
       'Returns the progress and the cost of a job. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
         'A job that this key could not have started is 404.',
-      { params: IdParams, response: { 200: Job } },
+      { params: IdParams, response: { 200: schemas.Job } },
     ),
     ({ db, caller, params }) =>
       db.lookup((sql) => requireJobView(sql, caller.customerId, params.id, visibleTo(caller))),
@@ -144,8 +135,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/service-handler/list',
     about('listJobs', 'List jobs', 'Returns one page of the jobs that this key could have started, newest first.', {
-      body: JobQuery,
-      response: { 200: Type.Array(Job) },
+      body: schemas.JobQuery,
+      response: { 200: Type.Array(schemas.Job) },
     }),
     async ({ db, caller, body: { filters = {}, paginate } }, reply) => {
       const { customerId } = caller;
@@ -163,7 +154,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       'List the results of a job',
       'Returns one page of the results of a job, one for each item that is done. They are there while the job ' +
         'runs, and for 30 days after it ended. A full page has the header `x-next-cursor`.',
-      { params: IdParams, body: JobItemQuery, response: { 200: Type.Array(JobItem) } },
+      { params: IdParams, body: schemas.JobItemQuery, response: { 200: Type.Array(schemas.JobItem) } },
     ),
     async ({ db, caller, params, body }, reply) =>
       rowsOf(reply, await listItems(db, caller.customerId, params.id, body.paginate, visibleTo(caller))),
@@ -176,7 +167,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       'Cancel a job',
       'Ends a job. Results that are there stay and were charged; credits that were not spent come back. A job ' +
         'that has ended is 409.',
-      { params: IdParams, response: { 200: Job, 409: ErrorBody } },
+      { params: IdParams, response: { 200: schemas.Job, 409: ErrorBody } },
     ),
     ({ db, caller, params }) =>
       db.transaction(async (sql) => {
@@ -198,7 +189,7 @@ function begin<Body extends { dry_run?: boolean; max_credits?: number }, T>(
   body: Body,
   plan: (sql: Transaction, spender: Spender, config: Config, body: Body, prepared: T) => Promise<Plan>,
   prepare: () => Promise<T>,
-  estimated: (price: Estimate) => object = (price) => price,
+  estimated: (price: schemas.Estimate) => object = (price) => price,
 ): Promise<FastifyReply> {
   const { config } = request.server;
   const spender = spenderOf(request.caller, body.max_credits);
@@ -218,4 +209,5 @@ function begin<Body extends { dry_run?: boolean; max_credits?: number }, T>(
   );
 }
 
-const visibleTo = (caller: Caller): VisibleJobs => visibleJobs(caller.kind === 'key' ? caller.scopes : []);
+const visibleTo = (caller: Caller): schemas.VisibleJobs =>
+  schemas.visibleJobs(caller.kind === 'key' ? caller.scopes : []);

@@ -7,18 +7,7 @@ import { estimateListVerification, startListVerification } from '../jobs/start-v
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
 import { addMembers, removeMembers } from '../queries/crm/list-members.ts';
 import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';
-import {
-  List,
-  ListCreate,
-  ListCreated,
-  ListedList,
-  ListDuplicate,
-  ListPatch,
-  ListQuery,
-  MembersAdded,
-  MembersByHand,
-  MembersRemoved,
-} from '../schemas/lists.ts';
+import * as schemas from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { routesOf } from '../schemas/scopes.ts';
@@ -44,7 +33,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         'be a minute old, and a little older while many of them are counted again; `counted_at` says when each was counted. ' +
         'Here `page` and `limit` stand at the root of the body, not inside `paginate`. To read the members of a ' +
         'list, list contacts with the filter `list_id`.',
-      { body: ListQuery, response: { 200: Type.Array(ListedList) } },
+      { body: schemas.ListQuery, response: { 200: Type.Array(schemas.ListedList) } },
     ),
     async ({ db, caller, body }, reply) => rowsOf(reply, await listLists(db, caller.customerId, body)),
   );
@@ -56,7 +45,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'Create a contact list',
       'Creates a list. Contacts that match its rules become members at once, and later ones as soon as they ' +
         'match. Without rules, members are added by hand. Too many lists with rules are 409.',
-      { body: ListCreate, response: { 201: ListCreated } },
+      { body: schemas.ListCreate, response: { 201: schemas.ListCreated } },
       { access: { scope: 'list_contacts:create' }, idempotent: true, isChange: true },
     ),
     async (request, reply) =>
@@ -71,7 +60,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'getContactList',
       'Read a contact list',
       'Returns one list with its rules and the exact number of its members. The header `etag` holds its version.',
-      { params: IdParams, response: { 200: List } },
+      { params: IdParams, response: { 200: schemas.List } },
       { etag: true },
     ),
     async ({ db, caller, params }, reply) => {
@@ -81,7 +70,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
-  one.update(ListPatch, updateList, {
+  one.update(schemas.ListPatch, updateList, {
     description:
       'Changes the fields that are sent; others stay. `rules` replaces all rules: contacts that no longer match ' +
       'leave the list, those that match enter it, and members added by hand stay. With `If-Match` the list is ' +
@@ -103,7 +92,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'Copy a contact list',
       'Creates a list with the rules and the hand-made members of another one. The response has the id of the ' +
         'copy.',
-      { body: ListDuplicate, response: { 200: DoneWithId, 404: ErrorBody } },
+      { body: schemas.ListDuplicate, response: { 200: DoneWithId, 404: ErrorBody } },
       { idempotent: true, isChange: true },
     ),
     async (request, reply) =>
@@ -161,7 +150,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'Add contacts to a list',
       'Adds existing contacts to a list by hand. Contacts that were members before, also by its rules, count as `already_members`, ' +
         'which is not an error. An unknown contact is 404, and nothing is added.',
-      { body: MembersByHand, response: { 200: MembersAdded, 404: ErrorBody } },
+      { body: schemas.MembersByHand, response: { 200: schemas.MembersAdded, 404: ErrorBody } },
       { access: { scope: 'list_contact_details:update' } },
     ),
     async ({ db, caller, body }) => {
@@ -177,7 +166,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       'Remove contacts from a list',
       'Takes contacts out of a list to which they were added by hand. A contact that matches the rules of the ' +
         'list stays a member. An unknown contact is 404, and nothing is removed.',
-      { body: MembersByHand, response: { 200: MembersRemoved, 404: ErrorBody } },
+      { body: schemas.MembersByHand, response: { 200: schemas.MembersRemoved, 404: ErrorBody } },
       { access: { scope: 'list_contact_details:update' } },
     ),
     async ({ db, caller, body }) => {

@@ -11,16 +11,7 @@ import {
 } from '../queries/crm/opportunities.ts';
 import { findPipelines, listPipelines, listStages } from '../queries/crm/pipelines.ts';
 import { ErrorBody, IdParams } from '../schemas/wire.ts';
-import {
-  Pipeline,
-  PipelineListItem,
-  StageListItem,
-  StageQuery,
-  Opportunity,
-  OpportunityCreate,
-  OpportunityPatch,
-  OpportunityQuery,
-} from '../schemas/opportunities.ts';
+import * as schemas from '../schemas/opportunities.ts';
 import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { OpportunityExport } from '../schemas/files.ts';
 import { routesOf } from '../schemas/scopes.ts';
@@ -37,7 +28,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
       'List opportunities',
       'Returns one page of the opportunities that match `filters`, newest first unless `order_by` says otherwise, with ' +
         'their products. The status of success is 201.',
-      { body: OpportunityQuery, response: { 201: Type.Array(Opportunity) } },
+      { body: schemas.OpportunityQuery, response: { 201: Type.Array(schemas.Opportunity) } },
       { access: { scope: 'opportunities:read' } },
     ),
     async ({ db, caller, body }, reply) =>
@@ -46,7 +37,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
 
   addExport(app, { ...kind, export: exportOpportunities }, OpportunityExport);
 
-  one.create(OpportunityCreate, opportunityWrites.create, {
+  one.create(schemas.OpportunityCreate, opportunityWrites.create, {
     description:
       'Creates an opportunity in a stage of a pipeline and links it to contacts, a company, products and a ' +
       'user. Its `price` is the sum of its lines. An unknown id in the body is 404, an `external_id` that another ' +
@@ -54,11 +45,11 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     errors: [404, 409],
   });
 
-  one.read(Opportunity, findOpportunities, {
+  one.read(schemas.Opportunity, findOpportunities, {
     description: 'Returns one opportunity with its products. The header `etag` holds its version.',
   });
 
-  one.update(OpportunityPatch, opportunityWrites.update, {
+  one.update(schemas.OpportunityPatch, opportunityWrites.update, {
     description:
       'Changes the fields that are sent; others stay. `contacts_ids` replaces the contacts; `products` adds, ' +
       'removes and changes lines, all or none. Adding a product that is there already is 409; changing or ' +
@@ -84,7 +75,7 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
       'listPipelines',
       'List pipelines',
       'Returns all pipelines of the customer, without their stages. Pipelines cannot be changed by API keys.',
-      { response: { 200: Type.Array(PipelineListItem) } },
+      { response: { 200: Type.Array(schemas.PipelineListItem) } },
     ),
     async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
   );
@@ -96,7 +87,7 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
       'getPipeline',
       'Read a pipeline',
       'Returns one pipeline with its stages, sorted by `order`. The header `etag` holds its version.',
-      { params: IdParams, response: { 200: Pipeline } },
+      { params: IdParams, response: { 200: schemas.Pipeline } },
       { etag: true },
     ),
     async (request, reply) => {
@@ -115,7 +106,7 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
       'List the stages of a pipeline',
       'Returns one page of the stages of a pipeline, sorted by `order`, each with the number of its ' +
         'opportunities. Opportunities need the id of a stage. The status of success is 201.',
-      { body: StageQuery, response: { 201: Type.Array(StageListItem), 404: ErrorBody } },
+      { body: schemas.StageQuery, response: { 201: Type.Array(schemas.StageListItem), 404: ErrorBody } },
       { access: { scope: 'stages:read' } },
     ),
     async ({ db, caller, body }, reply) => {

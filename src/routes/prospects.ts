@@ -5,16 +5,7 @@ import { matchProspects } from '../catalog/matching.ts';
 import { countProspects, listProspects } from '../catalog/prospects.ts';
 import { listRemovals } from '../queries/jobs/privacy.ts';
 import { ProspectMatch, ProspectMatches } from '../schemas/clean-data.ts';
-import {
-  Prospect,
-  ProspectCount,
-  ProspectMetadata,
-  ProspectQuery,
-  Removal,
-  RemovalQuery,
-  Suggestion,
-  SuggestionQuery,
-} from '../schemas/prospects.ts';
+import * as schemas from '../schemas/prospects.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
 const about = routesOf('prospects', { access: { scope: 'prospect:read' } });
@@ -30,7 +21,7 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       'Returns up to 10 values that prospects have in a field, for an input with suggestions: those of which a ' +
         'word begins with `search`, the most frequent first. The status of success is 201. If the search cluster ' +
         'is unavailable, the response is 503.',
-      { body: SuggestionQuery, response: { 201: Type.Array(Suggestion) } },
+      { body: schemas.SuggestionQuery, response: { 201: Type.Array(schemas.Suggestion) } },
     ),
     async ({ catalog, body }, reply) => reply.code(201).send(await catalog.suggest(body)),
   );
@@ -43,7 +34,7 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       'Returns how many prospects match, and the filters as the service understood them. `total_pages` counts ' +
         'the pages that can be reached by number: page × limit must not exceed 10,000. The status of success is ' +
         '201.',
-      { body: ProspectCount, response: { 201: ProspectMetadata } },
+      { body: schemas.ProspectCount, response: { 201: schemas.ProspectMetadata } },
       limited,
     ),
     async (request, reply) =>
@@ -59,7 +50,7 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
         'highest score first. E-mail addresses and phone numbers are masked until a prospect is unlocked. Reading ' +
         'costs no credits. By page number the first 10,000 prospects can be reached; the cursor goes on without ' +
         'end. The status of success is 201.',
-      { body: ProspectQuery, response: { 201: Type.Array(Prospect) } },
+      { body: schemas.ProspectQuery, response: { 201: Type.Array(schemas.Prospect) } },
       limited,
     ),
     async (request, reply) => {
@@ -91,7 +82,7 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       'Returns the prospects that you had unlocked and that were erased from the catalog, because the person asked ' +
         'for it: latest first. Your contacts that came from them have `removal_requested_at`; what you do with ' +
         'them is your decision. A full page has the header `x-next-cursor`.',
-      { body: RemovalQuery, response: { 200: Type.Array(Removal) } },
+      { body: schemas.RemovalQuery, response: { 200: Type.Array(schemas.Removal) } },
     ),
     async ({ db, caller, body }, reply) => rowsOf(reply, await listRemovals(db, caller.customerId, body)),
   );

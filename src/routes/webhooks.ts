@@ -16,18 +16,7 @@ import { pageById } from '../queries/records/finders.ts';
 import { listDeliveries, deleteEndpoint, requireEndpoint } from '../queries/accounts/webhook-endpoints.ts';
 import { type Access, routesOf } from '../schemas/scopes.ts';
 import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
-import {
-  ChangedEndpoint,
-  DeliveriesQuery,
-  Delivery,
-  Endpoint,
-  EndpointChange,
-  EndpointRequest,
-  IssuedEndpoint,
-  maxEndpoints,
-  ReplayRequest,
-  TestResult,
-} from '../schemas/webhooks.ts';
+import * as schemas from '../schemas/webhooks.ts';
 import { whollyReadableEvents } from '../schemas/events.ts';
 
 interface Options {
@@ -51,8 +40,8 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       idOf('createWebhook'),
       'Create a webhook endpoint',
       'Creates an endpoint: from now on, events of these types are sent to its URL. Only this response shows the ' +
-        `secret that signs them: store it now. A customer can have ${maxEndpoints} endpoints; one more is 409.`,
-      { body: EndpointRequest, response: { 201: IssuedEndpoint, 409: ErrorBody } },
+        `secret that signs them: store it now. A customer can have ${schemas.maxEndpoints} endpoints; one more is 409.`,
+      { body: schemas.EndpointRequest, response: { 201: schemas.IssuedEndpoint, 409: ErrorBody } },
     ),
     async (request, reply) => {
       const create = await endpointCreation(managementOf(request), request.body);
@@ -67,7 +56,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       idOf('listWebhooks'),
       'List webhook endpoints',
       'Returns the endpoints of the customer, newest first, with their state. Secrets are never shown.',
-      { response: { 200: Type.Array(Endpoint) } },
+      { response: { 200: Type.Array(schemas.Endpoint) } },
     ),
     (request) => showEndpoints(managementOf(request)),
   );
@@ -79,7 +68,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       'Change a webhook endpoint',
       'Changes an endpoint; what is not sent stays. With `active: false` nothing is sent any more. What happens ' +
         'while an endpoint is inactive is not sent when it is active again; a replay sends it.',
-      { params: IdParams, body: EndpointChange, response: { 200: ChangedEndpoint } },
+      { params: IdParams, body: schemas.EndpointChange, response: { 200: schemas.ChangedEndpoint } },
     ),
     async (request) => {
       const data = await updateEndpoint(managementOf(request), request.params.id, request.body);
@@ -109,7 +98,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       'Rotate the secret of a webhook endpoint',
       'Gives an endpoint a new secret, which only this response shows. For 24 hours each delivery carries two ' +
         'signatures, by the new and by the previous secret.',
-      { params: IdParams, response: { 200: IssuedEndpoint } },
+      { params: IdParams, response: { 200: schemas.IssuedEndpoint } },
     ),
     async (request, reply) => {
       const endpoint = await request.db.transaction(secretRotation(managementOf(request), request.params.id));
@@ -124,7 +113,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       'Send a test to a webhook endpoint',
       'Sends an event of the type `webhook.test` now, to an inactive endpoint too, and waits 8 seconds for the ' +
         'answer. The test is not listed among the deliveries.',
-      { params: IdParams, response: { 200: TestResult } },
+      { params: IdParams, response: { 200: schemas.TestResult } },
     ),
     (request) => testEndpoint(managementOf(request), app.webhookSender, request.params.id, request.requester.signal),
   );
@@ -136,7 +125,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       'Send events to a webhook endpoint again',
       'Sends again what was recorded since a time, but nothing from before the endpoint was created. It is under ' +
         'way until each event was tried once; a second replay meanwhile is 409. New events follow after it.',
-      { params: IdParams, body: ReplayRequest, response: { 200: Done, 409: ErrorBody } },
+      { params: IdParams, body: schemas.ReplayRequest, response: { 200: Done, 409: ErrorBody } },
     ),
     async (request) => {
       await replayEndpoint(managementOf(request), request.params.id, request.body.from);
@@ -150,7 +139,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
       idOf('listWebhookDeliveries'),
       'List the deliveries to a webhook endpoint',
       'Returns the tries to deliver events to an endpoint in the last 30 days, newest first.',
-      { params: IdParams, body: DeliveriesQuery, response: { 200: Type.Array(Delivery) } },
+      { params: IdParams, body: schemas.DeliveriesQuery, response: { 200: Type.Array(schemas.Delivery) } },
     ),
     async ({ db, caller: { customerId }, params: { id }, body }, reply) => {
       await db.lookup((sql) => requireEndpoint(sql, customerId, id));
@@ -171,4 +160,4 @@ const managementOf = (request: FastifyRequest): Management => {
   return { db, config: server.config, customerId: caller.customerId, by: actorOf(request), ...(key && { key }) };
 };
 
-const issued = (message: string, data: Issued): IssuedEndpoint => ({ success: true, message, data });
+const issued = (message: string, data: Issued): schemas.IssuedEndpoint => ({ success: true, message, data });
