@@ -1,16 +1,5 @@
 import { identifiersOf, spellingsOf, valuesOf, type Identifier } from '../queries/jobs/catalog-imports.ts';
-import {
-  countMentions,
-  listContactsOf,
-  listMergedContactsOf,
-  listUnlocksOf,
-  namesOfCustomers,
-  listPrivacyActions,
-  notePrivacyAction,
-  findSuppressions,
-  keysOf,
-  openDigests,
-} from '../queries/jobs/privacy.ts';
+import * as privacy from '../queries/jobs/privacy.ts';
 import type { ContactOfPerson, Mentions, UnlockOfPerson, LoggedAction, Suppression } from '../queries/jobs/privacy.ts';
 import { PersonIds } from './parse-records.ts';
 import { findPeople, type Copy, type Noted } from './privacy.ts';
@@ -40,18 +29,18 @@ export async function report(
   const people = await findPeople(services, identifier);
   const identifiers = await identifiersFor(services, identifier, people);
   const all = databaseOfAllCustomers(services);
-  const linked = await all.search((sql) => listContactsOf(sql, identifiers));
+  const linked = await all.search((sql) => privacy.listContactsOf(sql, identifiers));
   // Contacts that were changed since have only the prospect in common with those that have the address.
   const known = [...identifiers, ...linked.flatMap(({ prospect_id }) => (prospect_id ? [idOf(prospect_id)] : []))];
   const prospectIds = valuesOf(known, 'id');
-  const merged = await all.search((sql) => listMergedContactsOf(sql, prospectIds));
-  const contacts = await all.search((sql) => listContactsOf(sql, known, merged));
-  const unlocks = await all.search((sql) => listUnlocksOf(sql, prospectIds));
+  const merged = await all.search((sql) => privacy.listMergedContactsOf(sql, prospectIds));
+  const contacts = await all.search((sql) => privacy.listContactsOf(sql, known, merged));
+  const unlocks = await all.search((sql) => privacy.listUnlocksOf(sql, prospectIds));
   const mentions = await all.search((sql) =>
-    countMentions(sql, [...new Set(known.filter(({ kind }) => kind !== 'id').flatMap(spellingsOf))]),
+    privacy.countMentions(sql, [...new Set(known.filter(({ kind }) => kind !== 'id').flatMap(spellingsOf))]),
   );
   const ids = [...new Set([...contacts, ...unlocks, ...mentions].map(({ customer_id }) => customer_id))];
-  const names = await services.db.lookup((sql) => namesOfCustomers(sql, ids));
+  const names = await services.db.lookup((sql) => privacy.namesOfCustomers(sql, ids));
   const named = <T extends { customer_id: string }>(rows: T[]): Named<T>[] =>
     rows.map((row) => ({ ...row, customer: names.get(row.customer_id) ?? '' }));
   const noticed = await noteAndRead(services, identifier, people, noted, action);
@@ -77,13 +66,13 @@ async function noteAndRead(
   noted: Noted,
   action: 'find' | 'export',
 ): Promise<Pick<Report, 'suppressions' | 'actions'>> {
-  const digests = await db.lookup(openDigests);
-  const [key] = keysOf(digests, identifier);
-  const actions = await db.lookup((sql) => listPrivacyActions(sql, key!));
-  await notePrivacyAction(db, { action, key, ...noted }, () => Promise.resolve({ people: people.length }));
+  const digests = await db.lookup(privacy.openDigests);
+  const [key] = privacy.keysOf(digests, identifier);
+  const actions = await db.lookup((sql) => privacy.listPrivacyActions(sql, key!));
+  await privacy.notePrivacyAction(db, { action, key, ...noted }, () => Promise.resolve({ people: people.length }));
   const keys = [identifier, ...people.flatMap(({ person }) => identifiersOf(person))].flatMap((own) =>
-    keysOf(digests, own),
+    privacy.keysOf(digests, own),
   );
-  const rows = await db.lookup((sql) => findSuppressions(sql, keys));
+  const rows = await db.lookup((sql) => privacy.findSuppressions(sql, keys));
   return { suppressions: rows.map(({ digest: _digest, ...row }) => row), actions: [...actions] };
 }

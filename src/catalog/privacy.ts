@@ -10,21 +10,7 @@ import {
 import { identifiersOf, spellingsOf, type Identifier } from '../queries/jobs/catalog-imports.ts';
 import type { Catalog } from './catalog.ts';
 import { databaseOfAllCustomers, storesOf, type RightsServices, whenNoImportRuns } from './postgres.ts';
-import {
-  insertRemovals,
-  findErasures,
-  listUnlockedIds,
-  notePrivacyAction,
-  listContactsOf,
-  deleteSuppressions,
-  findSuppressionsOfCase,
-  insertSuppressions,
-  keysOf,
-  listSuppressions,
-  lockSuppressions,
-  openDigests,
-  toBytes,
-} from '../queries/jobs/privacy.ts';
+import * as privacy from '../queries/jobs/privacy.ts';
 import type { PrivacyAction, Suppression } from '../queries/jobs/privacy.ts';
 import { markRemovalRequested } from '../queries/crm/deletions.ts';
 import { withDeferredWrites } from '../queries/records/deferred-writes.ts';
@@ -99,7 +85,7 @@ async function erasePeople(services: RightsServices, ids: readonly string[]): Pr
   const customers = await databaseOfAllCustomers(services).search((sql) =>
     findUnlockingCustomers(sql, ids as string[]),
   );
-  const erasures = await databaseOfAllCustomers(services).search((sql) => findErasures(sql, ids));
+  const erasures = await databaseOfAllCustomers(services).search((sql) => privacy.findErasures(sql, ids));
   for (const [customerId, unlocked] of byCustomer(customers))
     effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlocked, erasures));
   await services.db.transaction((sql) => deleteHeldPeople(sql, ids));
@@ -125,7 +111,7 @@ const eraseOfCustomer = (
       // Rows of jobs are locked before the customer's records, as workers do.
       const results = await clearUnlockResults(sql, customerId, prospectIds);
       const contacts = await markRemovalRequested(sql, customerId, prospectIds, deferred);
-      const removed = await insertRemovals(sql, customerId, prospectIds, erasures);
+      const removed = await privacy.insertRemovals(sql, customerId, prospectIds, erasures);
       for (const id of removed) deferred.removed(id);
       return { ...noEffects, told: removed.length, contacts: contacts.length, results };
     }),
@@ -234,7 +220,7 @@ async function sweepUnlocks(
   let effects: Effects = noEffects;
   for (let after = lowestId; ;) {
     stillHeld();
-    const ids = await databaseOfAllCustomers(services).search((sql) => listUnlockedIds(sql, after, batchSize));
+    const ids = await databaseOfAllCustomers(services).search((sql) => privacy.listUnlockedIds(sql, after, batchSize));
     const erased = ids.filter((id) => suppressed.isErased({ _id: id, work_email: '', emails: [], profnet_url: null }));
     effects = sumOf(effects, await erasePeople(services, erased));
     if (ids.length < batchSize) return effects;
@@ -297,7 +283,7 @@ async function findUnlockedIds(
 ): Promise<{ made: string[]; linked: string[] }> {
   const ofImports = new Set((await PersonIds.open(services.db)).allOf(identifier));
   const all = databaseOfAllCustomers(services);
-  const contacts = await all.search((sql) => listContactsOf(sql, [identifier]));
+  const contacts = await all.search((sql) => privacy.listContactsOf(sql, [identifier]));
   const ids = ofImports.union(new Set(contacts.flatMap(({ prospect_id }) => prospect_id ?? [])));
   const [made, linked]: [string[], string[]] = [[], []];
   for (const value of (await all.search((sql) => findUnlockingCustomers(sql, [...ids]))).keys()) {
@@ -329,9 +315,9 @@ const addSuppressions = (
   const { reason = action === 'erase' ? 'erasure' : '', case_ref = null } = noted;
   return changeSuppressions(services, action, identifier, noted, (sql, digests) => {
     const rows = added.flatMap(({ is_erasure, ...own }) =>
-      keysOf(digests, own).map((key) => ({ ...key, is_erasure, reason, case_ref })),
+      privacy.keysOf(digests, own).map((key) => ({ ...key, is_erasure, reason, case_ref })),
     );
-    return insertSuppressions(sql, rows);
+    return privacy.insertSuppressions(sql, rows);
   });
 };
 
@@ -357,9 +343,11 @@ export async function removeSuppression(
   noted: Noted,
 ): Promise<{ lifted: number; shown: number }> {
   const lifted = await changeSuppressions(services, 'lift', identifier, noted, async (sql, digests) =>
-    deleteSuppressions(
+    privacy.deleteSuppressions(
       sql,
-      identifier ? keysOf(digests, identifier) : await findSuppressionsOfCase(sql, noted.case_ref ?? ''),
+      identifier
+        ? privacy.keysOf(digests, identifier)
+        : await privacy.findSuppressionsOfCase(sql, noted.case_ref ?? ''),
     ),
   );
   // A reindex that runs could have passed the place to which a person is written back, and would lose the person.
@@ -375,17 +363,17 @@ export interface SavedList {
 }
 
 export async function list({ db }: RightsServices, noted: Noted): Promise<SavedList> {
-  await notePrivacyAction(db, { action: 'list', ...noted }, () => Promise.resolve({}));
+  await privacy.notePrivacyAction(db, { action: 'list', ...noted }, () => Promise.resolve({}));
   return db.transaction(async (sql) => {
-    const rows = await listSuppressions(sql);
+    const rows = await privacy.listSuppressions(sql);
     return {
-      secret_check: checkOf(await openDigests(sql)),
+      secret_check: checkOf(await privacy.openDigests(sql)),
       suppressions: rows.map(({ digest, ...row }) => ({ ...row, digest: digest.toString('hex') })),
     };
   });
 }
 
-const checkOf = (digests: KeyedDigests): string => toBytes(digests.of('suppressions')).toString('hex', 0, 8);
+const checkOf = (digests: KeyedDigests): string => privacy.toBytes(digests.of('suppressions')).toString('hex', 0, 8);
 
 /**
  * Adds the suppressions of a saved list, if there is one. Then applies all suppressions to the catalog and to the data
@@ -403,7 +391,7 @@ export async function apply(
         { path: '', message: 'the list is of another installation: its digests match nobody here' },
       ]);
     const given = (saved?.suppressions ?? []).map((row) => ({ ...row, digest: Buffer.from(row.digest, 'hex') }));
-    return given.length === 0 ? 0 : insertSuppressions(sql, given);
+    return given.length === 0 ? 0 : privacy.insertSuppressions(sql, given);
   });
   return { ...(await sweepCatalog(services, true)), suppressed };
 }
@@ -415,10 +403,10 @@ async function changeSuppressions(
   noted: Noted,
   change: (sql: Transaction, digests: KeyedDigests) => Promise<number>,
 ): Promise<number> {
-  const digests = await db.lookup(openDigests);
-  const key = identifier && keysOf(digests, identifier)[0];
-  const { changed } = await notePrivacyAction(db, { action, key, ...noted }, async (sql) => {
-    await lockSuppressions(sql);
+  const digests = await db.lookup(privacy.openDigests);
+  const key = identifier && privacy.keysOf(digests, identifier)[0];
+  const { changed } = await privacy.notePrivacyAction(db, { action, key, ...noted }, async (sql) => {
+    await privacy.lockSuppressions(sql);
     return { changed: await change(sql, digests) };
   });
   return changed!;

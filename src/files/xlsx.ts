@@ -1,25 +1,6 @@
 import { posix } from 'node:path';
 import { FileRefused } from './encodings.ts';
-import {
-  damaged,
-  numberFormatOf,
-  maxIndexBytes,
-  readXml,
-  maxCellLength,
-  maxSharedBytes,
-  dateText,
-  isoDateText,
-  numberText,
-  saveAgain,
-  unescapeText,
-  withZeros,
-  maxColumnNumber,
-  maxRowNumber,
-  maxRows,
-  maxUnpackedBytes,
-  parseXml,
-  openZip,
-} from './xlsx-parts.ts';
+import * as parts from './xlsx-parts.ts';
 import type { Formats, XmlHandler, Zip, PartsFrom } from './xlsx-parts.ts';
 import { mayBeLiteral, type Cell } from './columns.ts';
 import { isEmpty, maxColumns, maxRecordBytes, maxSurplus, type RawRecord, emptyCell } from './record-formats.ts';
@@ -64,7 +45,7 @@ async function readWorkbook(zip: Zip): Promise<Workbook> {
   // Without its texts or styles, a file would be read as another one.
   const partOf = (wanted: string): string | undefined => {
     const part = relations.find(({ type }) => type === wanted)?.part;
-    if (part !== undefined && zip.sizeOf(part) === undefined) throw damaged(`: it lacks the part ${part}`);
+    if (part !== undefined && zip.sizeOf(part) === undefined) throw parts.damaged(`: it lacks the part ${part}`);
     return part;
   };
   return { zip, sheets, from1904, sharedStrings: partOf('sharedStrings'), styles: partOf('styles') };
@@ -84,7 +65,7 @@ async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats
       else if (name === 'cellXfs') isCellStyle = true;
       else if (name === 'xf' && isCellStyle) {
         const id = attributes['numFmtId'] ?? '0';
-        byStyle.push(numberFormatOf(own.get(id), Number(id)));
+        byStyle.push(parts.numberFormatOf(own.get(id), Number(id)));
       }
     },
     close(name) {
@@ -109,9 +90,9 @@ async function relationsOf(zip: Zip, part: string): Promise<Relation[]> {
 }
 
 function readIndex(zip: Zip, part: string, handler: XmlHandler): Promise<void> {
-  if (zip.sizeOf(part)! > maxIndexBytes)
+  if (zip.sizeOf(part)! > parts.maxIndexBytes)
     throw new FileRefused('is not an XLSX file: the list of its sheets or styles is too large');
-  return readXml(zip.open(part), handler);
+  return parts.readXml(zip.open(part), handler);
 }
 
 /**
@@ -133,7 +114,7 @@ class SharedStrings {
       this.#ends = longer;
     }
     const start = this.#startOf(this.#count);
-    this.#ends[this.#count] = start + this.#bytes.write(text.slice(0, maxCellLength + 1), start);
+    this.#ends[this.#count] = start + this.#bytes.write(text.slice(0, parts.maxCellLength + 1), start);
     this.#count += 1;
   }
 
@@ -150,9 +131,9 @@ class SharedStrings {
 async function readSharedStrings({ zip, sharedStrings: part }: Workbook): Promise<SharedStrings> {
   if (part === undefined) return new SharedStrings(0);
   const size = zip.sizeOf(part)!;
-  if (size > maxSharedBytes)
+  if (size > parts.maxSharedBytes)
     throw new FileRefused(
-      `has more than ${maxSharedBytes / 1024 / 1024} MiB of texts`,
+      `has more than ${parts.maxSharedBytes / 1024 / 1024} MiB of texts`,
       undefined,
       'save it as CSV, or split it into several files',
     );
@@ -161,14 +142,14 @@ async function readSharedStrings({ zip, sharedStrings: part }: Workbook): Promis
   let text = '';
   let isText = false;
   let isPhonetic = false;
-  await readXml(zip.open(part), {
+  await parts.readXml(zip.open(part), {
     open(name) {
       if (name === 'si') text = '';
       else if (name === 'rPh') isPhonetic = true;
       else if (name === 't') isText = !isPhonetic;
     },
     text(piece) {
-      if (isText && text.length <= maxCellLength) text += piece;
+      if (isText && text.length <= parts.maxCellLength) text += piece;
     },
     close(name) {
       if (name === 'si') strings.add(text);
@@ -198,7 +179,7 @@ interface XlsxFile {
  * @throws FileRefused
  */
 export async function openXlsx(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<XlsxFile> {
-  const workbook = await readWorkbook(await openZip(partsFrom, bytes, signal));
+  const workbook = await readWorkbook(await parts.openZip(partsFrom, bytes, signal));
   return {
     sheets: workbook.sheets.map(({ name }) => name),
     rows: (sheet, hasHeader) => rowsOf(workbook, sheet, hasHeader),
@@ -217,7 +198,7 @@ async function* rowsOf(workbook: Workbook, name: string | null, hasHeader: boole
     );
   const strings = await readSharedStrings(workbook);
   const rows = new SheetRows(strings, await readFormats(workbook), hasHeader);
-  for await (const _ of parseXml(zip.open(sheet.part), rows)) {
+  for await (const _ of parts.parseXml(zip.open(sheet.part), rows)) {
     const records = rows.take();
     if (records.length > 0) yield records;
   }
@@ -273,7 +254,7 @@ class SheetRows implements XmlHandler {
     if (name === 'row') this.#beginRow(place);
     else if (name === 'c') {
       this.#column = place === undefined ? this.#column + 1 : columnOf(place);
-      if (this.#column > maxColumnNumber) throw new FileRefused(`has more than ${maxColumnNumber} columns`);
+      if (this.#column > parts.maxColumnNumber) throw new FileRefused(`has more than ${parts.maxColumnNumber} columns`);
       this.#type = type;
       this.#format = this.#formats.byStyle[Number(style)];
       this.#value = '';
@@ -296,8 +277,8 @@ class SheetRows implements XmlHandler {
 
   #beginRow(place: string | undefined): void {
     this.#row = Math.max(this.#row + 1, place === undefined ? 0 : Number(place));
-    if (!(this.#row <= maxRowNumber))
-      throw new FileRefused(`has a row ${String(place).slice(0, 20)}: a sheet has at most ${maxRowNumber} rows`);
+    if (!(this.#row <= parts.maxRowNumber))
+      throw new FileRefused(`has a row ${String(place).slice(0, 20)}: a sheet has at most ${parts.maxRowNumber} rows`);
     this.#cells = [];
     this.#length = 0;
     this.#column = 0;
@@ -308,9 +289,9 @@ class SheetRows implements XmlHandler {
     const isUncomputed = this.#isFormula && this.#type !== 'str' && this.#value.trim() === '';
     if (text.trim() === '' && !isUncomputed) return;
     // A row with such a cell is too long.
-    this.#length += text.length > maxCellLength ? maxRecordBytes + 1 : text.length;
+    this.#length += text.length > parts.maxCellLength ? maxRecordBytes + 1 : text.length;
     if (this.#length > maxRecordBytes) return;
-    if (this.#cells.length === maxColumnNumber) throw twoInOnePlace(this.#row);
+    if (this.#cells.length === parts.maxColumnNumber) throw twoInOnePlace(this.#row);
     this.#cells.push([this.#column - 1, this.#cellOf(text, isUncomputed)]);
   }
 
@@ -326,16 +307,16 @@ class SheetRows implements XmlHandler {
     if (value.trim() === '') return '';
     switch (this.#type) {
       case 's':
-        return unescapeText(this.#strings.get(Number(value)));
+        return parts.unescapeText(this.#strings.get(Number(value)));
       case 'str':
       case 'inlineStr':
-        return unescapeText(value);
+        return parts.unescapeText(value);
       case 'b':
         return value === '1' ? 'true' : value === '0' ? 'false' : value;
       case 'd':
-        return isoDateText(value);
+        return parts.isoDateText(value);
       case 'n':
-        return this.#dateOf(Number(value)) ?? withZeros(numberText(value), this.#format?.digits ?? 0);
+        return this.#dateOf(Number(value)) ?? parts.withZeros(parts.numberText(value), this.#format?.digits ?? 0);
       default:
         return value;
     }
@@ -343,7 +324,7 @@ class SheetRows implements XmlHandler {
 
   #dateOf(serial: number): string | undefined {
     const isDuration = this.#format?.isTime && serial >= 1;
-    return this.#format?.isDate && !isDuration ? dateText(serial, this.#formats.from1904) : undefined;
+    return this.#format?.isDate && !isDuration ? parts.dateText(serial, this.#formats.from1904) : undefined;
   }
 
   #endRow(): void {
@@ -353,15 +334,15 @@ class SheetRows implements XmlHandler {
       return;
     this.#rows += 1;
     this.#sortCells();
-    if (this.#rows > maxRows + 1)
+    if (this.#rows > parts.maxRows + 1)
       throw new FileRefused(
-        `has more than ${maxRows.toLocaleString('en')} rows`,
+        `has more than ${parts.maxRows.toLocaleString('en')} rows`,
         undefined,
         'save it as CSV, or split it',
       );
     this.#characters += Math.min(this.#length, maxRecordBytes);
-    if (this.#characters > maxUnpackedBytes)
-      throw new FileRefused(`has more than ${maxUnpackedBytes / 1024 / 1024} MiB of cells`);
+    if (this.#characters > parts.maxUnpackedBytes)
+      throw new FileRefused(`has more than ${parts.maxUnpackedBytes / 1024 / 1024} MiB of cells`);
     const record = this.#record();
     if (!isEmpty(record)) this.#records.push(record);
   }
@@ -385,7 +366,7 @@ class SheetRows implements XmlHandler {
   }
 }
 
-const twoInOnePlace = (row: number): FileRefused => new FileRefused('has two cells in one place', row, saveAgain);
+const twoInOnePlace = (row: number): FileRefused => new FileRefused('has two cells in one place', row, parts.saveAgain);
 
 function columnOf(place: string): number {
   let column = 0;

@@ -4,19 +4,7 @@ import { unavailable } from '../../errors.ts';
 import { findUnlockingCustomers, markIndexed, findUnindexedUnlocks } from '../../queries/jobs/unlocks.ts';
 import type { UnlockKey } from '../../queries/jobs/unlocks.ts';
 import { toDocument, type CatalogDocument } from '../document.ts';
-import {
-  bulk,
-  toOperation,
-  ClusterRefusal,
-  requireAllDocuments,
-  operationText,
-  type Operation,
-  changeAliases,
-  changeSettings,
-  refresh,
-  countAll,
-  ClusterClient,
-} from './cluster.ts';
+import * as cluster from './cluster.ts';
 import {
   writeAlias,
   findIndexes,
@@ -136,20 +124,20 @@ async function writeUnlocks(
   const operations = found.map(({ _id, _source, _seq_no, _primary_term }) => {
     const document = toDocument(fromSource(_id, _source!));
     const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
-    return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
+    return cluster.toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
   });
   // An index that an earlier release created has no write alias. It is written through the alias for searches.
   const own = writeAlias(index.name);
   const alias = index.aliases.includes(own) ? own : names.people;
-  const results = await bulk(nodes, alias, operations, syncRetryTimeoutMs).catch(
-    allLeft(operations.map(({ id }) => id)),
-  );
+  const results = await cluster
+    .bulk(nodes, alias, operations, syncRetryTimeoutMs)
+    .catch(allLeft(operations.map(({ id }) => id)));
   const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);
   return [...unread, ...conflicts];
 }
 
 const allLeft = (ids: string[]) => (error: unknown) => {
-  if (error instanceof ClusterRefusal && error.meaning === 'missing')
+  if (error instanceof cluster.ClusterRefusal && error.meaning === 'missing')
     return new Map(ids.map((id) => [id, { status: 409 }]));
   throw error;
 };
@@ -159,24 +147,24 @@ async function noteIndexed(catalog: Indexes, indexed: UnlockKey[]): Promise<void
 }
 
 const encode = (document: CatalogDocument): string =>
-  operationText({ index: { _id: document.id } }, toSource(document, []));
+  cluster.operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
  * Writes people together with their unlocks from PostgreSQL. Writes people again if their unlocks change in the
  * meantime.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
-async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
+async function writePeople(catalog: Indexes, index: string, people: cluster.Operation[]): Promise<void> {
   const ids = people.map(({ id }) => id);
   const before = await unlocksOf(catalog, ids);
   const operations = people.map((person) => withUnlocks(person, before.get(person.id)));
-  await bulk(catalog.nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  await cluster.bulk(catalog.nodes, writeAlias(index), operations).catch(whenIndexMissing);
   const after = await unlocksOf(catalog, ids);
   const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
   if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
 }
 
-function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
+function withUnlocks(person: cluster.Operation, customers: string[] | undefined): cluster.Operation {
   if (!customers) return person;
   const { id, bytes } = person;
   const end = Buffer.from(`,"unlocked_by":${JSON.stringify(customers)}}\n`);
@@ -186,15 +174,15 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
 async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
   const docs = await nodes
     .work(async (client, options) =>
-      requireAllDocuments((await client.mget({ index: writeAlias(index), ids, _source: false }, options)).docs),
+      cluster.requireAllDocuments((await client.mget({ index: writeAlias(index), ids, _source: false }, options)).docs),
     )
     .catch(whenIndexMissing);
   return docs.filter(({ found }) => found).map(({ _id }) => _id);
 }
 
 async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
-  const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
-  const results = await bulk(nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  const operations = ids.map((id) => cluster.toOperation(id, { delete: { _id: id } }));
+  const results = await cluster.bulk(nodes, writeAlias(index), operations).catch(whenIndexMissing);
   return [...results.values()].filter(({ result }) => result === 'deleted').length;
 }
 
@@ -211,17 +199,17 @@ async function reindex(
 ): Promise<{ people: number; index: WriteTarget }> {
   const { nodes, names, config } = indexes;
   if (!old.isSearched) throw catalogLost();
-  await refresh(nodes, old.name);
-  const total = await countAll(nodes, old.name);
+  await cluster.refresh(nodes, old.name);
+  const total = await cluster.countAll(nodes, old.name);
   const index = await createIndex(indexes, [names.everywhere]);
   const copied = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
-  await refresh(nodes, index.name);
-  const people = await countAll(nodes, index.name);
+  await cluster.refresh(nodes, index.name);
+  const people = await cluster.countAll(nodes, index.name);
   if (people !== copied)
     throw new Error(
       `${copied} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
     );
-  await changeSettings(nodes, index.name, { refresh_interval: refreshIntervals.atRest });
+  await cluster.changeSettings(nodes, index.name, { refresh_interval: refreshIntervals.atRest });
   const actions = [
     { remove: { index: old.name, alias: names.people } },
     { remove: { index: old.name, alias: names.everywhere } },
@@ -230,7 +218,7 @@ async function reindex(
   const next = { ...index, isSearched: true };
   // Both indexes are complete now, so after an interruption either one may be chosen.
   await saveTarget(indexes, next);
-  await changeAliases(nodes, actions);
+  await cluster.changeAliases(nodes, actions);
   await rebuildValues(nodes, names, config);
   // Waits for searches that still use the old index.
   await sleep(nodes.maxReadMs);
@@ -283,18 +271,18 @@ async function purge({ nodes, names }: Indexes): Promise<void> {
  */
 async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
-  await changeSettings(nodes, index, allow(0));
+  await cluster.changeSettings(nodes, index, allow(0));
   await nodes.work((client, options) =>
     client.indices.forcemerge({ index, only_expunge_deletes: true }, { ...options, requestTimeout: mergeMs }),
   );
-  await changeSettings(nodes, index, allow(null));
+  await cluster.changeSettings(nodes, index, allow(null));
 }
 
 const mergeMs = 3_600_000;
 
 /** Opens the catalog in Elasticsearch, for many millions of people. Connects at the first read or write. */
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
-  const nodes = new ClusterClient(config);
+  const nodes = new cluster.ClusterClient(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
   /**
@@ -316,7 +304,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     for: (requester) => reads(indexes, nodes.for(requester)),
 
     syncUnlocks: (ids) => syncUnlocks(indexes, ids),
-    refresh: () => refresh(nodes, [names.everywhere, names.people], syncRetryTimeoutMs),
+    refresh: () => cluster.refresh(nodes, [names.everywhere, names.people], syncRetryTimeoutMs),
     isUp: () => isUp(indexes),
 
     prepare: async () => {
@@ -329,7 +317,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     people: async function* () {
       if (!(await known()) && !(await wasImported(indexes))) return;
       const { name } = await requireTarget();
-      await refresh(nodes, name);
+      await cluster.refresh(nodes, name);
       yield* readAllPeople(nodes, name);
     },
     remove: async (ids) => {
@@ -364,13 +352,13 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;
-  await refresh(nodes, writeAlias(name));
-  await changeSettings(nodes, name, { refresh_interval: refreshIntervals.atRest });
+  await cluster.refresh(nodes, writeAlias(name));
+  await cluster.changeSettings(nodes, name, { refresh_interval: refreshIntervals.atRest });
   await rebuildValues(nodes, names, config, undefined, name);
-  if (!isSearched) await changeAliases(nodes, [{ add: { index: name, alias: names.people } }]);
+  if (!isSearched) await cluster.changeAliases(nodes, [{ add: { index: name, alias: names.people } }]);
   const standing = standingOf(await findIndexes(nodes, names.people), names.people);
   if (typeof standing === 'string' || standing.uuid !== uuid) throw replaced();
-  return countAll(nodes, name);
+  return cluster.countAll(nodes, name);
 }
 
 const replaced = () =>

@@ -10,20 +10,7 @@ import type { PlaceInOpportunity } from './links.ts';
 import { companyRow, lockCompanies, lockCompanyRows, removeCompanies, wholeCompanies } from './companies.ts';
 import type { WholeCompany } from './companies.ts';
 import { updateRows } from '../records/batch-rows.ts';
-import {
-  mergedCustomFields,
-  mergedFields,
-  mergedVerification,
-  choicesOf,
-  idsOf,
-  inOrder,
-  requireDistinct,
-  requireFew,
-  firstOf,
-  unitedEmails,
-  unitedPhones,
-  verificationOf,
-} from './merges.ts';
+import * as merges from './merges.ts';
 import type { ComparedMerge, Moved } from './merges.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import { addToLists, findManualLists } from './list-members.ts';
@@ -37,7 +24,7 @@ function mergeBy(
   mergeAll: (sql: Transaction, customerId: string, merge: ComparedMerge, deferred: DeferredWrites) => Promise<void>,
 ): MergeRecords {
   return async (sql, customerId, merge) => {
-    requireDistinct(merge);
+    merges.requireDistinct(merge);
     await withDeferredWrites(sql, customerId, async (deferred) => {
       await lockBulk(sql, customerId);
       await withRepeats(sql, deferred, (attempt, own) => mergeAll(attempt, customerId, merge, own));
@@ -66,7 +53,7 @@ async function mergeAllCompanies(
   const [kept, ...others] = records;
   const merged = mergedCompany(records, merge);
   const gone = others.map(({ id }) => id);
-  requireFew('company', {
+  merges.requireFew('company', {
     contacts: await countReferring(sql, customerId, 'contacts', 'company_id', gone),
     opportunities: await countReferring(sql, customerId, 'opportunities', 'company_id', gone),
     activities: await countReferring(sql, customerId, 'activities', 'company_id', gone),
@@ -108,22 +95,22 @@ async function lockMergedCompanies(
   customerId: string,
   merge: ComparedMerge,
 ): Promise<[Locked<StoredCompany>, ...Locked<StoredCompany>[]]> {
-  const ids = idsOf(merge);
+  const ids = merges.idsOf(merge);
   await lockCompanyRows(sql, customerId, ids, 'update');
-  return inOrder('company', merge, await readCompanies(sql, customerId, ids)) as [
+  return merges.inOrder('company', merge, await readCompanies(sql, customerId, ids)) as [
     Locked<StoredCompany>,
     ...Locked<StoredCompany>[],
   ];
 }
 
 function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], merge: ComparedMerge): StoredCompany {
-  const choices = choicesOf(merge, records);
-  const columns = mergedFields(records, companyFields, choices);
+  const choices = merges.choicesOf(merge, records);
+  const columns = merges.mergedFields(records, companyFields, choices);
   return {
     ...columns,
-    custom_fields: mergedCustomFields(records, choices),
+    custom_fields: merges.mergedCustomFields(records, choices),
     score: records.find(({ score }) => score > 0)?.score ?? 0,
-    ...mergedVerification(records),
+    ...merges.mergedVerification(records),
   };
 }
 
@@ -146,7 +133,7 @@ async function mergeAllContacts(
   merge: ComparedMerge,
   deferred: DeferredWrites,
 ): Promise<void> {
-  const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
+  const seen = merges.inOrder('contact', merge, await readContacts(sql, customerId, merges.idsOf(merge)));
   const { byId: companies } = await lockCompanies(sql, customerId, {
     keys: [],
     ids: [...new Set(seen.flatMap(({ company_id }) => company_id ?? []))],
@@ -155,7 +142,7 @@ async function mergeAllContacts(
   const [kept, ...others] = records;
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);
-  requireFew('contact', {
+  merges.requireFew('contact', {
     opportunities: await countReferring(sql, customerId, 'opportunity_contacts', 'contact_id', gone),
     activities: await countReferring(sql, customerId, 'activities', 'contact_id', gone),
   });
@@ -207,11 +194,11 @@ async function lockMergedContacts(
   seen: readonly StoredContact[],
   companies: ReadonlySet<string>,
 ): Promise<[Locked<StoredContact>, ...Locked<StoredContact>[]]> {
-  const ids = idsOf(merge);
+  const ids = merges.idsOf(merge);
   const locked = await lockContactRows(sql, customerId, ids);
   if (locked.length < ids.length) throw new RecordsChanged();
   // A new statement, because the columns that are read with the lock may be older than the lock.
-  const records = inOrder('contact', merge, await readContacts(sql, customerId, ids));
+  const records = merges.inOrder('contact', merge, await readContacts(sql, customerId, ids));
   if (records.some(({ company_id }, i) => company_id !== seen[i]!.company_id)) throw new RecordsChanged();
   return records.map((record) => ({
     ...record,
@@ -220,19 +207,19 @@ async function lockMergedContacts(
 }
 
 function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: ComparedMerge): StoredContact {
-  const choices = choicesOf(merge, records);
-  const columns = mergedFields(records, contactFields, choices);
+  const choices = merges.choicesOf(merge, records);
+  const columns = merges.mergedFields(records, contactFields, choices);
   const [kept] = records;
   return {
     ...columns,
     company_id: (choices.get('company') ?? records.find(({ company_id }) => company_id !== null) ?? kept).company_id,
-    custom_fields: mergedCustomFields(records, choices),
-    other_emails: choices.has('other_emails') ? columns.other_emails : unitedEmails(columns, records),
-    phone_numbers: choices.has('phone_numbers') ? columns.phone_numbers : unitedPhones(columns, records),
-    prospect_id: firstOf(records, 'prospect_id'),
+    custom_fields: merges.mergedCustomFields(records, choices),
+    other_emails: choices.has('other_emails') ? columns.other_emails : merges.unitedEmails(columns, records),
+    phone_numbers: choices.has('phone_numbers') ? columns.phone_numbers : merges.unitedPhones(columns, records),
+    prospect_id: merges.firstOf(records, 'prospect_id'),
     score: records.find(({ score }) => score > 0)?.score ?? 0,
-    ...verificationOf(columns.work_email, records),
-    crm_synced_at: firstOf(records, 'crm_synced_at'),
+    ...merges.verificationOf(columns.work_email, records),
+    crm_synced_at: merges.firstOf(records, 'crm_synced_at'),
     removal_requested_at: earliestRequest(records),
   };
 }
