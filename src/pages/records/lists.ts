@@ -12,7 +12,7 @@ import { cursorPager, controlsFor, tick } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
 import { requireValid } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
-import { when, empty, linkButton, buttons, html, factCard, link, twoLines, moment, count } from '../base/html.ts';
+import { when, empty, linkButton, buttons, html, link, twoLines, moment, count } from '../base/html.ts';
 import { counted } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { priceOf } from '../base/words.ts';
@@ -111,24 +111,24 @@ const membersShown = 50;
 
 async function showList(request: FastifyRequest): Promise<Answer> {
   const [list, users] = [await requireList(request), await usersOf(request)];
-  const { id, name, description, rules, contacts_count, owner_name, created_at, updated_at } = list;
+  const { id, name, description, rules, contacts_count, owner_name, updated_at } = list;
   const query = { filters: { list_id: id }, paginate: { limit: membersShown } } as const;
   const members = await ask(request, listContacts, query);
   const spending = html`!${linkButton('Verify', `${section}/${id}/verify`, 'secondary outline', 'data-dialog')}
   !${linkButton('Enrich', `${section}/${id}/enrich`, 'secondary outline')}`;
   return {
     title: name,
+    lead: [
+      html`${description}`,
+      when(rules.length > 0, rulesText(rules, users)),
+      html`${owner_name}`,
+      html`changed !${moment(updated_at)}`,
+    ]
+      .filter(Boolean)
+      .join(' · '),
     actions: html`!${when(isAdmin(request) && contacts_count > 0, spending)} !${editLinks(`${section}/${id}`)}`,
     done: savedTexts('list', { added: 'The contacts are in the list.' }),
-    body: html`!${when(description, html`<p class="lead">${description}</p>`)}
-      !${factCard([
-        ['Rules', rules.length === 0 ? 'None: contacts are put in by hand' : rulesText(rules, users)],
-        ['Owner', html`${owner_name}`],
-        ['Created', moment(created_at)],
-        ['Last changed', moment(updated_at)],
-      ])}
-      <h2>${counted(contacts_count, 'contact')}</h2>
-      !${contacts_count === 0 ? emptyList(rules.length > 0) : membersOf(list, members.rows)}`,
+    body: contacts_count === 0 ? emptyList(rules.length > 0) : membersOf(list, members.rows),
   };
 }
 
@@ -139,14 +139,19 @@ const emptyList = (hasRules: boolean): Html =>
 
 const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary outline');
 
-const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
-  html`!${rowsOf(contactKind, rows)}
-    <p>
-      <a href="/app/contacts?list=${id}">Show all of them</a> ·
-      <a href="${section}/${id}/people">Find other people of their companies</a> · Export:
-      <a href="/app/contacts/export?list=${id}&format=xlsx" download>Excel</a> ·
-      <a href="/app/contacts/export?list=${id}&format=csv" download>CSV</a>
-    </p>`;
+const membersOf = ({ id, contacts_count }: List, rows: readonly Contact[]): Html =>
+  html`<div class="row apart">
+      <p>
+        <a href="/app/contacts?list=${id}"><strong>${counted(contacts_count, 'contact')}</strong></a>
+      </p>
+      <p class="quiet">
+        <a href="${section}/${id}/people">Find other people of their companies</a> · Export:
+        <a href="/app/contacts/export?list=${id}&format=xlsx" download>Excel</a> ·
+        <a href="/app/contacts/export?list=${id}&format=csv" download>CSV</a>
+      </p>
+    </div>
+    !${rowsOf(contactKind, rows)}
+    !${when(rows.length < contacts_count, html`<p><a href="/app/contacts?list=${id}">Show all of them</a></p>`)}`;
 
 export async function enrichList(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/lists/:id/enrich', forAdmins, {

@@ -46,10 +46,11 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
-      body: html`!${doneText(request, kind)} !${views} !${filterForm(kind, view, known)}
-      !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view)}
-      !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
-      !${numberedPager(request, page.nextCursor)}`,
+      body: html`!${doneText(request, kind)} !${filterForm(kind, view, known)}
+        <div class="row">!${views} !${chips(kind, view, known)}</div>
+        !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view)}
+        !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
+        !${numberedPager(request, page.nextCursor)}`,
     };
   });
 }
@@ -104,8 +105,7 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
   const body = html`!${searchBox(title.toLowerCase(), values['search'] ?? '')}
   !${when(hasOwner && values['owner'] !== known.me, ofMine)}
   !${drop('Filter', html`!${others} !${order} <button>Apply</button>`)} !${drop('Columns', columns)}`;
-  return html`<search>!${filters(path, body, '')}</search>
-    !${chips(kind, view, known)}`;
+  return html`<search>!${filters(path, body, '')}</search>`;
 }
 
 function chips({ path, controls }: RecordKind, view: View, known: Known): Html {
