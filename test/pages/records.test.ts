@@ -302,7 +302,14 @@ test('a new contact that may be there already is asked about, with a link to it,
     expect((await admin.post(path, { ...filledFields(asked.body, path), ...known, do: 'anyway' })).status).toBe(303);
   }
   const other = { first_name, last_name, company: 'Army', work_email: 'other@example.com' };
-  expect((await admin.submit(path, other)).status).toBe(303);
+  const made = await admin.submit(path, other);
+  expect(made.status).toBe(303);
+  const edit = made.location!.replace(/\?.*/, '/edit');
+  const asked = await admin.submit(edit, { work_email });
+  expect([asked.status, textOf(asked)]).toEqual([409, expect.stringContaining('You may have this contact already')]);
+  expect(asked.body).toContain(`/app/contacts/${id}"`);
+  expect((await admin.post(edit, { ...filledFields(asked.body, edit), do: 'anyway' })).status).toBe(303);
+  expect((await admin.submit(edit, { work_email: work_email.toUpperCase() })).status).toBe(409);
 });
 
 test('what matches is exported as Excel or CSV', async () => {

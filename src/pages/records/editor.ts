@@ -24,8 +24,8 @@ interface Editable<Row> {
   controls: (form: EditForm<Row>, request: FastifyRequest) => Promise<Html> | Html;
   /** Verb on the button for a new record. Default: `Save`. */
   verb?: 'Create';
-  /** Returns a notice of records that may be the same as a new one, or undefined. The user can create it all the same. */
-  similar?: (request: FastifyRequest, body: object) => Promise<Html | undefined>;
+  /** Returns a notice of other records that may be the same, or undefined. The user can save the form all the same. */
+  similar?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
   create?: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
@@ -73,11 +73,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       act: async (request) => {
         const { body, faults, complete } = await kind.bodyOf(request, undefined);
         requireValid(created, body, faults);
-        if (isPreview(request)) return notSent;
-        if (sentText(request, 'do') !== 'anyway' && !(await sentEarlier(request))) {
-          const doubt = await kind.similar?.(request, body);
-          if (doubt) return { faults: {}, status: statuses.conflict, doubt };
-        }
+        const doubtful = isPreview(request) ? notSent : await doubtOf(request, body);
+        if (doubtful) return doubtful;
         const id = await once(request, async (sql) =>
           create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
         );
@@ -98,7 +95,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       }
       const { body, faults, complete } = await kind.bodyOf(request, found);
       requireValid(kind.schemas.patch, body, faults);
-      if (isPreview(request)) return notSent;
+      const doubtful = isPreview(request) ? notSent : await doubtOf(request, body, found.id);
+      if (doubtful) return doubtful;
       const isDone = await once(request, async (sql) => {
         await kind.update(sql, caller.customerId, found.id, ((await complete?.(sql)) ?? body) as never, etag);
         return true;
@@ -122,6 +120,12 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     },
   });
 
+  async function doubtOf(request: FastifyRequest, body: object, id?: string): Promise<Refused | undefined> {
+    if (!kind.similar || sentText(request, 'do') === 'anyway' || (await sentEarlier(request))) return undefined;
+    const doubt = await kind.similar(request, body, id);
+    return doubt === undefined ? undefined : { faults: {}, status: statuses.conflict, doubt };
+  }
+
   async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
     const sent = request.method === 'POST' ? fieldsOf(request) : undefined;
     const isNew = !('id' in (request.params as object));
@@ -142,7 +146,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons">
           <button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>
-          !${when(refused.doubt, '<button name="do" value="anyway" class="secondary outline">Create it all the same</button>')}
+          !${when(refused.doubt, '<button name="do" value="anyway" class="secondary outline">Save it all the same</button>')}
           !${kind.buttons ?? ''}
           !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
         </div>`,

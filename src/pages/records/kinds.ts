@@ -98,8 +98,8 @@ export const contactKind: RecordKind<ContactDetail> = {
   },
 };
 
-/** Finds contacts with the e-mail address of a new one, or with its name, at the same company if it names one. */
-async function similar(request: FastifyRequest, body: Partial<ContactDetail>): Promise<Html | undefined> {
+/** Finds other contacts with this e-mail address, or with this name, at the same company if there is one. */
+async function similar(request: FastifyRequest, body: Partial<ContactDetail>, id?: string): Promise<Html | undefined> {
   const { work_email, first_name, last_name } = body;
   const { name } = (body.company ?? {}) as CompanyReference;
   const named = { first_name, last_name, ...(name && { 'company.company_name': name }) } as Record<string, string>;
@@ -108,6 +108,7 @@ async function similar(request: FastifyRequest, body: Partial<ContactDetail>): P
     asked.map((filters) => ask(request, listContacts, { filters, paginate: { limit: 3 } })),
   );
   const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
+  rows.delete(id ?? '');
   const links = [...rows.values()].map((row) => {
     const more = [row.company.company_name, row.work_email].filter(Boolean).join(', ');
     return html`!${link(nameOfContact(row), `${path}/${row.id}`)} ${more}`;

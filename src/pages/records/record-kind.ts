@@ -120,8 +120,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
   find: FindRecords<Row>;
   create: CreateRecord<never>;
-  /** Returns a notice of stored records that may be the same as a new one. */
-  similar?: (request: FastifyRequest, body: object) => Promise<Html | undefined>;
+  /** Returns a notice of other records that may be the same as a new or changed one. */
+  similar?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
   update: UpdateRecord<never>;
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
