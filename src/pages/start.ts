@@ -16,12 +16,12 @@ import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
 import { when, empty, plainList, workplace, linkButton, html, dayOf, dayMs, today, moment, date } from './base/html.ts';
-import { day, count, counted, link, sideBySide } from './base/html.ts';
+import { day, count, counted, link, sideBySide, someNames } from './base/html.ts';
 import type { Html } from './base/html.ts';
 import { amountName, jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
 import { stagesById } from './records/pipelines.ts';
 import { usersOf } from './records/record-form.ts';
-import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf } from './changes.ts';
+import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf, wordOf } from './changes.ts';
 import { isHttps, sessionCookies } from '../plugins/auth.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals } from '../queries/accounts/approvals.ts';
@@ -127,27 +127,39 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
   ]);
   // The product of amounts is made by the form of an opportunity, and nobody offers it.
   const others = changes.filter(({ object, fields: { name } }) => object !== 'product' || name?.[1] !== amountName);
-  const acts = Object.values(
-    Object.groupBy(others, ({ change_id, object, type, position }) => `${change_id ?? position} ${object} ${type}`),
-  ).slice(0, latestShown) as Change[][];
-  const single = acts.flatMap((act) => (act.length === 1 ? act : []));
-  const wanted = single.map(({ object, record_id }) => [object, record_id] as const);
-  const records = await namedRecords(request, wanted);
+  const acts = Map.groupBy(
+    others,
+    ({ change_id, object, type, position }) => `${change_id ?? position} ${object} ${type}`,
+  );
+  // What somebody did with one record is one line, however often.
+  const groups = Map.groupBy(acts.values(), (act) =>
+    act.length > 1 ? act : `${act[0]!.record_id} ${JSON.stringify(act[0]!.actor)}`,
+  );
+  const shown = [...groups.values()].slice(0, latestShown).map((group) => group.flat());
+  const ofOne = shown.filter((act) => act.every(({ record_id }) => record_id === act[0]!.record_id));
+  const records = await namedRecords(
+    request,
+    ofOne.map(([first]) => [first!.object, first!.record_id] as const),
+  );
   const subject = (act: readonly Change[]): Html => {
     const [first] = act as [Change];
     const { object, record_id, change_id } = first;
     const many = act.length === latestRead ? `many ${plurals[object]}` : counted(act.length, object, plurals[object]);
-    if (act.length > 1) return html`<a href="/app/changes/${change_id}">${many}</a>`;
+    if (!ofOne.includes(act as Change[])) return html`<a href="/app/changes/${change_id}">${many}</a>`;
     const record = records.get(record_id);
     return record ? recordLink(record) : html`${first.type === 'deleted' ? oldNameOf(first) : object}`;
   };
-  const lines = acts.map(
-    (act) =>
-      html`<span class="byline"
-          ><strong>!${whoOf(act[0]!.actor, users)}</strong> ${verbs[act[0]!.type]} !${subject(act)}</span
-        >
-        <span class="quiet">!${moment(act[0]!.occurred_at)}</span>`,
-  );
+  const lines = shown.map((act) => {
+    const [{ type, actor, object, occurred_at }] = act as [Change];
+    const did = type === 'updated' ? (act.find((one) => one.type === 'created')?.type ?? type) : type;
+    const fields = did === 'updated' && ofOne.includes(act) ? act.flatMap((one) => Object.keys(one.fields)) : [];
+    const words = [...new Set(fields.map((name) => wordOf(object, name)))];
+    return html`<span class="byline"
+        ><strong>!${whoOf(actor, users)}</strong> ${verbs[did]}
+        !${subject(act)}${when(words.length > 0, ': ')}!${someNames(words, 3)}</span
+      >
+      <span class="quiet">!${moment(occurred_at)}</span>`;
+  });
   return html`<h2>Latest by others</h2>
     !${plainList(lines, 'Nobody else has changed anything lately.')}`;
 }

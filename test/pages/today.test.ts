@@ -60,18 +60,22 @@ test('Today is updated while a job runs, and not while an import waits for a per
   expect((await admin.get('/app')).body).toMatch(/http-equiv="refresh"[\s\S]*data-live/);
 });
 
-test('Today tells what others did last, in a line for each act, and what needs a look until it is dismissed', async () => {
+test('Today tells what others did last, in a line for each person and record, and what needs a look until it is dismissed', async () => {
   const items = [1, 2, 3].map((i) => contactBody({ last_name: `No ${i}` }));
   await customer.post('/contacts/batch/create', { items });
   const id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: '<i>Lovelace' }));
   await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Countess' });
+  const deal = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'Engine' }));
+  const colleague = await visitorOf(app.fastify, customer.id);
+  for (const change of [{ priority: 'LOW' }, { priority: 'HIGHT' }, { name: 'Two engines' }])
+    await colleague.submit(`/app/opportunities/${deal}/edit`, change);
   const page = await admin.get('/app');
-  expect(textOf(page)).toMatch(/Latest by others An API key created Ada <i>Lovelace .* An API key created 3 contacts/);
+  expect(textOf(page).match(/ changed Two engines : Name, Priority 2/g)).toHaveLength(1);
+  expect(textOf(page)).toMatch(/ An API key created Ada <i>Lovelace .* An API key created 3 contacts/);
   expect(page.body).not.toContain('<i>Lovelace');
   await app.owner`update api_keys set expires_at = now() + interval '3 days' where customer_id = ${customer.id}`;
   expect(await today()).toContain('The key test ends on');
   expect((await admin.submit('/app', {}, '/app/dismiss')).location).toBe('/app');
   expect(await today()).not.toContain('The key test ends on');
-  const colleague = await visitorOf(app.fastify, customer.id);
   expect(textOf(await colleague.get('/app'))).toContain('The key test ends on');
 });
