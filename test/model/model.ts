@@ -388,20 +388,16 @@ function unitedEmails(shown: Json, records: readonly Contact[]): unknown {
 
 type Phone = { country_code: string; number: string };
 
-/** Returns the numbers of a merged contact: its own, those of the others, and mobile phones other than its own. */
+/** Returns the numbers of a merged contact: its own, and those of the others, of which none is its mobile phone. */
 function unitedPhones(shown: Json, records: readonly Contact[]): Phone[] {
   const digits = ({ country_code, number }: Phone) =>
     (country_code + number).replaceAll(/\D/g, '') || country_code + number;
   const mobileOf = (fields: Json): Phone[] =>
     isEmpty(fields['mobile_phone']) ? [] : [{ country_code: '', number: String(fields['mobile_phone']) }];
   const phones = [...(shown['phone_numbers'] as Phone[])];
-  const [mobile] = mobileOf(shown);
   for (const { fields } of records)
-    for (const phone of [...(fields['phone_numbers'] as Phone[]), ...mobileOf(fields)]) {
-      const isMobile = !(fields['phone_numbers'] as Phone[]).includes(phone);
-      if (isMobile && mobile && digits(mobile) === digits(phone)) continue;
-      if (!phones.some((one) => digits(one) === digits(phone))) phones.push(phone);
-    }
+    for (const phone of [...(fields['phone_numbers'] as Phone[]), ...mobileOf(fields)])
+      if (![...phones, ...mobileOf(shown)].some((one) => digits(one) === digits(phone))) phones.push(phone);
   return phones;
 }
 

@@ -81,6 +81,14 @@ test('a merge of contacts with more than 20 addresses or numbers is 409, unless 
   expect((await read('/contacts', id)).other_emails).toEqual(emails('b'));
 });
 
+test('a merge of contacts gives no number twice, also not the mobile phone of the one that stays', async () => {
+  const [mobile, office] = ['1711234567', '8912345678'].map((number) => ({ country_code: '+49', number }));
+  const id = await contact({ phone_numbers: [], mobile_phone: '+49 171 1234567' });
+  const other = await contact({ phone_numbers: [mobile, office], mobile_phone: '+49 89 12345678' });
+  expect((await mergeContacts(id, [other])).status).toBe(200);
+  expect(await read('/contacts', id)).toMatchObject({ phone_numbers: [office], mobile_phone: '+49 171 1234567' });
+});
+
 test('a merge of companies moves up to 5,000 contacts at once, and is refused for more', async () => {
   const [id, other] = [await company(), await company()];
   const fill = (count: number) => app.owner`

@@ -92,17 +92,16 @@ export function unitedEmails(shown: Emails, records: readonly Emails[]): Contact
 type Phones = Pick<Contact, 'phone_numbers' | 'mobile_phone'>;
 
 /**
- * Returns the phone numbers of a merged contact: those of all records, and the mobile phones of the other records.
+ * Returns the phone numbers of a merged contact: those of all records, and the mobile phones of the other records. Adds
+ * no number that the contact has, also not as its mobile phone.
  * @throws DomainError `conflict` if there are too many
  */
 export function unitedPhones(shown: Phones, records: readonly Phones[]): Contact['phone_numbers'] {
   const phones = [...shown.phone_numbers];
-  const known = new Set(phones.map(digitsOf));
-  const mobile = { country_code: '', number: shown.mobile_phone ?? '' };
+  const known = new Set([...phones, { country_code: '', number: shown.mobile_phone ?? '' }].map(digitsOf));
   for (const { phone_numbers, mobile_phone } of records) {
     const mobiles = isEmpty(mobile_phone) ? [] : [{ country_code: '', number: mobile_phone! }];
-    const others = mobiles.filter((phone) => digitsOf(phone) !== digitsOf(mobile));
-    for (const phone of [...phone_numbers, ...others]) {
+    for (const phone of [...phone_numbers, ...mobiles]) {
       if (known.has(digitsOf(phone))) continue;
       known.add(digitsOf(phone));
       phones.push(phone);
