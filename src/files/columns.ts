@@ -369,6 +369,7 @@ const kinds: Record<string, ValueKind> = {
   company_name: 'name',
   currency: 'currency',
   birth_year: 'year',
+  gender: 'gender',
   other_emails: 'emails',
   mobile_phone: 'phone',
   phone_numbers: 'phones',

@@ -24,6 +24,7 @@ export type ValueKind =
   | 'full name'
   | 'country'
   | 'year'
+  | 'gender'
   | 'email'
   | 'emails'
   | 'domain'

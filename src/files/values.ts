@@ -295,6 +295,7 @@ const readTexts: Record<
   name: (text) => text,
   country: readCountry,
   year: readYear,
+  gender: (text) => genders.get(fold(text).replace('.', '')) ?? text,
   domain: readDomain,
   currency: (text) => currencySigns.get(fold(text)) ?? text,
   url: readUrl,
@@ -305,6 +306,14 @@ const readTexts: Record<
     return first;
   },
 };
+
+/** Genders by salutations, which address books have instead. */
+const genders = new Map([
+  ...['herr', 'herrn', 'mr', 'm', 'monsieur', 'sr'].map((one) => [one, 'male'] as const),
+  ...['frau', 'fraulein', 'mrs', 'ms', 'miss', 'mme', 'mlle', 'madame', 'sra', 'srta'].map(
+    (one) => [one, 'female'] as const,
+  ),
+]);
 
 const currencySigns = new Map([
   ['€', 'EUR'],

@@ -418,7 +418,7 @@ export const contactTable = {
     label: 'Gender',
     filter: 'text',
     form: { group: 'Person' },
-    headers: 'Gender|Sex|Geschlecht|Sexe|Genre|Sexo|Género',
+    headers: 'Gender|Sex|Geschlecht|Sexe|Genre|Sexo|Género|Salutation|Anrede|Civilité|Tratamiento',
   },
   birth_year: {
     label: 'Year of birth',
