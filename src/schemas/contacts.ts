@@ -443,7 +443,7 @@ export const contactTable = {
   [listNames]: { label: 'Lists' },
   list_ids: { label: 'Lists', references: 'lists', isInternal: true, isInTools: true },
   last_verified: { label: 'Last verified', filter: 'instant' },
-  crm_synced_at: { label: 'Last CRM sync', filter: 'instant' },
+  crm_synced_at: { label: 'Last written by a job', filter: 'instant' },
   removal_requested_at: { label: 'Removal requested', filter: 'instant' },
   last_activity_at: { label: 'Last activity', isInternal: true },
   created_at: { label: 'Created', filter: 'instant', isIndexed: true },
