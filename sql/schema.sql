@@ -672,7 +672,6 @@ create table jobs (
   constraint jobs_processed_within_total check ((succeeded + failed + skipped) <= total),
   constraint jobs_spend_within_reserved check ((charged + refunded) <= reserved),
   constraint jobs_status_known check (status = any (array['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'])),
-  constraint jobs_type_known check (type = any (array['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list', 'enrich_contacts', 'undo'])),
   constraint jobs_waiting_for_known check (waiting_for = 'name_server'),
   constraint jobs_waiting_whole check ((waiting_for is null) = (waiting_since is null))
 );

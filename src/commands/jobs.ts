@@ -1,6 +1,7 @@
 import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
-import { cancelJob, retryJob } from '../jobs/start-job.ts';
+import { retryJob } from '../jobs/job-types.ts';
+import { cancelJob } from '../jobs/start-job.ts';
 import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/jobs.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { jobStatuses, allJobs, type JobStatus } from '../schemas/jobs.ts';

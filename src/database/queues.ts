@@ -1,6 +1,6 @@
 import type { Queue } from 'pg-boss';
 import type postgres from 'postgres';
-import type { JobType } from '../schemas/jobs.ts';
+import { jobTable, jobTypes, type JobQueue, type JobType } from '../schemas/jobs.ts';
 import { hasCitus } from './citus.ts';
 import { withSessionSettings } from './connection.ts';
 
@@ -64,25 +64,16 @@ const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent
 
 export type RunType = JobType | 'import';
 
-const queueOfType = {
-  unlock_contacts: 'unlock',
-  unlock_selected_contacts: 'unlock',
-  verify_email: 'verify',
-  verify_list: 'verify',
-  enrich_contacts: 'unlock',
-  undo: 'unlock',
-  import: 'import',
-} as const satisfies Record<RunType, TurnKind>;
+export type RunQueue = JobQueue | 'import';
 
-export type RunQueue = (typeof queueOfType)[RunType];
-
-export type JobQueue = (typeof queueOfType)[JobType];
-
-export const queueOf = <T extends RunType>(type: T): (typeof queueOfType)[T] => queueOfType[type];
+export const queueOf = (type: RunType): RunQueue => (type === 'import' ? type : jobTable[type].queue);
 
 export const isRunQueue = (queue: TurnKind): queue is RunQueue => queue in typesOf;
 
-export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], queueOf) as Record<RunQueue, RunType[]>;
+export const typesOf = Object.groupBy<RunQueue, RunType>([...jobTypes, 'import'], queueOf) as Record<
+  RunQueue,
+  RunType[]
+>;
 
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const { PgBoss } = await import('pg-boss');

@@ -7,7 +7,7 @@ import { readIds } from '../queries/crm/record-pages.ts';
 import { findContactIds } from '../queries/records/deferred-writes.ts';
 import { enrichedFields, maxEnriched, type EnrichContacts, type EnrichEstimate } from '../schemas/clean-data.ts';
 import type { Estimate, ItemReason } from '../schemas/jobs.ts';
-import { maxWithin, toInputs, priceOf, type Plan } from './start-job.ts';
+import { maxWithin, toInputs, priceOf, takeOpenInputs, type JobCode, type Plan } from './start-job.ts';
 import { matchPeople, type Match, type MatchQuery } from '../catalog/matching.ts';
 import { countryCodes, type CountryCodes } from '../files/phones.ts';
 import { lockAndFindSuppressed } from '../queries/jobs/privacy.ts';
@@ -21,8 +21,6 @@ import { completedUpTo, type JobBatch } from './turns.ts';
 import { completeUnlocks, settleUnlocks } from './unlocks.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
-
-const pool = 'subscription';
 
 /**
  * Returns the distinct ids of the contacts that a request selects by ids or by filters.
@@ -63,7 +61,7 @@ export function planEnrichment(
   const request = { fields: [...new Set(fields)], overwrite };
   const [total, reserved] = [ids.length, maxWithin(cost, ids.length, max_credits)];
   const inputs = toInputs(ids, (item) => ({ item }));
-  return { type: 'enrich_contacts', sync_crm: true, request, pool, cost, total, reserved, inputs, matches: total };
+  return { type: 'enrich_contacts', sync_crm: true, request, cost, total, reserved, inputs, matches: total };
 }
 
 export const toEnrichEstimate = ({ matches: contacts, ...price }: Estimate): EnrichEstimate => ({ contacts, ...price });
@@ -77,7 +75,7 @@ interface Item {
   prospect: Prospect | undefined;
 }
 
-export const enrichContacts: JobBatch = async (context, job) => {
+const enrichContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const codeOf = await countryCodes();
   const options = job.request as EnrichOptions;
@@ -278,3 +276,17 @@ function resultsOf(
 }
 
 const resultOf = ({ prospect: { _id: prospect_id }, changed }: Enrichment) => ({ prospect_id, changed });
+
+export const enrichment: JobCode = {
+  start: {
+    find: ({ db, caller }, body: EnrichContacts) => findEnriched(db, caller.customerId, body),
+    plan: async (_sql, _spender, config, body: EnrichContacts, ids: string[]) => planEnrichment(config, body, ids),
+    toEstimate: toEnrichEstimate,
+  },
+  batch: enrichContacts,
+  // The retry reserves at most what the first job reserved and did not spend.
+  remaining: async (sql, job, to) => {
+    const { total, items } = await takeOpenInputs(sql, job, to);
+    return { total, reserved: maxWithin(job.cost, items.length, job.reserved - job.charged) };
+  },
+};

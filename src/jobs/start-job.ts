@@ -6,15 +6,16 @@ import { fold } from '../text/fold.ts';
 import type { Spender } from '../access/credentials.ts';
 import { queueOf } from '../database/queues.ts';
 import { findSpendable, reserveCredits } from '../queries/jobs/credits.ts';
-import { insertInputs, type JobInput, copyOpenInputs, findRetry, isRetained } from '../queries/jobs/runs.ts';
-import { insertJob, setJobTotal, lockJob, skipOpenInputs, requireJob, reuseHoursOf } from '../queries/jobs/jobs.ts';
+import { insertInputs, type JobInput, copyOpenInputs, isRetained } from '../queries/jobs/runs.ts';
+import { insertJob, setJobTotal, lockJob, skipOpenInputs } from '../queries/jobs/jobs.ts';
 import type { NewJob, JobRow } from '../queries/jobs/jobs.ts';
-import { finalStatuses, allJobs } from '../schemas/jobs.ts';
-import type { Estimate, JobStarted, FinalStatus, VisibleJobs, JobType } from '../schemas/jobs.ts';
+import { finalStatuses, poolOf } from '../schemas/jobs.ts';
+import type { Estimate, JobStarted, FinalStatus, VisibleJobs } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 import { conflict } from '../errors.ts';
-import { endJob } from './turns.ts';
-import { countReusable } from '../queries/crm/enrichment.ts';
+import { endJob, type JobBatch } from './turns.ts';
+import type { Config } from '../process/config.ts';
+import type { FastifyRequest } from 'fastify';
 
 /*
  * What unlocks cost. `cost` is the price of one person in credits, as configured when the job started. A start reserves
@@ -58,8 +59,8 @@ export interface Plan extends Omit<NewJob, 'api_key_id'> {
 }
 
 export async function estimateOf(sql: Queryable, spender: Spender, plan: Plan): Promise<Estimate> {
-  const { matches, reserved: cost, pool } = plan;
-  return { matches, cost, available: await findSpendable(sql, spender, pool) };
+  const { matches, reserved: cost, type } = plan;
+  return { matches, cost, available: await findSpendable(sql, spender, poolOf(type)) };
 }
 
 /**
@@ -101,11 +102,11 @@ export async function startUnsizedJob(
 async function enqueue(
   sql: Transaction,
   { customerId, apiKeyId, maxCredits }: Spender,
-  { type, pool, reserved }: Pick<NewJob, 'type' | 'pool' | 'reserved'>,
+  { type, reserved }: Pick<NewJob, 'type' | 'reserved'>,
   jobId: string,
 ): Promise<void> {
   await enqueueTurn(sql, queueOf(type), customerId);
-  await reserveCredits(sql, customerId, jobId, { pool, amount: reserved, apiKeyId, maxCredits });
+  await reserveCredits(sql, customerId, jobId, { pool: poolOf(type), amount: reserved, apiKeyId, maxCredits });
 }
 
 /**
@@ -136,74 +137,28 @@ export async function cancelJob(sql: Transaction, customerId: string, id: string
   await endJob(sql, customerId, id, { status: 'CANCELLED' });
 }
 
+/** Code of a type of job. What else is known of the type is in `jobTable`. */
+export interface JobCode {
+  /** How a call starts the job. Missing: a route of its own starts it. */
+  start?: JobStart;
+  batch: JobBatch;
+  /** Stores the inputs of a job that retries this one, and returns its size. */
+  remaining(sql: Transaction, job: Locked<JobRow>, retryId: string): Promise<Sizes>;
+}
+
+export interface JobStart<Body = unknown, Found = unknown> {
+  /** Finds what the plan needs, before the transaction. */
+  find?(request: Pick<FastifyRequest, 'db' | 'catalog' | 'caller'>, body: Body): Promise<Found>;
+  plan(sql: Transaction, spender: Spender, config: Config, body: Body, found: Found): Promise<Plan>;
+  toEstimate?(estimate: Estimate): object;
+}
+
 /**
- * Retries a FAILED or CANCELLED job: creates a job for its items without a result, at the same price per item. A job
- * that has not ended is only enqueued again. The new job counts against the spend cap of no API key.
- * @returns the new job, or the given one if it has not ended
- * @throws DomainError `not_found`; `conflict` if every item has a result, the job was already retried, or its inputs
- * were deleted
- * @throws InsufficientCredits
+ * Copies the inputs of a job that have no result to its retry.
+ * @throws DomainError `conflict` if the inputs were deleted
  */
-export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
-  const { id: locked, status } = await lockJob(sql, customerId, id, allJobs);
-  const job = await requireJob(sql, customerId, locked);
-  if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
-  if (status === 'FAILED' || status === 'CANCELLED') return startRemaining(sql, job);
-  await enqueueTurn(sql, queueOf(job.type), customerId);
-  return { id, status };
-}
-
-async function startRemaining(sql: Transaction, job: Locked<JobRow>): Promise<JobStarted> {
-  const retry = await findRetry(sql, job.customer_id, job.id);
-  if (retry) throw conflict(`The job was already retried: see job ${retry}`);
-  const { type, sync_crm, pool, cost } = job;
-  const request = { ...(job.request as object), retry_of: job.id };
-  const spender = { customerId: job.customer_id, apiKeyId: null };
-  return startUnsizedJob(sql, spender, { type, sync_crm, request, pool, cost }, async (to) => {
-    const remaining = await takeRemaining[type](sql, job, to);
-    if (remaining.total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
-    return remaining;
-  });
-}
-
-type TakeRemaining = (sql: Transaction, job: Locked<JobRow>, to: string) => Promise<Sizes>;
-
-const remainingUnlocks: TakeRemaining = async (_sql, job) => {
-  const total = job.total - job.succeeded;
-  return { total, reserved: maxCostOf(job.cost, total) };
-};
-
-async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string) {
+export async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))
     throw conflict('The job ended more than 30 days ago: its inputs are no longer stored. Start a new job');
   return copyOpenInputs(sql, job.customer_id, { from: job.id, to });
 }
-
-const remainingSelected: TakeRemaining = async (sql, job, to) => {
-  const { total, items } = await takeOpenInputs(sql, job, to);
-  return { total, reserved: await maxCostOfChosen(sql, job.customer_id, job.cost, items, []) };
-};
-
-const remainingEmails: TakeRemaining = async (sql, job, to) => {
-  const { total, items } = await takeOpenInputs(sql, job, to);
-  const reusable = await countReusable(sql, job.customer_id, to, reuseHoursOf(job));
-  return { total, reserved: (items.length - reusable) * job.cost };
-};
-
-// The retry reserves at most what the first job reserved and did not spend.
-const remainingContacts: TakeRemaining = async (sql, job, to) => {
-  const { total, items } = await takeOpenInputs(sql, job, to);
-  return { total, reserved: maxWithin(job.cost, items.length, job.reserved - job.charged) };
-};
-
-// The retry skips records that are already undone.
-const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, reserved: 0 });
-
-const takeRemaining = {
-  unlock_contacts: remainingUnlocks,
-  unlock_selected_contacts: remainingSelected,
-  verify_email: remainingEmails,
-  verify_list: remainingEmails,
-  enrich_contacts: remainingContacts,
-  undo: remainingUndo,
-} satisfies Record<JobType, TakeRemaining>;

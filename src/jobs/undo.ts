@@ -6,7 +6,7 @@ import { findUndoState } from '../queries/history/history.ts';
 import { recordScopes, type Scope } from '../schemas/scopes.ts';
 import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
-import { startJob } from './start-job.ts';
+import { startJob, type JobCode } from './start-job.ts';
 import { isLockTimeout, isStatementTimeout } from '../database/pools.ts';
 import type { NewResult } from '../queries/jobs/jobs.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
@@ -69,15 +69,8 @@ export async function prepareUndo(sql: Queryable, { customerId, scopes }: Undoer
 export async function startUndo(sql: Transaction, by: Undoer, changeId: string, only?: string): Promise<JobStarted> {
   const { records, until, needs, has_merges } = await prepareUndo(sql, by, changeId, only);
   const request: Undo = { undo_of: changeId, only, until, needs, has_merges, source: originOf(sql).source! };
-  const cost = { pool: 'subscription', cost: 0, reserved: 0 } as const;
-  return startJob(sql, by, {
-    type: 'undo',
-    sync_crm: true,
-    request,
-    ...cost,
-    total: records,
-    inputs: [],
-  });
+  const free = { cost: 0, reserved: 0 };
+  return startJob(sql, by, { type: 'undo', sync_crm: true, request, ...free, total: records, inputs: [] });
 }
 
 /**
@@ -171,7 +164,7 @@ interface Progress {
   limit?: number;
 }
 
-export const undoChange: JobBatch = async (context, job) => {
+const undoChange: JobBatch = async (context, job) => {
   const request = job.request as Undo;
   const undo = (limit: number) =>
     settle(context, job, async (sql, held) => {
@@ -242,3 +235,9 @@ function resultOf(
 }
 
 const shown = (field: string): string => (field === 'company_id' ? 'company' : field);
+
+export const undo: JobCode = {
+  batch: undoChange,
+  // The retry skips records that are already undone.
+  remaining: async (_sql, job) => ({ total: job.total, reserved: 0 }),
+};

@@ -6,7 +6,7 @@ import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks
 import type { UnlockContacts, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, completedUpTo } from './turns.ts';
-import { priceOf, maxCostOf, maxCostOfChosen, toInputs, type Plan } from './start-job.ts';
+import { priceOf, maxCostOf, maxCostOfChosen, takeOpenInputs, toInputs, type JobCode, type Plan } from './start-job.ts';
 import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
 import { toSearch } from '../catalog/prospects.ts';
 import type { Spender } from '../access/credentials.ts';
@@ -94,8 +94,6 @@ export async function completeUnlocks(context: JobContext, job: WorkingJob): Pro
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
-const pool = 'subscription';
-
 export const searchOf = (
   customerId: string,
   { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>,
@@ -119,7 +117,7 @@ export async function planUnlock(
   const order = order_by === undefined ? {} : { order_by: parseOrder(order_by) };
   const request = { filters, total_records, ...order, ...lists };
   const reserved = maxCostOf(cost, total);
-  return { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved, inputs: [], matches };
+  return { type: 'unlock_contacts', sync_crm, request, total, cost, reserved, inputs: [], matches };
 }
 
 /**
@@ -138,7 +136,7 @@ export async function planSelectedUnlock(
   const inputs = toInputs(ids, (item) => ({ item }));
   const reserved = await maxCostOfChosen(sql, customerId, cost, ids, known);
   const [total, matches] = [ids.length, known.length];
-  return { type: 'unlock_selected_contacts', sync_crm, request, pool, total, cost, reserved, inputs, matches };
+  return { type: 'unlock_selected_contacts', sync_crm, request, total, cost, reserved, inputs, matches };
 }
 
 /** Returns where an unlock job stores its contacts. With lists, contacts are always created. */
@@ -169,7 +167,7 @@ interface Progress {
   isExhausted?: true;
 }
 
-export const unlockContacts: JobBatch = async (context, job) => {
+const unlockMatching: JobBatch = async (context, job) => {
   const { after, isExhausted } = (job.progress ?? {}) as Progress;
   const limit = Math.min(unlockBatchSize(job), job.total - job.succeeded);
   if (limit === 0 || isExhausted) return completeUnlocks(context, job);
@@ -193,7 +191,7 @@ export const unlockContacts: JobBatch = async (context, job) => {
 };
 
 /** Unlocks the next of a job's chosen prospects. A prospect that the customer has already unlocked costs nothing. */
-export const unlockSelectedContacts: JobBatch = async (context, job) => {
+const unlockSelected: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const limit = unlockBatchSize(job);
   const inputs = await db.lookup((sql) =>
@@ -225,3 +223,28 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
 };
 
 const nothing = ({ position, item }: JobInput) => ({ position, item, charged: 0 });
+
+export const unlockByFilter: JobCode = {
+  start: {
+    find: ({ catalog, caller }, body: UnlockContacts) => catalog.count(searchOf(caller.customerId, body)),
+    plan: planUnlock,
+  },
+  batch: unlockMatching,
+  remaining: async (_sql, job) => {
+    const total = job.total - job.succeeded;
+    return { total, reserved: maxCostOf(job.cost, total) };
+  },
+};
+
+export const unlockChosen: JobCode = {
+  start: {
+    find: ({ catalog }, { ids, dry_run }: UnlockSelectedContacts) =>
+      dry_run ? findChosen(catalog, ids) : findChosenIfUp(catalog, ids),
+    plan: planSelectedUnlock,
+  },
+  batch: unlockSelected,
+  remaining: async (sql, job, to) => {
+    const { total, items } = await takeOpenInputs(sql, job, to);
+    return { total, reserved: await maxCostOfChosen(sql, job.customer_id, job.cost, items, []) };
+  },
+};

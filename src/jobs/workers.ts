@@ -7,16 +7,14 @@ import { removeExpiredRecords } from '../queries/records/idempotency.ts';
 import { truncateJournal } from '../queries/records/journal.ts';
 import { purgeActivities, purgeCompanies, purgeLists } from '../queries/crm/deletions.ts';
 import { forgetOldMerges } from '../queries/records/merged-records.ts';
-import { type JobQueue, type TurnKind, isRunQueue, turnKinds, queueSchema, type JobKind } from '../database/queues.ts';
+import { type TurnKind, isRunQueue, turnKinds, queueSchema, type JobKind } from '../database/queues.ts';
 import { countNextDuplicates, findCountingCustomers } from '../queries/crm/duplicates.ts';
 import { findCustomersWithRuns, freeRuns, purgeEndedJob } from '../queries/jobs/runs.ts';
 import type { FindCustomers } from '../queries/records/finders.ts';
 import { countNextList, findCustomersToCount } from '../queries/crm/lists.ts';
-import { enrichContacts } from './enrichment.ts';
 import { importRecords } from './import-records.ts';
-import { undoChange } from './undo.ts';
-import { unlockContacts, unlockSelectedContacts } from './unlocks.ts';
-import { verifyEmails } from './verify-emails.ts';
+import { jobCode } from './job-types.ts';
+import type { JobQueue } from '../schemas/jobs.ts';
 import type { Sql, Transaction, SharedDatabase } from '../database/db.ts';
 import { lowestId, serviceRole, withSessionSettings } from '../database/connection.ts';
 import { isUnavailable } from '../errors.ts';
@@ -95,14 +93,9 @@ export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = a
   );
 };
 
-export const jobBatches: RunBatches<JobQueue> = {
-  unlock_contacts: unlockContacts,
-  unlock_selected_contacts: unlockSelectedContacts,
-  verify_email: verifyEmails,
-  verify_list: verifyEmails,
-  enrich_contacts: enrichContacts,
-  undo: undoChange,
-};
+export const jobBatches = Object.fromEntries(
+  Object.entries(jobCode).map(([type, { batch }]) => [type, batch]),
+) as RunBatches<JobQueue>;
 
 interface TurnQueue<K extends TurnKind> {
   handle: Handler<K>;

@@ -8,7 +8,7 @@ import {
   listJobs,
   requireJobView,
 } from '../queries/jobs/jobs.ts';
-import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTypes, pools } from '../schemas/jobs.ts';
+import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTable, jobTypes, pools } from '../schemas/jobs.ts';
 import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
 import type { LedgerEntry, Pool } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
@@ -106,16 +106,6 @@ function filterForm({ status = '' as never, type = '' as never, actor_id }: Filt
   );
 }
 
-/** What a job works at, and what it does with it, for the numbers on its page. */
-const itemWords: Record<JobType, readonly [noun: string, nouns: string, done: string]> = {
-  unlock_contacts: ['prospect', 'prospects', 'unlocked'],
-  unlock_selected_contacts: ['prospect', 'prospects', 'unlocked'],
-  verify_email: ['address', 'addresses', 'checked'],
-  verify_list: ['address', 'addresses', 'checked'],
-  enrich_contacts: ['contact', 'contacts', 'filled in'],
-  undo: ['record', 'records', 'taken back'],
-};
-
 const jobColumns: readonly Column<Job>[] = [
   ['Job', ({ id, type }) => link(jobWords[type], `${section}/${id}`)],
   ['Status', ({ status }) => statusBadge(status)],
@@ -129,7 +119,7 @@ const requireJob = (request: FastifyRequest): Promise<Job> =>
 
 async function showJob(request: FastifyRequest): Promise<Page> {
   const job = await requireJob(request);
-  const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
+  const isVerification = jobTable[job.type].pool === 'verification';
   const outcome = itemStatuses.find((one) => one === queryText(request, 'outcome'));
   const [results, outcomes, starters, users] = await Promise.all([
     ask(request, listItems, job.id, placeIn(request), allJobs, outcome),
@@ -166,7 +156,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
 
 /** Returns what a job has done, what that has cost, and how far it is while it runs. */
 function progressOf(job: Job): Html {
-  const [noun, nouns, done] = itemWords[job.type];
+  const [, noun, nouns, done] = jobTable[job.type].words;
   const { pool, charged, reserved } = job.credits;
   const others = Object.entries({ failed: 'failed', skipped: 'left out' } as const).flatMap(([status, word]) => {
     const number = job[status as ItemStatus];
@@ -197,7 +187,7 @@ const outcome = ({ status, reason }: JobItem): Html =>
 const outcomeColumn: Column<JobItem> = ['Outcome', outcome];
 
 const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
-  [plain(itemWords[type][0]), itemName],
+  [plain(jobTable[type].words[1]), itemName],
   outcomeColumn,
   ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
   ['Credits', ({ charged }) => count(charged), 'number'],
@@ -231,8 +221,11 @@ function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
   if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
-  if ('restored' in result) return '';
-  return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
+  if ('_id' in result)
+    return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
+  return Object.entries(result as Record<string, unknown[] | string | number>)
+    .map(([name, value]) => `${plain(name)}: ${value}`)
+    .join(' · ');
 }
 
 const shownDays = 30;

@@ -12,7 +12,7 @@ import { findKeyStateById, findKeyStates, recordKeyUse } from '../queries/accoun
 import { approvedCall } from './requester.ts';
 import { findSessions } from '../queries/accounts/users.ts';
 import type { Actor } from '../schemas/accounts.ts';
-import { firstLacking, scopesOf, type Access, type Scope } from '../schemas/scopes.ts';
+import { firstLacking, mayCall, scopesOf, type Access, type Scope } from '../schemas/scopes.ts';
 import { requestCounter } from './rate-limits.ts';
 import { callerAddress, parseRanges } from '../process/ip-addresses.ts';
 
@@ -253,8 +253,7 @@ const isVisit = (wanted: Access, { reason }: Unauthorized): boolean => 'page' in
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   const role = roleFor(wanted);
   if (caller.kind === 'session') return role === 'member' || (role === 'admin' && caller.role === 'admin');
-  const holds = (scope: Scope): boolean => caller.scopes.includes(scope);
-  return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
+  return mayCall(caller.scopes, wanted);
 }
 
 function lackingScopes(caller: Caller, wanted: Exclude<Access, { public: true }>): readonly Scope[] {

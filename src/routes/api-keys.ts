@@ -2,7 +2,8 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
-import { approvalScopes, routesOf } from '../schemas/scopes.ts';
+import { jobScopes } from '../schemas/jobs.ts';
+import { routesOf } from '../schemas/scopes.ts';
 import * as schemas from '../schemas/accounts.ts';
 import { batchLookups } from '../database/db.ts';
 import { notFound } from '../errors.ts';
@@ -159,7 +160,8 @@ const approvalOfKey: FastifyPluginAsyncTypebox = async (app) => {
       'Read what became of a call that needs an approval',
       'Returns the state of a call that was answered with 202, and its response when it ran.',
       { params: IdParams, response: { 200: schemas.Approval } },
-      { access: { anyScope: approvalScopes } },
+      // Every call that may need an approval starts a job, or needs a scope that undoing it needs, too.
+      { access: { anyScope: jobScopes } },
     ),
     ({ db, caller, params }) =>
       db.lookup((sql) =>

@@ -1,123 +1,38 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { rowsOf } from '../plugins/record-routes.ts';
-import { spenderOf, type Caller, type Spender } from '../access/credentials.ts';
+import { spenderOf, type Caller } from '../access/credentials.ts';
 import type { Transaction } from '../database/db.ts';
-import { cancelJob, estimateOf, startJob, type Plan } from '../jobs/start-job.ts';
-import type { Config } from '../process/config.ts';
-import { findChosen, findChosenIfUp, planSelectedUnlock, planUnlock, searchOf } from '../jobs/unlocks.ts';
-import { findEnriched, planEnrichment, toEnrichEstimate } from '../jobs/enrichment.ts';
-import { planEmailVerification } from '../jobs/start-verification.ts';
+import { jobCode } from '../jobs/job-types.ts';
+import { cancelJob, estimateOf, startJob, type JobStart } from '../jobs/start-job.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/jobs.ts';
-import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data.ts';
-import { eventReaders } from '../schemas/events.ts';
 import * as schemas from '../schemas/jobs.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
-const starting = { limit: 'jobs', idempotent: true, mayNeedApproval: true } as const;
-const unlocking = { access: { scope: 'payment_prospect:create' }, ...starting } as const;
-const verifying = { access: { scope: 'verify_email:create' }, ...starting } as const;
-const about = routesOf('jobs', { access: { anyScope: eventReaders['job.ended'] } });
+const about = routesOf('jobs', { access: { anyScope: schemas.jobScopes } });
 
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
-  app.post(
-    '/service-handler/unlock-contacts',
-    about(
-      'unlockProspects',
-      'Unlock the prospects that match a filter',
-      'Starts a job that unlocks the first `total_records` matching prospects that are not unlocked yet, in the ' +
-        'order of `order_by`. It reserves the credits that this can cost at most; too few are 402, and nothing ' +
-        'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` or `list_ids` the ' +
-        'unlocked prospects become contacts.',
-      {
-        body: schemas.UnlockContacts,
-        response: { 200: Type.Union([schemas.JobStarted, schemas.Estimate]), 402: ShortageBody, 404: ErrorBody },
-      },
-      unlocking,
-    ),
-    async (request, reply) => {
-      const { body, caller, catalog } = request;
-      const search = searchOf(caller.customerId, body);
-      return begin(request, reply, body, planUnlock, () => catalog.count(search));
-    },
-  );
-
-  app.post(
-    '/service-handler/unlock-selected-contacts',
-    about(
-      'unlockSelectedProspects',
-      'Unlock prospects by id',
-      'Starts a job that unlocks the named prospects. It reserves the credits that this can cost at most; too ' +
-        'few are 402, and nothing starts. Prospects that are unlocked already cost nothing; unknown ids are ' +
-        'failed items. With `dry_run` the response is an estimate, and nothing happens.',
-      {
-        body: schemas.UnlockSelectedContacts,
-        response: { 200: Type.Union([schemas.JobStarted, schemas.Estimate]), 402: ShortageBody, 404: ErrorBody },
-      },
-      unlocking,
-    ),
-    async (request, reply) => {
-      const { body, catalog } = request;
-      const find = body.dry_run ? findChosen : findChosenIfUp;
-      return begin(request, reply, body, planSelectedUnlock, () => find(catalog, body.ids));
-    },
-  );
-
-  app.post(
-    '/service-handler/verify-email',
-    about(
-      'verifyEmails',
-      'Verify e-mail addresses',
-      'Starts a job that verifies e-mail addresses. It reserves one verification credit for each distinct ' +
-        'address; too few are 402, and nothing starts. An address whose verification ends `unknown` costs ' +
-        'nothing. So does one that was verified for this customer in the last 24 hours: its result is reused, ' +
-        'unless `fresh` is true. With `dry_run` the response is an estimate, and nothing happens.',
-      {
-        body: schemas.VerifyEmail,
-        response: {
-          200: Type.Union([schemas.JobStarted, schemas.VerificationEstimate]),
-          402: ShortageBody,
-          404: ErrorBody,
-        },
-      },
-      verifying,
-    ),
-    async (request, reply) => begin(request, reply, request.body, planEmailVerification, async () => undefined),
-  );
-
-  app.post(
-    '/service-handler/enrich-contacts',
-    about(
-      'enrichContacts',
-      'Enrich contacts from the catalog',
-      'Starts a job that finds each contact in the catalog (by its e-mail addresses, else as `/prospect/match`), unlocks ' +
-        'the person and fills the empty fields of the contact. A person who is unlocked already costs nothing; where a new ' +
-        'person would fill nothing, nobody is unlocked. It reserves at most `max_credits`; too few are 402, and nothing ' +
-        'starts. With `dry_run` the response is an estimate, and nothing happens.',
-      {
-        body: EnrichContacts,
-        response: {
-          200: Type.Union([schemas.JobStarted, EnrichEstimate]),
-          402: ShortageBody,
-          404: ErrorBody,
-        },
-      },
-      { access: { allScopes: ['payment_prospect:create', 'contacts:update'] }, ...starting },
-    ),
-    async (request, reply) => {
-      const { body, caller, db } = request;
-      return begin(
-        request,
-        reply,
-        body,
-        async (_sql, _spender, costs, given: EnrichContacts, ids: string[]) => planEnrichment(costs, given, ids),
-        () => findEnriched(db, caller.customerId, body),
-        toEnrichEstimate,
-      );
-    },
-  );
+  for (const type of schemas.jobTypes) {
+    const { call, access, pool } = schemas.jobTable[type];
+    const { start } = jobCode[type];
+    if (!call || !start) continue;
+    const { operationId, summary, description, body, estimate } = call;
+    const answer = estimate ? Type.Union([schemas.JobStarted, estimate]) : schemas.JobStarted;
+    const response = { 200: answer, ...(pool && { 402: ShortageBody }), 404: ErrorBody };
+    app.post(
+      `/service-handler/${type.replaceAll('_', '-')}`,
+      about(
+        operationId,
+        summary,
+        description,
+        { body, response },
+        { access, limit: 'jobs', idempotent: true, mayNeedApproval: true },
+      ),
+      (request, reply) => begin(request, reply, start),
+    );
+  }
 
   app.get(
     '/service-handler/:id',
@@ -179,33 +94,27 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/**
- * Answers a call that starts a job: starts it, or estimates it if the call is a dry run.
- * @param plan returns the job for the body and what `prepare` has found
- */
-function begin<Body extends { dry_run?: boolean; max_credits?: number }, T>(
+/** Answers a call that starts a job: starts it, or estimates it if the call is a dry run. */
+function begin(
   request: FastifyRequest,
   reply: FastifyReply,
-  body: Body,
-  plan: (sql: Transaction, spender: Spender, config: Config, body: Body, prepared: T) => Promise<Plan>,
-  prepare: () => Promise<T>,
-  estimated: (price: schemas.Estimate) => object = (price) => price,
+  { find, plan, toEstimate = (estimate) => estimate }: JobStart,
 ): Promise<FastifyReply> {
-  const { config } = request.server;
+  const body = request.body as { dry_run?: boolean; max_credits?: number };
   const spender = spenderOf(request.caller, body.max_credits);
-  const planned = (sql: Transaction, prepared: T) => plan(sql, spender, config, body, prepared);
-  const size = async (sql: Transaction, prepared: T) => {
-    const { reserved: credits, total, records = total } = await planned(sql, prepared);
+  const planned = (sql: Transaction, found: unknown) => plan(sql, spender, request.server.config, body, found);
+  const size = async (sql: Transaction, found: unknown) => {
+    const { reserved: credits, total, records = total } = await planned(sql, found);
     return { credits, records };
   };
-  return request.server.once<T>(
+  return request.server.once<unknown>(
     request,
     reply,
-    async (sql, prepared) => {
-      const job = await planned(sql, prepared);
-      return body.dry_run ? estimated(await estimateOf(sql, spender, job)) : startJob(sql, spender, job);
+    async (sql, found) => {
+      const job = await planned(sql, found);
+      return body.dry_run ? toEstimate(await estimateOf(sql, spender, job)) : startJob(sql, spender, job);
     },
-    { prepare, size: body.dry_run ? undefined : size },
+    { prepare: async () => find?.(request, body), size: body.dry_run ? undefined : size },
   );
 }
 

@@ -3,7 +3,7 @@ import { spenderOf } from '../access/credentials.ts';
 import type { Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/ids.ts';
-import { estimateListVerification, startListVerification } from '../jobs/start-verification.ts';
+import { estimateListVerification, startListVerification } from '../jobs/verify-emails.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
 import { addMembers, removeMembers } from '../queries/crm/list-members.ts';
 import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';

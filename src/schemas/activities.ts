@@ -1,5 +1,4 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Actor } from './events.ts';
 import * as wire from './wire.ts';
 import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 
@@ -33,7 +32,7 @@ export const activityFields = Object.keys(writable) as (keyof typeof writable)[]
 export const Activity = wire.Named('Activity', {
   id: wire.Uuid('Id of the activity.'),
   ...writable,
-  created_by: Type.Object(Actor().properties, { description: 'Who created it.' }),
+  created_by: Type.Object(wire.Actor().properties, { description: 'Who created it.' }),
   created_at: wire.CreatedAt(),
   updated_at: wire.UpdatedAt(),
 });

@@ -1,6 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { undoScopes, type Scope } from './scopes.ts';
-import { Enum, Instant, Nullable, Strict, Uuid, Flag, Described, Named, PartialBody } from './wire.ts';
+import { jobScopes } from './jobs.ts';
+import type { Scope } from './scopes.ts';
+import { Actor, Enum, Instant, Nullable, Strict, Uuid, Flag, Named, PartialBody } from './wire.ts';
 
 /** Kinds of records whose changes create events, such as `contact.created`. */
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity', 'activity'] as const;
@@ -23,13 +24,7 @@ export type EventType = (typeof eventTypes)[number];
 const eventSources = ['api', 'page', 'import', 'job', 'command'] as const;
 export type EventSource = (typeof eventSources)[number];
 
-const actorTypes = ['key', 'user', 'operator', 'service'] as const;
-
-export interface EventActor {
-  type: (typeof actorTypes)[number];
-  id?: string;
-  name?: string;
-}
+export type EventActor = Static<ReturnType<typeof Actor>>;
 
 /**
  * Scopes that let a key see events, by type of event. One of them is enough. Events of jobs and imports also require
@@ -42,7 +37,7 @@ export const eventReaders = {
   ...readersOf('product', 'products:read'),
   ...readersOf('opportunity', 'opportunities:read'),
   ...readersOf('activity', 'activities:read'),
-  'job.ended': ['payment_prospect:create', 'verify_email:create', 'list_contacts:read', ...undoScopes],
+  'job.ended': jobScopes,
   'import.ended': ['contacts:create', 'contacts:update', 'companies:create', 'companies:update'],
   'credits.low': ['customer:read'],
   'prospect.removed': ['prospect:read'],
@@ -64,13 +59,6 @@ export const readableEvents = (scopes: readonly Scope[]): EventType[] =>
   eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).some((scope) => scopes.includes(scope)));
 
 const maxEvents = 1_000;
-
-export const Actor = () =>
-  Described('Who made the change, or started the job or import. Missing in changes from before 1.1.0.', {
-    type: Enum(actorTypes, 'An API key, a user, the command line, or the service by itself.'),
-    id: Type.Optional(Uuid('Id of the key or user.')),
-    name: Type.Optional(Type.String({ description: "A user's e-mail address." })),
-  });
 
 export const Event = Named('Event', {
   id: Uuid('Id of the event, the same for every reader.'),
@@ -310,16 +298,3 @@ export const UndoEstimate = Type.Object(
   },
 );
 export type UndoEstimate = Static<typeof UndoEstimate>;
-
-export const UndoResult = Named('Undone', {
-  restored: Type.Array(Type.String(), { description: 'The fields of an updated record that were restored.' }),
-  kept: Type.Array(
-    Type.Object({
-      field: Type.String({ description: 'Name of the field.' }),
-      actor: Nullable(Actor()),
-      occurred_at: Nullable(Instant('When it was written since. Null: it is not known.')),
-    }),
-    { description: 'The fields that were not, and who has written them since.' },
-  ),
-});
-export type UndoResult = Static<typeof UndoResult>;

@@ -39,13 +39,6 @@ export const undoScopes: readonly Scope[] = Object.values(recordScopes).flatMap(
   (['create', 'update', 'delete'] as const).map((verb) => `${record}:${verb}` as const),
 );
 
-export const approvalScopes: readonly Scope[] = [
-  ...undoScopes,
-  'list_contacts:read',
-  'payment_prospect:create',
-  'verify_email:create',
-];
-
 /** Scopes of a key that is created without `permissions`. A key gets other scopes only if the request names them. */
 export const usualScopes: readonly Scope[] = scopes.filter((scope) => !scope.endsWith(':manage'));
 
@@ -73,6 +66,11 @@ export function scopesOf(access: Access): readonly Scope[] {
   if ('allScopes' in access) return access.allScopes;
   return 'anyScope' in access ? access.anyScope : [];
 }
+
+export const mayCall = (own: readonly Scope[], access: Access): boolean => {
+  const holds = (scope: Scope): boolean => own.includes(scope);
+  return 'allScopes' in access ? access.allScopes.every(holds) : scopesOf(access).some(holds);
+};
 
 export const firstLacking = <S extends string>(own: readonly string[], needed: readonly S[]): S[] =>
   needed.filter((scope) => !own.includes(scope)).slice(0, 1);

@@ -53,6 +53,16 @@ export const Uuid = (options: About = {}) =>
 export const Instant = (options: About = {}) =>
   Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...described(options) });
 
+export const Actor = () =>
+  Described('Who made the change, or started the job or import. Missing in changes from before 1.1.0.', {
+    type: Enum(
+      ['key', 'user', 'operator', 'service'] as const,
+      'An API key, a user, the command line, or the service by itself.',
+    ),
+    id: Type.Optional(Uuid('Id of the key or user.')),
+    name: Type.Optional(Type.String({ description: "A user's e-mail address." })),
+  });
+
 export const CreatedAt = () => Instant('When the record was created.');
 
 export const UpdatedAt = () => Instant('When the record was last changed.');

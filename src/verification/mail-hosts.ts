@@ -2,6 +2,7 @@ import { parseEnvelope } from '@haraka/email-address';
 import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import type { Verification } from '../schemas/verification.ts';
 
 export interface Address {
   /** The part before the `@`. Its case is unchanged, because only the mail server knows whether case matters. */
@@ -71,7 +72,9 @@ export type MailHosts =
   | { status: 'unknown'; reason: string };
 
 /** Reason of an unknown result: an unreliable name server says that the domain does not exist. */
-export const nameServerDoubted = 'name_server';
+const nameServerDoubted = 'name_server';
+
+export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
 
 type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 

@@ -1,7 +1,7 @@
 import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import PQueue from 'p-queue';
-import { type Address, parseAddress, SyntaxFault, nameServerDoubted, openDns, type MailHosts } from './mail-hosts.ts';
+import { type Address, parseAddress, SyntaxFault, openDns, type MailHosts } from './mail-hosts.ts';
 import type { Config } from '../process/config.ts';
 import { within } from '../process/event-loop.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
@@ -111,9 +111,6 @@ export interface Verifier {
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
   close(): Promise<void>;
 }
-
-/** Returns true if the result is worthless, because the name server is unreliable at present. */
-export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
 
 export function openVerifier(config: Config): Verifier {
   const dns = openDns({

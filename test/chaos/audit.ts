@@ -1,5 +1,5 @@
 import type postgres from 'postgres';
-import type { JobType } from '../../src/schemas/jobs.ts';
+import type { PaidJobType } from '../../src/schemas/jobs.ts';
 
 // The audit of all data, in plain SQL. It shares no code with the service, on purpose.
 
@@ -9,7 +9,7 @@ export interface Findings {
 }
 
 /** The kind of audit questions that apply to each job type. */
-const audited: Record<Exclude<JobType, 'undo'>, 'unlock' | 'verification' | 'enrichment'> = {
+const audited: Record<PaidJobType, 'unlock' | 'verification' | 'enrichment'> = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
   verify_email: 'verification',

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generatePeople } from '../../src/commands/generate-people.ts';
+import { paidJobTypes } from '../../src/schemas/jobs.ts';
 import { writePeople } from '../catalog/people.ts';
 import { loopback, makeEndpoint, startReceiver, status, verify, type Receiver } from '../jobs/webhooks/receivers.ts';
 import { recount } from '../queries/memberships/recount.ts';
@@ -19,7 +20,7 @@ import { audit } from './audit.ts';
 import { Client } from './client.ts';
 import { doHarm, noHarm, pauseInsideJobs } from './faults.ts';
 import { Tenacious } from './rig.ts';
-import { spend, spending, type Told, type World } from './spender.ts';
+import { spend, type Told, type World } from './spender.ts';
 import { Writer } from './writer.ts';
 
 runAlone();
@@ -127,7 +128,7 @@ test(
     process.stdout.write(
       `chaos: ${JSON.stringify({ jobs: jobs.length, capped: told.capped, events: events.length, ...harm })}\n`,
     );
-    expect([...told.types].toSorted(), 'job types that were started').toEqual(spending.toSorted());
+    expect([...told.types].toSorted(), 'job types that were started').toEqual(paidJobTypes.toSorted());
     const without = Object.keys(harm).filter((name) => harm[name] === 0);
     expect(without, 'faults that never happened').toEqual([]);
   },
@@ -168,7 +169,7 @@ async function liveThrough(told: Told, writers: Writer[], harm: Record<string, n
   const begun = performance.now();
   const isOver = (): boolean => {
     const passed = performance.now() - begun;
-    const isAll = told.capped > 0 && told.types.size === spending.length && Math.min(...Object.values(harm)) > 0;
+    const isAll = told.capped > 0 && told.types.size === paidJobTypes.length && Math.min(...Object.values(harm)) > 0;
     return passed > (isAll ? seconds : longestSeconds) * 1_000;
   };
   const ended = async () => {

@@ -1,11 +1,7 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { jobTypes, type JobType as AnyJobType } from '../../src/schemas/jobs.ts';
+import type { PaidJobType } from '../../src/schemas/jobs.ts';
 import { byFrequency, chance, pick, type Client } from './client.ts';
-
-/** The types of jobs that spend credits. */
-type JobType = Exclude<AnyJobType, 'undo'>;
-export const spending = jobTypes.filter((type) => type !== 'undo');
 
 /** What a client can ask for. */
 export interface World {
@@ -18,7 +14,7 @@ export interface World {
 /** What the clients of all customers were told. */
 export interface Told {
   jobs: Set<string>;
-  types: Set<JobType>;
+  types: Set<PaidJobType>;
   /** Number of starts that a spend cap refused. */
   capped: number;
   /** Idempotency-Keys that started more than one job. */
@@ -31,7 +27,7 @@ const types = byFrequency({
   verify_email: 2,
   verify_list: 1,
   enrich_contacts: 2,
-} satisfies Record<JobType, number>);
+} satisfies Record<PaidJobType, number>);
 
 /**
  * Starts jobs one after another until `stopping` is aborted, sometimes the same start three times at once, and sometimes
@@ -54,7 +50,7 @@ export async function spend(client: Client, world: World, told: Told, stopping: 
 }
 
 /** Returns the path and the body of a random start of each type. */
-const starts: Record<JobType, (world: World) => [path: string, body: object]> = {
+const starts: Record<PaidJobType, (world: World) => [path: string, body: object]> = {
   unlock_contacts: () => {
     const filters = chance(50) ? { score: { gte: randomInt(100) } } : {};
     const order_by = { score: pick(['ASC', 'DESC']) };

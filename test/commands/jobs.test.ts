@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { queues } from '../../src/database/queues.ts';
-import { retryJob } from '../../src/jobs/start-job.ts';
+import { retryJob } from '../../src/jobs/job-types.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { purgeEndedJob } from '../../src/queries/jobs/runs.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { retryJob } from '../../src/jobs/start-job.ts';
+import { retryJob } from '../../src/jobs/job-types.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
 import { addKeySpending } from '../../src/queries/jobs/credits.ts';

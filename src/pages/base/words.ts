@@ -2,6 +2,7 @@ import type { Activity } from '../../schemas/activities.ts';
 import type { DeclaredField, DeclaredType, FieldEntry, FieldTable } from '../../schemas/wire.ts';
 import { companyTable } from '../../schemas/companies.ts';
 import { contactTable, type Contact } from '../../schemas/contacts.ts';
+import { jobTable, jobTypes } from '../../schemas/jobs.ts';
 import type { Pool, JobType, ItemReason, ItemStatus, JobStatus } from '../../schemas/jobs.ts';
 import { customKey } from '../../schemas/filters.ts';
 import type { ImportObject, ImportStatus } from '../../schemas/imports.ts';
@@ -82,14 +83,7 @@ export const verificationWords: Readonly<Record<VerificationStatus, { word: stri
   unknown: { word: 'unclear', reason: 'The mail server gave no clear answer.', tone: 'busy' },
 };
 
-export const jobWords: Words<JobType> = {
-  unlock_contacts: 'Unlock prospects by filter',
-  unlock_selected_contacts: 'Unlock chosen prospects',
-  verify_email: 'Verify e-mail addresses',
-  verify_list: 'Verify a list',
-  enrich_contacts: 'Enrich contacts',
-  undo: 'Undo a change',
-};
+export const jobWords = Object.fromEntries(jobTypes.map((type) => [type, jobTable[type].words[0]])) as Words<JobType>;
 
 const reasons: Partial<Words<ItemReason>> = {
   max_credits: 'the credits of the job are used up',

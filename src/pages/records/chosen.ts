@@ -9,7 +9,7 @@ import { priceOf } from '../base/words.ts';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, forbidden } from '../../errors.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
-import { planEmailVerification } from '../../jobs/start-verification.ts';
+import { planEmailVerification } from '../../jobs/verify-emails.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/crm/list-members.ts';

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
-import { estimateListVerification, startListVerification } from '../../jobs/start-verification.ts';
+import { estimateListVerification, startListVerification } from '../../jobs/verify-emails.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Transaction } from '../../database/db.ts';

@@ -1,6 +1,7 @@
 import { afterCommit, originOf } from '../../database/db.ts';
 import type { Locked, LockedId, Queryable, Transaction, Database, Sql } from '../../database/db.ts';
 import { finishedJobs } from '../../process/metrics.ts';
+import { paidJobTypes, poolOf } from '../../schemas/jobs.ts';
 import type {
   Pool,
   FinalStatus,
@@ -74,7 +75,6 @@ export interface NewJob {
   type: JobType;
   sync_crm: boolean;
   request: object;
-  pool: Pool;
   total: number;
   cost: number;
   reserved: number;
@@ -85,13 +85,13 @@ export interface NewJob {
  * message.
  */
 export async function insertJob(sql: Transaction, customerId: string, given: NewJob) {
-  const { api_key_id, type, sync_crm, request, pool, total, cost, reserved } = given;
+  const { api_key_id, type, sync_crm, request, total, cost, reserved } = given;
   const { actor, requestId = null } = originOf(sql);
   const [job] = await sql<[{ id: string; status: JobStatus }]>`
     insert into jobs (customer_id, api_key_id, type, sync_crm, request, pool, total, cost, reserved, actor, request_id)
     values (
-      ${customerId}, ${api_key_id}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${pool}, ${total},
-      ${cost}, ${reserved}, ${sql.json({ ...actor })}, ${requestId}
+      ${customerId}, ${api_key_id}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${poolOf(type)},
+      ${total}, ${cost}, ${reserved}, ${sql.json({ ...actor })}, ${requestId}
     )
     returning id, status`;
   return job;
@@ -247,7 +247,7 @@ const projection = (sql: Queryable) => sql`
   j.succeeded,
   j.failed,
   j.skipped,
-  jsonb_build_object('pool', case when j.type <> 'undo' then j.pool end, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
+  jsonb_build_object('pool', case when j.type = any(${paidJobTypes}) then j.pool end, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
   j.error,
   j.waiting_for,
   j.created_at,

@@ -19,7 +19,7 @@ const domain = names.name({ mx: [[1, 'mail.test']] });
 const address = (): string => `${unique('ada')}@${domain}`;
 const given = (addresses: string[], more: object = {}) => ({ emails: addresses.map((email) => ({ email })), ...more });
 const work = ({ id }: TestCustomer, verifier = app.verifier) =>
-  verifyTurn(verifyEmails)({ ...contextOf(app), verifier }, { customerId: id });
+  verifyTurn(verifyEmails.batch)({ ...contextOf(app), verifier }, { customerId: id });
 
 const funded = () => customerWith(app, { verification: 1_000 });
 
@@ -139,7 +139,9 @@ test('two jobs at once with the same addresses are charged once for each', async
       return app.verifier.verify(...line);
     },
   };
-  await Promise.all([1, 2].map(() => verifyTurn(verifyEmails)({ ...context, verifier }, { customerId: customer.id })));
+  await Promise.all(
+    [1, 2].map(() => verifyTurn(verifyEmails.batch)({ ...context, verifier }, { customerId: customer.id })),
+  );
   expect(waiting).toBe(60);
   const jobs = [await ended(customer, ids[0]!), await ended(customer, ids[1]!)];
   expect(jobs.reduce((sum, { job }) => sum + job.credits.charged, 0)).toBe(30);
@@ -209,7 +211,7 @@ async function network(more: Record<string, string> = {}) {
     const verifier = openVerifier(config);
     onTestFinished(() => verifier.close());
     return ({ id }: TestCustomer) =>
-      verifyTurn(verifyEmails)({ ...contextOf(app), config, verifier }, { customerId: id });
+      verifyTurn(verifyEmails.batch)({ ...contextOf(app), config, verifier }, { customerId: id });
   };
   return { names, newWorker };
 }

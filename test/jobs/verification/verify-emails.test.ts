@@ -64,7 +64,7 @@ function newWorker(more: Record<string, string> = {}): { turn: () => Promise<voi
     await verifier.close();
     await Promise.all(background);
   });
-  const turn = () => verifyTurn(verifyEmails)(context, { customerId: customer.id });
+  const turn = () => verifyTurn(verifyEmails.batch)(context, { customerId: customer.id });
   return { turn, stop: () => stopping.abort() };
 }
 
