@@ -172,12 +172,7 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-async function begin(
-  db: Database,
-  source: string | undefined,
-  incarnation: string,
-  onNote: (text: string) => unknown,
-): Promise<ImportState> {
+async function begin(db: Database, source: string | undefined, incarnation: string, onNote: (text: string) => unknown) {
   if (source === undefined) return db.lookup(unsavedImport);
   const { dropped_at_line: line, ...state } = await db.transaction((sql) => beginImport(sql, source, incarnation));
   if (line !== null)

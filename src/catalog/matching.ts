@@ -121,11 +121,7 @@ async function findInto(byValue: Map<string, Prospect[]>, catalog: Reads, step: 
 
 const searchFor = (criterion: Criterion): Search => ({ criteria: [criterion], order: bestFirst });
 
-function decided(
-  { found, matchedOn }: Match,
-  { location_country: country = '' }: MatchQuery,
-  codeOf: CountryCodes,
-): Match {
+function decided({ found, matchedOn }: Match, { location_country: country = '' }: MatchQuery, codeOf: CountryCodes) {
   const shown = (people: Prospect[], on = matchedOn): Match => ({
     found: people.slice(0, maxCandidates),
     matchedOn: on,

@@ -79,10 +79,7 @@ async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
  * Computes the search columns of all people again, in batches. Deletes suppressed people.
  * @param progress awaited after each batch; if it throws, the work ends with this error
  */
-async function refoldDocuments(
-  db: Database,
-  progress: (done: number, total: number) => Promise<void> | void,
-): Promise<void> {
+async function refoldDocuments(db: Database, progress: (done: number, total: number) => Promise<void> | void) {
   const [{ total }] = await db.search((sql) => sql<[{ total: number }]>`select count(*) as total from prospects`);
   const suppressed = await readSuppressedPeople(db);
   let done = 0;

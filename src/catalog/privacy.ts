@@ -186,11 +186,7 @@ const sweepCatalog = (services: RightsServices, withUnlocks = false): Promise<Ef
     return effects;
   });
 
-async function sweepStores(
-  services: RightsServices,
-  suppressed: SuppressedPeople,
-  stillHeld: StillHeld,
-): Promise<Effects> {
+async function sweepStores(services: RightsServices, suppressed: SuppressedPeople, stillHeld: StillHeld) {
   let effects: Effects = noEffects;
   for (const store of storesOf(services))
     for await (const people of store.people()) {
@@ -212,11 +208,7 @@ async function sweepHeld(services: RightsServices, suppressed: SuppressedPeople)
 
 const batchSize = 10_000;
 
-async function sweepUnlocks(
-  services: RightsServices,
-  suppressed: SuppressedPeople,
-  stillHeld: StillHeld,
-): Promise<Effects> {
+async function sweepUnlocks(services: RightsServices, suppressed: SuppressedPeople, stillHeld: StillHeld) {
   let effects: Effects = noEffects;
   for (let after = lowestId; ;) {
     stillHeld();
@@ -277,10 +269,7 @@ function severalPeople(ids: ReadonlySet<string>): DomainError {
  * Returns the ids under which customers have unlocked the person. `made`: ids that imports compute from the identifier.
  * `linked`: prospect ids of contacts that have the identifier.
  */
-async function findUnlockedIds(
-  services: RightsServices,
-  identifier: Identifier,
-): Promise<{ made: string[]; linked: string[] }> {
+async function findUnlockedIds(services: RightsServices, identifier: Identifier) {
   const ofImports = new Set((await PersonIds.open(services.db)).allOf(identifier));
   const all = databaseOfAllCustomers(services);
   const contacts = await all.search((sql) => privacy.listContactsOf(sql, [identifier]));

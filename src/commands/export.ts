@@ -99,11 +99,7 @@ async function exportToFile(exportable: Exportable, options: ChosenOptions & { o
   }
 }
 
-const exportTo = (
-  stream: Writable,
-  { noun, open }: Exportable,
-  { customer, format, fields }: ChosenOptions,
-): Promise<number> =>
+const exportTo = (stream: Writable, { noun, open }: Exportable, { customer, format, fields }: ChosenOptions) =>
   withDatabase(async (db) => {
     const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
     const exported = open(db, id);

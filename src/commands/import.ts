@@ -250,12 +250,7 @@ const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, f
       beginImport(sql, customerId, { ...settings, fingerprint }),
   );
 
-async function sendIfMissing(
-  db: Database,
-  customerId: string,
-  id: string,
-  open: () => AsyncGenerator<Buffer>,
-): Promise<void> {
+async function sendIfMissing(db: Database, customerId: string, id: string, open: () => AsyncGenerator<Buffer>) {
   const { status } = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
   if (status === 'UPLOADING') await receiveFile({ db, cleaner: db }, customerId, { id, visible: allImports }, open());
 }

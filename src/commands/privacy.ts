@@ -164,14 +164,7 @@ function parseList(text: string): SavedList {
   throw new UsageError('the file is not a list that `privacy list --json` has printed');
 }
 
-const printErased = ({
-  deleted,
-  held,
-  told,
-  contacts,
-  results,
-  suppressed,
-}: Effects & { suppressed: number }): string =>
+const printErased = ({ deleted, held, told, contacts, results, suppressed }: Effects & { suppressed: number }) =>
   [
     `suppressed   ${suppressed} identifiers`,
     `deleted      ${deleted} people`,

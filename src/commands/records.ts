@@ -126,12 +126,7 @@ interface MergeOptions {
 const merging = (noun: Cleaned) => {
   const { body, merge } = cleaned[noun];
   const check = compile(body);
-  return ({
-    customer,
-    id,
-    mergeIds: merge_ids,
-    field: fields,
-  }: MergeOptions): Promise<{ id: string; merged: string[] }> =>
+  return ({ customer, id, mergeIds: merge_ids, field: fields }: MergeOptions) =>
     withServices(async ({ db }) => {
       const given: Merge = { id, merge_ids, ...(fields ? { fields } : {}) };
       const valid = check(given);

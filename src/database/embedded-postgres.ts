@@ -152,11 +152,7 @@ async function open(
   return { cluster, addresses: urls(port, passwords) };
 }
 
-async function connectWhenReady(
-  cluster: Cluster,
-  password: string,
-  mayCome: () => Promise<boolean>,
-): Promise<{ sql: postgres.Sql; port: number } | undefined> {
+async function connectWhenReady(cluster: Cluster, password: string, mayCome: () => Promise<boolean>) {
   const deadline = Date.now() + openTimeoutMs;
   while (Date.now() < deadline) {
     const port = await runningPort(cluster);

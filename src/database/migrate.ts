@@ -114,10 +114,7 @@ async function appliedBy(sql: postgres.Sql): Promise<AppliedMigration[]> {
  * Returns the migrations to apply (`pending`), and the newest applied migration that this program does not know.
  * @throws Error if a file was changed after it was applied, or the database is too new or from before 1.0.0
  */
-function compare(
-  migrations: Migration[],
-  rows: AppliedMigration[],
-): { pending: Migration[]; newest: string | undefined } {
+function compare(migrations: Migration[], rows: AppliedMigration[]) {
   if (rows.some(({ oldestRelease }) => oldestRelease === null))
     throw new Error(
       'The database is from before release 1.0.0, whose migrations begin anew. Move its data into a new database: docs/operating.md, "Move a database from before 1.0.0"',

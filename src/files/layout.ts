@@ -267,13 +267,7 @@ function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Ma
   );
 }
 
-function decide(
-  file: ImportFile,
-  beginning: Beginning,
-  known: Mapping | undefined,
-  header: string,
-  i: number,
-): Decision | undefined {
+function decide(file: ImportFile, beginning: Beginning, known: Mapping | undefined, header: string, i: number) {
   const given = mappedIn(file.mapping, header);
   if (given !== undefined) return decisionOf(given, 'given');
   if (errorsHeaders.has(header))
@@ -314,11 +308,7 @@ function isOtherThing(file: ImportFile, { records }: Beginning, header: string, 
   return header === 'id' && file.match !== 'id' && filled.some((text) => !/^[\da-f]{8}-[\da-f-]{27}$/i.test(text));
 }
 
-async function guessOthers(
-  file: ImportFile,
-  { headers, records }: Beginning,
-  decisions: (Decision | undefined)[],
-): Promise<void> {
+async function guessOthers(file: ImportFile, { headers, records }: Beginning, decisions: (Decision | undefined)[]) {
   const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
   const taken = [
     ...decisions.flatMap((decision) => decision?.field ?? []),

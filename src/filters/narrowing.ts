@@ -20,12 +20,7 @@ interface Candidates {
   ids?: Fragment;
 }
 
-function candidateCondition(
-  sql: FragmentMaker,
-  source: Source,
-  customerId: string,
-  filter: Filter,
-): Fragment | undefined {
+function candidateCondition(sql: FragmentMaker, source: Source, customerId: string, filter: Filter) {
   if (source.searchVersion === 0) return undefined;
   const narrowed = print({ sql, source, customerId, terms: new Terms(source, customerId) }, filter);
   return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;

@@ -167,11 +167,7 @@ const scanned = (context: PageContext, ascent: Ascent): Fragment => context.sql`
       where scan.value is distinct from (select edge.value from edge)
       union all (${descent(context, ascent, ascent.equals(context.sql`(select edge.value from edge)`))})`;
 
-const descent = (
-  { sql, query, from, id, matches }: PageContext,
-  { value }: Ascent,
-  condition: Fragment,
-): Fragment => sql`
+const descent = ({ sql, query, from, id, matches }: PageContext, { value }: Ascent, condition: Fragment) => sql`
       select ${id} as id, ${value} as value
       from ${from}
       where ${matches} and ${condition}

@@ -319,11 +319,7 @@ function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Frag
   return sql`(${join(sql, words.map(occurs), 'and', 'true')})`;
 }
 
-function printLinked(
-  { sql, customerId }: Printing,
-  test: FieldTest,
-  { key, rows, id }: NonNullable<Column['linked']>,
-): Fragment {
+function printLinked({ sql, customerId }: Printing, test: FieldTest, { key, rows, id }: NonNullable<Column['linked']>) {
   const linked = sql`${constant(sql, `select ${rows}.customer_id =`)} ${customerId}::uuid`;
   const isAny = (more: Fragment) => sql`${constant(sql, key)} = any(array(${linked} ${more}))`;
   if (test.kind === 'in') return isAny(sql`and ${isOneOf(sql, constant(sql, id), test.values, 'uuid')}`);

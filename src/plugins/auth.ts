@@ -105,11 +105,7 @@ function presentedHash({ headers: { authorization }, routeOptions }: FastifyRequ
  * @param schemes in lower case
  * @throws Unauthorized if the header has another scheme
  */
-function tokenIn(
-  credential: 'key' | 'session',
-  authorization: string | undefined,
-  schemes: readonly string[],
-): string | undefined {
+function tokenIn(credential: 'key' | 'session', authorization: string | undefined, schemes: readonly string[]) {
   if (authorization === undefined) return undefined;
   const [scheme = '', token = '', ...more] = authorization.split(/ +/);
   if (!schemes.includes(scheme.toLowerCase())) throw new Unauthorized(credential, 'wrong_scheme');

@@ -138,11 +138,7 @@ function ifMatchOf({ 'if-match': ifMatch }: FastifyRequest['headers']): string |
 }
 
 /** Returns the error for an unknown id. It names the record into which the record was merged, if any. */
-async function unknown(
-  { db, caller, params }: FastifyRequest,
-  noun: string,
-  mayBeMerged: boolean | undefined,
-): Promise<DomainError> {
+async function unknown({ db, caller, params }: FastifyRequest, noun: string, mayBeMerged: boolean | undefined) {
   const { id } = params as { id: string };
   const { message } = notFound(noun);
   const found = mayBeMerged ? await db.lookup((sql) => findSuccessors(sql, caller.customerId, [id])) : new Map();

@@ -5,7 +5,7 @@ import { forbidden, validationFailed } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { isInstant } from '../schemas/formats.ts';
 import { findEnd, findPositionAt, oldest, readEvents } from '../queries/records/feed.ts';
-import type { FeedCursors, FeedEvent, FeedPage, ReadPosition } from '../queries/records/feed.ts';
+import type { FeedCursors, FeedEvent, FeedPage } from '../queries/records/feed.ts';
 import { findVisibleImports, visibleImports } from '../queries/jobs/imports.ts';
 import { findJobViews } from '../queries/jobs/jobs.ts';
 import { findRecords } from '../queries/history/history.ts';
@@ -56,12 +56,7 @@ function typesOf(own: readonly Scope[], asked: readonly EventType[] | undefined)
   return asked ? [...asked] : readable;
 }
 
-async function beginningOf(
-  db: Database,
-  customerId: string,
-  { from, paginate }: EventQuery,
-  cursors: FeedCursors,
-): Promise<ReadPosition> {
+async function beginningOf(db: Database, customerId: string, { from, paginate }: EventQuery, cursors: FeedCursors) {
   if (paginate?.cursor !== undefined) {
     if (from !== undefined) throw validationFailed([{ path: '/from', message: 'cannot be combined with a cursor' }]);
     const place = cursors.decode(customerId, paginate.cursor);
@@ -89,12 +84,7 @@ async function readOrWait(
   }
 }
 
-async function visibleOf(
-  db: Database,
-  customerId: string,
-  found: FeedEvent[],
-  own: readonly Scope[],
-): Promise<FeedEvent[]> {
+async function visibleOf(db: Database, customerId: string, found: FeedEvent[], own: readonly Scope[]) {
   const [jobs, imports] = [idsOf(found, 'job'), idsOf(found, 'import')];
   const visible = new Set<unknown>([
     ...(jobs.length === 0 ? [] : await jobsOf(db, customerId, jobs, own)).map(({ id }) => id),

@@ -271,12 +271,7 @@ async function addFields(nodes: ClusterClient, { name: index }: FoundIndex): Pro
   await nodes.work((client, options) => client.indices.putMapping({ index, properties: laterFields }, options));
 }
 
-async function deleteLeftovers(
-  nodes: ClusterClient,
-  names: Names,
-  found: FoundIndex[],
-  target: WriteTarget,
-): Promise<void> {
+async function deleteLeftovers(nodes: ClusterClient, names: Names, found: FoundIndex[], target: WriteTarget) {
   const left = found.filter(
     ({ name, aliases }) =>
       name !== target.name &&

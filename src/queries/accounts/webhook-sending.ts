@@ -209,11 +209,7 @@ function reasonToDisable({ failing_since, now }: EndpointRow, attempts: readonly
   return hasOnlyFailed && Date.parse(now) - Date.parse(failing_since) >= maxFailingMs ? 'failing' : null;
 }
 
-async function deletePending(
-  sql: Transaction,
-  { customerId, id }: Visitor,
-  deliveries: readonly { id: string }[],
-): Promise<void> {
+async function deletePending(sql: Transaction, { customerId, id }: Visitor, deliveries: readonly { id: string }[]) {
   await sql`
     delete from webhook_deliveries
     where customer_id = ${customerId}

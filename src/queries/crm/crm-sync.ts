@@ -228,10 +228,7 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
   return { stored, merged: rowsOfMerged(stored, merged) };
 }
 
-function rowsOfMerged(
-  stored: readonly SyncedRow[],
-  merged: readonly { prospect_id: string; merged_into: string }[],
-): Map<string, SyncedRow> {
+function rowsOfMerged(stored: readonly SyncedRow[], merged: readonly { prospect_id: string; merged_into: string }[]) {
   const byId = new Map<string | undefined, SyncedRow>(stored.map((row) => [row.id, row]));
   return new Map(
     merged.flatMap(({ prospect_id, merged_into }) => {
@@ -257,12 +254,7 @@ async function fillCompanies(
     synced.contact = { ...synced.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
 
-async function write(
-  sql: Transaction,
-  customerId: string,
-  rows: readonly SyncedRow[],
-  deferred: DeferredWrites,
-): Promise<void> {
+async function write(sql: Transaction, customerId: string, rows: readonly SyncedRow[], deferred: DeferredWrites) {
   const [stored, fresh] = [rows.filter(({ id }) => id !== undefined), rows.filter(({ id }) => id === undefined)];
   await updateSynced(sql, customerId, stored, deferred);
   const crm_synced_at = await readClock(sql);

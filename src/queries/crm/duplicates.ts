@@ -150,11 +150,7 @@ async function forget(sql: Transaction, customerId: string, kind: CountedKey): P
   return forgotten === 1;
 }
 
-async function count(
-  sql: Transaction,
-  customerId: string,
-  { kind, now }: { kind: CountedKey; now: string },
-): Promise<void> {
+async function count(sql: Transaction, customerId: string, { kind, now }: { kind: CountedKey; now: string }) {
   const read = () => readValues(sql, customerId, kind);
   const { hashes, parts } = await findRepeatedHashes(read());
   let number = 0;
@@ -254,10 +250,7 @@ async function findRepeatedHashes(records: AsyncIterable<Valued>): Promise<{ has
   return { hashes, parts: Math.ceil(repeated / recordsInMemory) };
 }
 
-async function groupValues(
-  records: AsyncIterable<Valued>,
-  isWanted: (hash: number) => boolean,
-): Promise<DuplicateGroup[]> {
+async function groupValues(records: AsyncIterable<Valued>, isWanted: (hash: number) => boolean) {
   const groups = new Map<string, DuplicateGroup>();
   for await (const { id, value } of records) {
     if (!isWanted(crc32(value))) continue;

@@ -402,12 +402,7 @@ function groupsOf(lists: readonly ContactListRow[]): string[][] {
   return groups;
 }
 
-async function findMatchingLists(
-  sql: Queryable,
-  customerId: string,
-  contactId: string,
-  ids: readonly string[],
-): Promise<string[]> {
+async function findMatchingLists(sql: Queryable, customerId: string, contactId: string, ids: readonly string[]) {
   const lists = await sql<{ id: string; rules: Rule[] }[]>`
     select l.id, l.rules
     from ${liveLists(sql, customerId)}

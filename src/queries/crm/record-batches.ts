@@ -134,10 +134,7 @@ function unknownCompany(company: CompanyReference | null | undefined, companies:
  * Returns the company id for the field `company` of an item. Undefined: the item has no such field. Null: the contact
  * has no company, or its company must still be created.
  */
-function companyIdOf(
-  company: CompanyReference | null | undefined,
-  { byKey, byExternalId }: ReferredCompanies,
-): string | null | undefined {
+function companyIdOf(company: CompanyReference | null | undefined, { byKey, byExternalId }: ReferredCompanies) {
   if (!company) return company;
   const named = namedCompanyOf(company);
   return (named ? byKey.get(companyKey(named)) : (company.id ?? byExternalId.get(company.external_id!))) ?? null;
@@ -179,11 +176,7 @@ const changesOf = (items: readonly ContactItem[]) =>
   pendingItems(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 
 /** Sets the outcome of items that do not change columns. Those that change only lists are `updated`. */
-async function setUnchangedContacts(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ContactItem[],
-): Promise<void> {
+async function setUnchangedContacts(sql: Transaction, customerId: string, items: readonly ContactItem[]) {
   const same = pendingItems(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
   const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);
   const manual = await findManualLists(sql, customerId, listed);

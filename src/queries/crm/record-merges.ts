@@ -43,12 +43,7 @@ type StoredCompany = WholeCompany & { id: string; updated_at: string };
  */
 export const mergeCompanies = mergeBy(mergeAllCompanies);
 
-async function mergeAllCompanies(
-  sql: Transaction,
-  customerId: string,
-  merge: ComparedMerge,
-  deferred: DeferredWrites,
-): Promise<void> {
+async function mergeAllCompanies(sql: Transaction, customerId: string, merge: ComparedMerge, deferred: DeferredWrites) {
   const records = await lockMergedCompanies(sql, customerId, merge);
   const [kept, ...others] = records;
   const merged = mergedCompany(records, merge);
@@ -90,11 +85,7 @@ const readCompanies = (sql: Transaction, customerId: string, ids: readonly strin
   from ${liveCompanies(sql, customerId)}
     and co.id = any(${ids as string[]}::uuid[])`;
 
-async function lockMergedCompanies(
-  sql: Transaction,
-  customerId: string,
-  merge: ComparedMerge,
-): Promise<[Locked<StoredCompany>, ...Locked<StoredCompany>[]]> {
+async function lockMergedCompanies(sql: Transaction, customerId: string, merge: ComparedMerge) {
   const ids = merges.idsOf(merge);
   await lockCompanyRows(sql, customerId, ids, 'update');
   return merges.inOrder('company', merge, await readCompanies(sql, customerId, ids)) as [
@@ -127,12 +118,7 @@ export const mergeContacts = mergeBy(mergeAllContacts);
 
 // Companies are locked before contacts. Which ones is known only when the contacts are read, so they are read before they
 // are locked, and compared afterwards.
-async function mergeAllContacts(
-  sql: Transaction,
-  customerId: string,
-  merge: ComparedMerge,
-  deferred: DeferredWrites,
-): Promise<void> {
+async function mergeAllContacts(sql: Transaction, customerId: string, merge: ComparedMerge, deferred: DeferredWrites) {
   const seen = merges.inOrder('contact', merge, await readContacts(sql, customerId, merges.idsOf(merge)));
   const { byId: companies } = await lockCompanies(sql, customerId, {
     keys: [],

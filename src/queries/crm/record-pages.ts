@@ -122,11 +122,7 @@ async function readCustomKeys(db: Database, request: RecordQuery, max: number): 
  * Reads one page of records. A page of the newest records is first read from only the newest few. If they do not fill
  * it, reads the candidates of an index, or all records if many match or no index helps.
  */
-async function readRows<Row>(
-  read: (page: PageClauses) => Promise<Row[]>,
-  sql: Queryable,
-  query: RecordQuery,
-): Promise<Row[]> {
+async function readRows<Row>(read: (page: PageClauses) => Promise<Row[]>, sql: Queryable, query: RecordQuery) {
   const isNarrow = isIndexable(recorder, query);
   const isNewest = isNarrow && isNewestFirst(query);
   const first = isNewest ? await read(newestPageClauses(recorder, query)) : [];

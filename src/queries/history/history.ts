@@ -64,12 +64,7 @@ export const findLaterMerges = (sql: Queryable, customerId: string, stayed: read
   order by j.position desc`;
 
 /** Returns the ids of the records into which a change has merged others. */
-async function findStayed(
-  sql: Queryable,
-  customerId: string,
-  changeId: string,
-  only: string | undefined,
-): Promise<string[]> {
+async function findStayed(sql: Queryable, customerId: string, changeId: string, only: string | undefined) {
   const rows = await sql<{ id: string }[]>`
     select distinct data ->> 'merged_into' as id
     from journal

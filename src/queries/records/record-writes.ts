@@ -149,10 +149,7 @@ export function recordWrites<
 }
 
 /** Lets a purge by id succeed for records that are already deleted. */
-async function acceptDeleted<Row>(
-  { sql, customerId, batch, items }: Writing<Row>,
-  { noun }: Pick<BatchKind, 'noun'>,
-): Promise<void> {
+async function acceptDeleted<Row>({ sql, customerId, batch, items }: Writing<Row>, { noun }: Pick<BatchKind, 'noun'>) {
   if (batch.match !== 'id' || batch.single?.ifMatch !== undefined) return;
   const absent = items.filter(({ outcome }) => outcome?.status === 'failed' && outcome.error.code === 'not_found');
   const ids = absent.map(({ value }) => value!);

@@ -322,12 +322,7 @@ export async function findTaken(
   return new Set(rows.map(({ external_id }) => external_id));
 }
 
-async function clear(
-  sql: Transaction,
-  customerId: string,
-  { table }: RecordTable,
-  ids: readonly string[],
-): Promise<void> {
+async function clear(sql: Transaction, customerId: string, { table }: RecordTable, ids: readonly string[]) {
   if (ids.length === 0) return;
   await sql`
     update ${constant(sql, table)}
