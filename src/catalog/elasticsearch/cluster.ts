@@ -266,10 +266,7 @@ export const changeSettings = (
   settings: estypes.IndicesIndexSettings,
 ): Promise<unknown> => nodes.work((client, options) => client.indices.putSettings({ index, settings }, options));
 
-export async function changeAliases(
-  nodes: ClusterClient,
-  actions: estypes.IndicesUpdateAliasesAction[],
-): Promise<void> {
+export async function changeAliases(nodes: ClusterClient, actions: estypes.IndicesUpdateAliasesAction[]) {
   if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
 }
 

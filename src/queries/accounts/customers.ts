@@ -234,12 +234,7 @@ export async function declareField(
   return field;
 }
 
-export async function removeDeclaration(
-  sql: Transaction,
-  customerId: string,
-  { object, key }: FieldName,
-  by: Actor,
-): Promise<void> {
+export async function removeDeclaration(sql: Transaction, customerId: string, { object, key }: FieldName, by: Actor) {
   const removed = await sql`
     delete from declared_fields
     where customer_id = ${customerId}

@@ -321,12 +321,7 @@ export async function setPasswordByLink(
  * Deactivates a user and deletes all sessions of the user. API keys that the user created stay valid. Does nothing if
  * the user is already inactive.
  */
-export async function deactivateUser(
-  sql: Transaction,
-  customerId: string,
-  userId: string,
-  by: Actor = commandLine,
-): Promise<void> {
+export async function deactivateUser(sql: Transaction, customerId: string, userId: string, by: Actor = commandLine) {
   await blockLogins(sql, userId);
   const changed = await sql`
     update users
@@ -339,13 +334,7 @@ export async function deactivateUser(
   await recordEvent(sql, { event: 'user.deactivated', customerId, userId, by });
 }
 
-export async function changeRole(
-  sql: Transaction,
-  customerId: string,
-  userId: string,
-  role: Role,
-  by: Actor,
-): Promise<void> {
+export async function changeRole(sql: Transaction, customerId: string, userId: string, role: Role, by: Actor) {
   const changed = await sql`
     update users
     set role = ${role}, updated_at = (select clock_timestamp())

@@ -12,10 +12,7 @@ import { updateRows } from '../records/batch-rows.ts';
 import { findContacts, removeContacts, type ContactColumns } from './contacts.ts';
 
 /** Deletes locked contacts. A purge also removes the remaining data of contacts that were deleted earlier. */
-export async function deleteContacts(
-  writing: Writing<ContactColumns>,
-  removed: readonly Locked<object>[],
-): Promise<void> {
+export async function deleteContacts(writing: Writing<ContactColumns>, removed: readonly Locked<object>[]) {
   const { sql, customerId, batch, deferred } = writing;
   const ids = removed.map(({ id }) => id);
   await removeContacts(sql, customerId, ids, deferred, batch);
@@ -23,10 +20,7 @@ export async function deleteContacts(
     await purge(writing, findContacts, (purged) => purgeActivitiesOf(sql, customerId, purged, deferred));
 }
 
-export async function deleteCompanies(
-  writing: Writing<CompanyColumns>,
-  removed: readonly Locked<object>[],
-): Promise<void> {
+export async function deleteCompanies(writing: Writing<CompanyColumns>, removed: readonly Locked<object>[]) {
   const { sql, customerId, batch, deferred } = writing;
   const ids = removed.map(({ id }) => id);
   await removeCompanies(sql, customerId, ids, deferred, batch);

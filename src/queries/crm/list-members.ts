@@ -222,11 +222,7 @@ export async function removeFromAllLists(
 /** Maximum number of members added by hand in a list that can be duplicated. Copying so many takes about a second. */
 const maxCopied = 100_000;
 
-export async function copyMembers(
-  sql: Transaction,
-  customerId: string,
-  { from, to }: { from: string; to: string },
-): Promise<void> {
+export async function copyMembers(sql: Transaction, customerId: string, { from, to }: { from: string; to: string }) {
   const members = () => sql`from list_members m where m.customer_id = ${customerId} and m.list_id = ${from}`;
   const [row] = await sql<[{ members: number }]>`select ${countUpTo(sql, members(), maxCopied)} as members`;
   if (row.members > maxCopied) {

@@ -58,12 +58,7 @@ const decompress = promisify<Buffer, Buffer>(inflateRaw);
  * Stores the response to the request with this Idempotency-Key, in place of an older one. The caller must have locked
  * the key.
  */
-export async function storeAnswer(
-  sql: Transaction,
-  customerId: string,
-  key: string,
-  record: IdempotencyRecord,
-): Promise<void> {
+export async function storeAnswer(sql: Transaction, customerId: string, key: string, record: IdempotencyRecord) {
   const { fingerprint, status, body, change_id } = record;
   await sql`
     insert into idempotency_records (customer_id, key, fingerprint, status, body, change_id)
