@@ -1,3 +1,4 @@
+import type { TObject } from '@sinclair/typebox';
 import type { ImportObject } from '../schemas/imports.ts';
 import type { FieldTable } from '../schemas/wire.ts';
 import { companyTable } from '../schemas/companies.ts';
@@ -7,6 +8,7 @@ import { ProductCreate, productTable } from '../schemas/products.ts';
 import { words, trimText } from '../text/fold.ts';
 import { yieldToEventLoop } from '../process/event-loop.ts';
 import type { Cell } from './columns.ts';
+import usual from './headers.json' with { type: 'json' };
 import { invalidBytes, FileRefused, NothingToRead } from './encodings.ts';
 import { faultTexts, maxColumns, maxRecordBytes, maxSurplus, csvFormat, lineFormat } from './record-formats.ts';
 import type { RawRecord, RecordFormat } from './record-formats.ts';
@@ -64,32 +66,38 @@ interface KnownName {
   rank: number;
 }
 
-function knownNames(table: FieldTable): ReadonlyMap<string, KnownName> {
+/** Returns what each header means. Of several fields with the same header, the first counts. */
+function knownNames(fields: readonly [field: string, headers: string][]): ReadonlyMap<string, KnownName> {
   const known = new Map<string, KnownName>();
-  for (const [field, { label, headers }] of Object.entries(table))
-    // Files that this service has exported for people have its own titles.
-    for (const [rank, key] of headers === undefined ? [] : keysOf([field, headers, label].join('|')).entries())
+  for (const [field, headers] of fields)
+    for (const [rank, key] of keysOf(headers).entries())
       if (key !== '' && !known.has(key)) known.set(key, { field, rank });
   return known;
 }
 
+// Files that this service has exported for people have its own titles.
+/**
+ * @param headers names of each field's column in other programs' files, separated by `|`. Case, accents, white space and
+ *   punctuation do not matter. If a file has several of the columns, the first name counts
+ */
+const usualNames = (table: FieldTable, headers: Readonly<Record<string, string>>): ReadonlyMap<string, KnownName> =>
+  knownNames(Object.entries(headers).map(([field, names]) => [field, [field, names, table[field]!.label].join('|')]));
+
 /** Returns fields by their names and labels alone, without the headers that other programs use. */
-const labelled = (table: FieldTable, fields: readonly string[]): ReadonlyMap<string, KnownName> =>
-  knownNames(
-    Object.fromEntries(fields.flatMap((name) => (table[name] ? [[name, { ...table[name], headers: '' }]] : []))),
-  );
+const labelled = (table: FieldTable, { properties }: TObject): ReadonlyMap<string, KnownName> =>
+  knownNames(Object.keys(properties).flatMap((name) => (table[name] ? [[name, `${name}|${table[name].label}`]] : [])));
 
 export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>> = {
-  contacts: knownNames(contactTable),
-  companies: knownNames(companyTable),
-  products: labelled(productTable, Object.keys(ProductCreate.properties)),
+  contacts: usualNames(contactTable, usual.contacts),
+  companies: usualNames(companyTable, usual.companies),
+  products: labelled(productTable, ProductCreate),
   opportunities: new Map([
-    ...labelled(opportunityTable, Object.keys(OpportunityCreate.properties)),
-    ...knownNames({
-      pipeline: { label: 'Pipeline', headers: '' },
-      stage: { label: 'Stage', headers: 'Phase|Deal stage' },
-      'user.email': { label: 'Assigned to', headers: 'Owner|Deal owner' },
-    }),
+    ...labelled(opportunityTable, OpportunityCreate),
+    ...knownNames([
+      ['pipeline', 'Pipeline'],
+      ['stage', 'Stage|Phase|Deal stage'],
+      ['user.email', 'user.email|Owner|Deal owner|Assigned to'],
+    ]),
   ]),
 };
 

@@ -72,132 +72,39 @@ export type CompanyPatch = Static<typeof CompanyPatch>;
 
 /** Fields of companies. To add a field, add it here, to `writable` and to a migration. */
 export const companyTable = {
-  company_name: {
-    label: 'Name',
-    filter: 'text',
-    isSearched: true,
-    isIndexed: true,
-    form: { group: 'Company' },
-    headers:
-      'Company name|Company|Account name|Account|Organization name|Organisation name|Organization|Organisation|Business name|Name|' +
-      'Firmenname|Firma|Unternehmen|Unternehmensname|Firmenbezeichnung|Nom de l’entreprise|Nom de la société|Raison sociale|Société|' +
-      'Entreprise|Nom|Nombre de la empresa|Razón social|Empresa|Compañía|Nombre',
-  },
+  company_name: { label: 'Name', filter: 'text', isSearched: true, isIndexed: true, form: { group: 'Company' } },
   note: wire.noteEntry,
   domain: {
     label: 'Domain',
     filter: 'domain',
     form: { group: 'Company', control: 'text', hint: 'Such as example.com. Of a web address, its host is taken.' },
-    headers:
-      'Domain|Company domain name|Company domain|Domain name|Website domain|Company website domain|Website|Company website|Website URL|' +
-      'Web site|Web address|Web page|Homepage|Domäne|Firmendomain|Webseite|Internetseite|Internetadresse|Internet|Nom de domaine|Domaine|' +
-      'Site web|Site internet|Dominio|Nombre de dominio|Sitio web|Página web',
   },
   type: {
     label: 'Type',
     filter: 'text',
     form: { group: 'Company', control: 'text', hint: 'What it is to you, such as customer or partner.' },
-    headers: 'Company type|Account type|Type|Unternehmenstyp|Firmentyp|Typ|Type d’entreprise|Tipo de empresa|Tipo',
   },
-  industry: {
-    label: 'Industry',
-    filter: 'text',
-    form: { group: 'Company' },
-    headers:
-      'Industry|Industry sector|Branche|Wirtschaftszweig|Secteur|Secteur d’activité|Industrie|Sector|Sector de actividad|Industria',
-  },
+  industry: { label: 'Industry', filter: 'text', form: { group: 'Company' } },
   size: {
     label: 'Size',
     filter: 'text',
     form: { group: 'Company', control: 'text', hint: 'Number of employees, such as 11-50.' },
-    headers:
-      'Size|Company size|Number of employees|Employees|# Employees|No. of employees|Employee count|Headcount|Mitarbeiter|' +
-      'Mitarbeiterzahl|Anzahl Mitarbeiter|Anzahl der Mitarbeiter|Unternehmensgröße|Firmengröße|Effectif|Effectifs|Nombre d’employés|' +
-      'Nombre de salariés|Taille|Taille de l’entreprise|Número de empleados|Empleados|Tamaño|Tamaño de la empresa',
   },
-  location_street_address: {
-    label: 'Street',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'Street address|Street|Billing street|Company street|Address line 1|Address 1|Address|Company address|Straße|Straße und Hausnummer|' +
-      'Str.|Anschrift|Adresse|Rue|Adresse 1|Adresse postale|Dirección|Calle|Domicilio',
-  },
-  location_address_line_2: {
-    label: 'Second address line',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'Street address 2|Address line 2|Address 2|Second address line|Adresszusatz|Adresszeile 2|Adresse 2|Complément d’adresse|' +
-      'Dirección 2|Complemento de dirección',
-  },
-  location_postal_code: {
-    label: 'Postal code',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'Postal code|Billing zip/postal code|Billing postal code|Company postal code|Postcode|Zip code|Zip|Zip/Postal code|PLZ|Postleitzahl|' +
-      'Code postal|CP|Código postal|C.P.',
-  },
-  location_locality: {
-    label: 'City',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'City|Billing city|Company city|Town|City/Town|Locality|Ort|Stadt|Sitz|Ville|Localité|Commune|Ciudad|Localidad|Población|Municipio',
-  },
-  location_metro: {
-    label: 'Metropolitan area',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers: 'Metropolitan area|Metro area|Metro|Metropolregion|Ballungsraum|Agglomération|Área metropolitana',
-  },
-  location_region: {
-    label: 'Region',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'State/Region|State/Province|Billing state/province|Billing state|Company state|State or province|State|Region|Province|County|' +
-      'Bundesland|Kanton|Région|Provincia|Comunidad autónoma|Región',
-  },
-  location_country: {
-    label: 'Country',
-    filter: 'text',
-    form: { group: 'Place', control: 'country' },
-    headers:
-      'Country/Region|Country|Billing country|Company country|Country code|Country name|Land|Land/Region|Ländercode|Länderkürzel|Pays|' +
-      'Pays/Région|Code pays|País|País/Región',
-  },
-  profnet_url: {
-    label: 'Profile',
-    filter: 'text',
-    form: { group: 'Profiles and more', control: 'url' },
-    headers:
-      'LinkedIn company page|Company LinkedIn URL|LinkedIn URL|LinkedIn|LinkedIn page|LinkedIn profile|Profile|LinkedIn-Seite|' +
-      'LinkedIn-Profil|Page LinkedIn|Página de LinkedIn',
-  },
-  social1_url: {
-    label: 'Social profile',
-    filter: 'text',
-    form: { group: 'Profiles and more', control: 'url' },
-    headers:
-      'Facebook company page|Facebook URL|Facebook|Facebook page|Social profile|Facebook-Seite|Page Facebook|Página de Facebook',
-  },
-  social2_url: {
-    label: 'Second social profile',
-    filter: 'text',
-    form: { group: 'Profiles and more', control: 'url' },
-    headers:
-      'Twitter URL|Twitter|Twitter profile|Second social profile|Twitter-Profil|Profil Twitter|Perfil de Twitter',
-  },
+  location_street_address: { label: 'Street', filter: 'text', form: { group: 'Place' } },
+  location_address_line_2: { label: 'Second address line', filter: 'text', form: { group: 'Place' } },
+  location_postal_code: { label: 'Postal code', filter: 'text', form: { group: 'Place' } },
+  location_locality: { label: 'City', filter: 'text', form: { group: 'Place' } },
+  location_metro: { label: 'Metropolitan area', filter: 'text', form: { group: 'Place' } },
+  location_region: { label: 'Region', filter: 'text', form: { group: 'Place' } },
+  location_country: { label: 'Country', filter: 'text', form: { group: 'Place', control: 'country' } },
+  profnet_url: { label: 'Profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
+  social1_url: { label: 'Social profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
+  social2_url: { label: 'Second social profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
   external_id: {
     label: 'Your own id',
     filter: 'exact',
     isInternal: true,
     form: { group: 'Profiles and more', control: 'text', hint: 'The id of the company in another system of yours.' },
-    headers:
-      'External id|Record ID|Record ID - Company|Company ID|Account ID|Apollo account id|Firmen-ID|Unternehmens-ID|Datensatz-ID|' +
-      'ID de l’entreprise|Identifiant|ID de la empresa|ID',
   },
   verification_status: { label: 'Status', filter: 'text' },
   score: { label: 'Score', filter: 'integer', isIndexed: true },

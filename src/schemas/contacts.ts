@@ -206,38 +206,10 @@ export const listNames = 'list_names';
 
 /** Fields of contacts. To add a field, add it here, to `writable` and to a migration. */
 export const contactTable = {
-  first_name: {
-    label: 'First name',
-    filter: 'text',
-    isSearched: true,
-    form: { group: 'Person' },
-    headers: 'First name|Given name|Forename|Vorname|Rufname|Prénom|Nombre de pila|Primer nombre|Nombres',
-  },
-  middle_name: {
-    label: 'Middle name',
-    filter: 'text',
-    isSearched: true,
-    form: { group: 'Person' },
-    headers:
-      'Middle name|Additional name|Second name|Zweiter Vorname|Weitere Vornamen|Deuxième prénom|Autres prénoms|Segundo nombre',
-  },
-  last_name: {
-    label: 'Last name',
-    filter: 'text',
-    isSearched: true,
-    isIndexed: true,
-    form: { group: 'Person' },
-    headers:
-      'Last name|Surname|Family name|Nachname|Familienname|Zuname|Nom de famille|Apellidos|Apellido|Primer apellido',
-  },
-  full_name: {
-    label: 'Full name',
-    isInternal: true,
-    headers:
-      'Full name|Contact name|Display name|Vollständiger Name|Vor- und Nachname|Name, Vorname|Nachname, Vorname|Ansprechpartner|' +
-      'Kontaktname|Kontaktperson|Nom complet|Nom et prénom|Nom, prénom|Prénom et nom|Nom du contact|Nombre completo|' +
-      'Nombre y apellidos|Apellidos y nombre|Persona de contacto',
-  },
+  first_name: { label: 'First name', filter: 'text', isSearched: true, form: { group: 'Person' } },
+  middle_name: { label: 'Middle name', filter: 'text', isSearched: true, form: { group: 'Person' } },
+  last_name: { label: 'Last name', filter: 'text', isSearched: true, isIndexed: true, form: { group: 'Person' } },
+  full_name: { label: 'Full name', isInternal: true },
   note: wire.noteEntry,
   work_email: {
     label: 'Work e-mail',
@@ -245,43 +217,22 @@ export const contactTable = {
     isSearched: true,
     isIndexed: true,
     form: { group: 'How to reach them', control: 'email' },
-    headers:
-      'Work e-mail|Business e-mail|Company e-mail|E-mail|E-mail address|Email 1|E-mail 1 - Value|E-mail 1 address|Primary e-mail|' +
-      'Mail|Mail address|Mailadresse|E-Mail-Adresse|E-Mail geschäftlich|E-Mail (geschäftlich)|Geschäftliche E-Mail|E-Mail dienstlich|' +
-      'Adresse e-mail|Adresse mail|Adresse de messagerie|E-mail professionnel|E-mail pro|Courriel|Mél|Adresse courriel|' +
-      'Correo electrónico|Correo|Dirección de correo electrónico|Dirección de correo|Correo de trabajo|Correo electrónico del trabajo|' +
-      'E-mail laboral|Correo corporativo',
   },
   personal_email: {
     label: 'Personal e-mail',
     filter: 'text',
     isSearched: true,
     form: { group: 'How to reach them', control: 'email' },
-    headers:
-      'Personal e-mail|Private e-mail|Home e-mail|Private E-Mail-Adresse|E-Mail privat|E-Mail (privat)|E-mail personnel|' +
-      'Courriel personnel|Correo personal|Correo electrónico personal',
   },
   other_emails: {
     label: 'Other e-mails',
     isSearched: true,
     form: { group: 'How to reach them', control: 'lines', hint: 'One on each line.' },
-    headers:
-      'Other e-mails|Other e-mail|Additional e-mail addresses|Additional e-mails|Secondary e-mail|Alternate e-mail|E-mail 2 address|' +
-      'E-mail 2 - Value|E-mail 2|E-Mail 2: Adresse|E-Mail 2: Adresse|Weitere E-Mail-Adressen|Weitere E-Mails|Weitere E-Mail|' +
-      'Autre e-mail|Autres e-mails|Adresse de messagerie 2|Otros correos|Otro correo|Correo electrónico 2',
   },
   phone_numbers: {
     label: 'Phone numbers',
     form: { group: 'How to reach them', control: 'phones', hint: 'One on each line, such as +44 20 7946 0000.' },
     isInTools: true,
-    headers:
-      'Phone numbers|Phone number|Phone|Work phone|Business phone|Office phone|Work direct phone|Direct phone|Company phone|Main phone|' +
-      'Corporate phone|Phone 1 - Value|Phone 1|Telephone|Telephone number|Tel|Tel. no.|Telefon|Telefonnummer|Telefonnr|Tel.-Nr.|Rufnummer|' +
-      'Telefon geschäftlich|Telefon (geschäftlich)|Telefon dienstlich|Telefon Büro|Telefon Firma|Telefon Arbeit|Tel. geschäftlich|' +
-      'Tel. dienstlich|Tel. Büro|Tel. Firma|Tel. Arbeit|Durchwahl|Festnetz|Festnetznummer|Téléphone|' +
-      'Numéro de téléphone|N° de téléphone|Téléphone (bureau)|Téléphone bureau|Téléphone fixe|Téléphone professionnel|Tél. bureau|' +
-      'Teléfono|Número de teléfono|Teléfono del trabajo|Teléfono fijo|Teléfono de la oficina|Home phone|Telefon privat|' +
-      'Telefon (privat)|Tel. privat|Other phone',
   },
   mobile_phone: {
     label: 'Mobile phone',
@@ -289,11 +240,6 @@ export const contactTable = {
     filter: 'text',
     form: { group: 'How to reach them' },
     isInTools: true,
-    headers:
-      'Mobile phone|Mobile phone number|Mobile|Mobile number|Cell|Cell phone|Cell phone number|Cellphone|Handy|Handynummer|Handy-Nr.|' +
-      'Mobil|Mobilnummer|Mobiltelefon|Telefon mobil|Tel. mobil|Handy geschäftlich|Mobil geschäftlich|Mobilfunk|Mobilfunknummer|Portable|' +
-      'Téléphone portable|Téléphone mobile|Tél. mobile|' +
-      'Tél. portable|Numéro de portable|Móvil|Teléfono móvil|Tel. móvil|Celular|Teléfono celular',
   },
   company: {
     label: 'Company',
@@ -302,52 +248,15 @@ export const contactTable = {
     form: { group: 'Work', control: 'company', hint: 'A company with this name is used, or created if there is none.' },
     isInTools: true,
   },
-  job_title: {
-    label: 'Job title',
-    filter: 'text',
-    form: { group: 'Work' },
-    isInTools: true,
-    headers:
-      'Job title|Job position|Position|Jobtitel|Jobbezeichnung|Berufsbezeichnung|Stellenbezeichnung|Funktion|Stelle|' +
-      'Organization 1 - Title|Organization title|Fonction|Poste|Intitulé du poste|Titre du poste|Profession|Cargo|Puesto|' +
-      'Puesto de trabajo|Función',
-  },
-  'company.name': {
-    label: 'Company',
-    headers:
-      'Company|Company name|Company / Account|Account name|Account|Organization|Organisation|Organization name|Organisation name|' +
-      'Organization 1 - Name|Employer|Associated company|Primary associated company|Primary company|Associated company name|' +
-      'Firma|Firmenname|Unternehmen|Unternehmensname|Arbeitgeber|Société|Entreprise|Nom de l’entreprise|Nom de la société|Employeur|' +
-      'Empresa|Compañía|Nombre de la empresa|Nombre de empresa|Organización',
-  },
-  'company.industry': {
-    label: 'Industry of the company',
-    filter: 'text',
-    headers: 'Company industry|Industry of the company|Branche der Firma|Branche des Unternehmens|Account industry',
-  },
-  'company.domain': {
-    label: 'Domain of the company',
-    isInternal: true,
-    headers:
-      'Company domain|Company domain name|Company website|Company website domain|Account domain|Organization domain|Firmendomain|' +
-      'Firmenwebseite|Domäne der Firma|Domaine de l’entreprise|Dominio de la empresa',
-  },
-  'company.external_id': {
-    label: 'Your own id of the company',
-    isInternal: true,
-    headers: 'Company external id|External id of the company',
-  },
+  job_title: { label: 'Job title', filter: 'text', form: { group: 'Work' }, isInTools: true },
+  'company.name': { label: 'Company' },
+  'company.industry': { label: 'Industry of the company', filter: 'text' },
+  'company.domain': { label: 'Domain of the company', isInternal: true },
+  'company.external_id': { label: 'Your own id of the company', isInternal: true },
   'company.company_name': { label: 'Company', filter: 'text', isInternal: true },
   'company.id': { label: 'Id of the company', isInternal: true },
   company_id: { label: 'Id of the company', filter: 'uuid', isInternal: true },
-  industry: {
-    label: 'Industry',
-    filter: 'text',
-    form: { group: 'Work' },
-    isInTools: true,
-    headers:
-      'Industry|Industry sector|Branche|Wirtschaftszweig|Secteur|Secteur d’activité|Industrie|Sector|Sector de actividad|Industria',
-  },
+  industry: { label: 'Industry', filter: 'text', form: { group: 'Work' }, isInTools: true },
   assigned_to: {
     label: 'Assigned to',
     references: 'users',
@@ -355,88 +264,26 @@ export const contactTable = {
     isInternal: true,
     form: { group: 'Work', control: 'user' },
   },
-  location_locality: {
-    label: 'City',
-    filter: 'text',
-    form: { group: 'Place' },
-    isInTools: true,
-    headers:
-      'Business city|Work city|Mailing city|Address 1 - City|City|Town|City/Town|Locality|Ort|Stadt|Wohnort|Ort geschäftlich|' +
-      'Ort (geschäftlich)|Stadt (geschäftlich)|Ville (bureau)|Ville|Localité|Commune|Ciudad del trabajo|Ciudad|Localidad|Población|' +
-      'Municipio|Home city',
-  },
-  location_region: {
-    label: 'Region',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'Business state|Mailing state/province|Mailing state|Address 1 - Region|State/Region|State/Province|State or province|State|' +
-      'Region|Province|County|Bundesland/Kanton geschäftlich|Bundesland|Kanton|Région|Dép/Région (bureau)|Provincia|Comunidad autónoma|' +
-      'Región|Home state',
-  },
-  location_postal_code: {
-    label: 'Postal code',
-    filter: 'text',
-    form: { group: 'Place' },
-    headers:
-      'Business postal code|Mailing zip/postal code|Mailing postal code|Address 1 - Postal code|Postal code|Postcode|Zip code|Zip|' +
-      'Zip/Postal code|PLZ|Postleitzahl|Postleitzahl geschäftlich|Postleitzahl (geschäftlich)|Code postal (bureau)|Code postal|CP|' +
-      'Código postal del trabajo|Código postal|C.P.|Home postal code',
-  },
-  location_country: {
-    label: 'Country',
-    filter: 'text',
-    form: { group: 'Place', control: 'country' },
-    isInTools: true,
-    headers:
-      'Business country/region|Business country|Mailing country|Address 1 - Country|Country/Region|Country|Country code|Country name|' +
-      'Land/Region geschäftlich|Land/Region|Land (geschäftlich)|Land|Ländercode|Länderkürzel|Pays/Région (bureau)|Pays|Pays/Région|' +
-      'Code pays|País o región del trabajo|País|País/Región|Home country/region|Home country',
-  },
+  location_locality: { label: 'City', filter: 'text', form: { group: 'Place' }, isInTools: true },
+  location_region: { label: 'Region', filter: 'text', form: { group: 'Place' } },
+  location_postal_code: { label: 'Postal code', filter: 'text', form: { group: 'Place' } },
+  location_country: { label: 'Country', filter: 'text', form: { group: 'Place', control: 'country' }, isInTools: true },
   profnet_url: {
     label: 'Profile',
     filter: 'text',
     form: { group: 'Profiles and more', control: 'url' },
     isInTools: true,
-    headers:
-      'LinkedIn URL|LinkedIn|LinkedIn profile|LinkedIn profile URL|Person LinkedIn URL|LinkedIn link|Profile URL|Profile|Profnet|' +
-      'LinkedIn-Profil|Profil LinkedIn|Perfil de LinkedIn|Perfil LinkedIn',
   },
-  social1_url: {
-    label: 'Social profile',
-    filter: 'text',
-    form: { group: 'Profiles and more', control: 'url' },
-    headers: 'Facebook|Facebook profile|Social profile|Facebook-Profil|Profil Facebook|Perfil de Facebook',
-  },
-  social2_url: {
-    label: 'Second social profile',
-    filter: 'text',
-    form: { group: 'Profiles and more', control: 'url' },
-    headers: 'Twitter|Twitter profile|X profile|Second social profile|Twitter-Profil|Profil Twitter|Perfil de Twitter',
-  },
-  gender: {
-    label: 'Gender',
-    filter: 'text',
-    form: { group: 'Person' },
-    headers: 'Gender|Sex|Geschlecht|Sexe|Genre|Sexo|Género|Salutation|Anrede|Civilité|Tratamiento',
-  },
-  birth_year: {
-    label: 'Year of birth',
-    filter: 'integer',
-    form: { group: 'Person', control: 'number' },
-    headers:
-      'Year of birth|Birth year|Birthday|Birthdate|Date of birth|DOB|Geburtsjahr|Geburtstag|Geburtsdatum|Geb.-Datum|Geb.|Année de naissance|' +
-      'Date de naissance|Anniversaire|Año de nacimiento|Fecha de nacimiento|Cumpleaños',
-  },
+  social1_url: { label: 'Social profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
+  social2_url: { label: 'Second social profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
+  gender: { label: 'Gender', filter: 'text', form: { group: 'Person' } },
+  birth_year: { label: 'Year of birth', filter: 'integer', form: { group: 'Person', control: 'number' } },
   external_id: {
     label: 'Your own id',
     filter: 'exact',
     isInternal: true,
     form: { group: 'Profiles and more', control: 'text', hint: 'The id of the contact in another system of yours.' },
     isInTools: true,
-    headers:
-      'External id|Record ID|Record ID - Contact|Contact ID|Lead ID|Apollo contact id|Kontakt-ID|Datensatz-ID|ID du contact|' +
-      'Identifiant|ID de contacto|ID del contacto|ID',
   },
   verification_status: { label: 'E-mail status', filter: 'text' },
   score: { label: 'Score', filter: 'integer', isIndexed: true },

@@ -356,21 +356,10 @@ export interface FieldEntry {
   type?: 'email' | 'phone';
   references?: (typeof referenced)[number];
   form?: { group: string; control?: FormControl; hint?: string };
-  /**
-   * Names of the field's column in other programs' files, separated by `|`. Case, accents, white space and punctuation
-   * do not matter. If a file has several of the columns, the first name in this list wins.
-   */
-  headers?: string;
 }
 
 /** Column of a file that creates notes on contacts and companies. */
-export const noteEntry = {
-  label: 'Note',
-  isInternal: true,
-  headers:
-    'Note|Notes|Notiz|Notizen|Bemerkung|Bemerkungen|Kommentar|Kommentare|Comment|Comments|Remark|Remarks|Comentario|Comentarios|' +
-    'Nota|Notas|Observaciones|Commentaire|Commentaires|Remarque|Remarques',
-} as const satisfies FieldEntry;
+export const noteEntry = { label: 'Note', isInternal: true } as const satisfies FieldEntry;
 
 export type FormControl =
   'text' | 'email' | 'url' | 'number' | 'amount' | 'yes_no' | 'country' | 'user' | 'lines' | 'phones' | 'company';
