@@ -237,11 +237,6 @@ export const PaginateOrContinue = Strict(
   { description: Paginate.description },
 );
 
-export const PageQuery = Strict(
-  { paginate: Type.Optional(PaginateOrContinue) },
-  { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
-);
-
 export const Metadata = Named('Metadata', {
   pagination: Described('How many records match, and how many pages they fill.', {
     current_page: Type.Integer({ description: 'The page number of the request.' }),
