@@ -1,15 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import * as ajvFormats from 'ajv-formats';
-import * as fc from 'fast-check';
-import type { TSchema } from '@sinclair/typebox';
 import { describe, expect, test } from 'vitest';
-import { CompanyExport, ContactExport } from '../../src/schemas/files.ts';
-import { compile } from '../../src/validation/validator.ts';
-import { companyFilterFields, CompanyFilters } from '../../src/schemas/companies.ts';
-import { contactFilterFields, ContactFilters } from '../../src/schemas/contacts.ts';
-import { operatorsOf, OrderBy, type FilterFields } from '../../src/schemas/filters.ts';
 import { documentedFormats, formats, type Format } from '../../src/schemas/formats.ts';
-import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 import { appWithoutDatabase, declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, wrongTypes } from './mistakes.ts';
 import { isReadByCode, positionsOf, propertiesOf, replaced, sampleBody, wholeBody, typesOf } from './positions.ts';
@@ -23,7 +15,6 @@ const ajv = new Ajv2020({ strict: false, allErrors: false }).addSchema(document,
 ajvFormats.default.default(ajv);
 
 const acceptorOf = (pointer: string) => ajv.compile({ $ref: `api#${pointer}` });
-const component = (name: string) => acceptorOf(`/components/schemas/${name}`);
 
 const routes = (await declaredRoutes()).documented.filter(
   ({ method, body }) => method !== 'HEAD' && Object.keys((body?.['properties'] ?? {}) as Json).length > 0,
@@ -109,95 +100,3 @@ const valid: Record<string, string[]> = {
   country: ['', 'GB', 'gb', 'De'],
   currency: ['EUR', 'usd', 'Xau'],
 };
-
-/** Values that conditions may or may not accept. */
-const operand = fc.oneof(
-  fc.constantFrom<unknown>('', 'x', 'é'.repeat(256), 'x'.repeat(257), 0, 5, -1.5, 2_147_483_648, true, false, null),
-  fc.constantFrom<unknown>('2026-03-14T09:26:53.589Z', '2026-03-14', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', 'x@y.z'),
-);
-const operands = fc.oneof({ weight: 3, arbitrary: operand }, fc.array(operand, { maxLength: 3 }), fc.constant({}));
-const operators = fc.dictionary(fc.constantFrom(...operatorsOf.text, 'like', 'toString'), operands, {
-  maxKeys: 2,
-  noNullPrototype: true,
-});
-const condition = fc.oneof(operands, operators);
-
-const filtersOf = (fields: FilterFields) => {
-  const names = [
-    ...Object.keys(fields.types),
-    'custom_fields.plan',
-    'custom_fields.',
-    `custom_fields.${'k'.repeat(65)}`,
-  ];
-  const group = fc.dictionary(fc.constantFrom(...names, 'unknown', 'constructor'), condition, {
-    maxKeys: 3,
-    noNullPrototype: true,
-  });
-  const either = fc.oneof(fc.array(group, { maxLength: 3 }), operand, fc.constant([{ _or: [] }]));
-  return fc.tuple(group, fc.option(either, { nil: undefined })).map(([conditions, _or]) => ({
-    ...conditions,
-    ...(_or === undefined ? {} : { _or }),
-  }));
-};
-
-/** Compares, for generated values, whether the document accepts one and whether the service finds faults in it. */
-function expectAgreement(name: string, values: fc.Arbitrary<unknown>, faultsOf: (value: unknown) => unknown[]): void {
-  const accepts = component(name);
-  let accepted = 0;
-  fc.assert(
-    fc.property(values, (value) => {
-      accepted += accepts(value) ? 1 : 0;
-      expect(accepts(value), JSON.stringify(faultsOf(value))).toBe(faultsOf(value).length === 0);
-    }),
-    { numRuns: 5_000, seed: 1 },
-  );
-  expect(accepted).toBeGreaterThan(100);
-}
-
-const orders = (fields: FilterFields) => {
-  const field = fc.constantFrom(
-    'score',
-    'created_at',
-    'last_name',
-    'company_name',
-    'search',
-    'unknown',
-    ...Object.keys(fields.types),
-  );
-  const direction = fc.constantFrom<unknown>('ASC', 'DESC', 'asc', null);
-  const key = fc.oneof(
-    { weight: 5, arbitrary: fc.record({ field, direction: fc.constantFrom<unknown>('ASC', 'DESC') }) },
-    fc.record({ field, direction, more: operand }, { requiredKeys: [] }),
-  );
-  const byField = fc.dictionary(
-    field,
-    fc.oneof({ weight: 5, arbitrary: fc.constantFrom<unknown>('ASC', 'DESC') }, direction),
-    {
-      maxKeys: 4,
-      noNullPrototype: true,
-    },
-  );
-  return fc.oneof(byField, fc.array(key, { maxLength: 4 }), operand);
-};
-
-const exportFields = fc.oneof(
-  fc.constantFrom<unknown>('importable', 'all', 'none', null),
-  fc.array(
-    fc.constantFrom('id', 'score', 'last_name', 'company_name', 'custom_fields.plan', 'custom_fields.', 'unknown'),
-    { maxLength: 4 },
-  ),
-);
-
-test.each<[string, fc.Arbitrary<unknown>, TSchema]>([
-  ['ContactFilters', filtersOf(contactFilterFields), ContactFilters],
-  ['CompanyFilters', filtersOf(companyFilterFields), CompanyFilters],
-  ['ContactOrder', orders(contactFilterFields), OrderBy(contactFilterFields)],
-  ['CompanyOrder', orders(companyFilterFields), OrderBy(companyFilterFields)],
-  ['ProspectOrder', orders(prospectOrderFields), OrderBy(prospectOrderFields)],
-  ['ContactExportOrder', orders(contactFilterFields), ContactExport.properties.order_by],
-  ['CompanyExportOrder', orders(companyFilterFields), CompanyExport.properties.order_by],
-  ['ContactExportFields', exportFields, ContactExport.properties.fields],
-  ['CompanyExportFields', exportFields, CompanyExport.properties.fields],
-])('the documented %s agree with the service', (name, values, schema) => {
-  expectAgreement(name, values, compile(schema).faultsOf);
-});

@@ -8,7 +8,7 @@ export interface Position {
   schema: Json;
 }
 
-/** Whether `documented.test.ts` checks the schema by values of its own, or, of the items of batches, code does. */
+/** Whether code reads the value: conditions, orders, exported fields, and the items of batches. */
 export const isReadByCode = (schema: Json): boolean =>
   'x-batch-items' in schema ||
   'x-max-conditions' in schema ||
