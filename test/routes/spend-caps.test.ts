@@ -2,7 +2,6 @@ import { beforeAll, expect, test } from 'vitest';
 import { retryJob } from '../../src/jobs/job-types.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
-import { addKeySpending } from '../../src/queries/jobs/credits.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';
@@ -63,28 +62,6 @@ test('of twenty starts at once with one key, as many succeed as its cap allows',
   expect((await creditsOf(customer)).verification).toEqual({ balance: 990, reserved: 10 });
   expect(await faultsOf(customer)).toEqual([]);
 });
-
-// At the end of a month a day ends too; each of both sides has ten starts.
-test.each([
-  ['day', '2026-02-01', 10],
-  ['day', '2026-02-02', 10],
-  ['month', '2026-02-01', 10],
-  ['month', '2026-02-02', 5],
-  ['total', '2026-02-01', 5],
-] as const)(
-  'a start with a cap per %s, on both sides of midnight before %s, succeeds %i times of twenty',
-  async (per, day, successes) => {
-    const { customer, client } = await capped({ verification: { amount: 5, per } });
-    const given = { apiKeyId: client.keyId, pool: 'verification', amount: 1 } as const;
-    const ids = await app.owner<{ id: string }[]>`
-      select uuidv7(make_interval(secs => extract(epoch from ${`${day}T00:00:00Z`}::timestamptz - clock_timestamp())::float8 - n % 2)) as id
-      from generate_series(1, 20) n`;
-    const outcomes = await Promise.allSettled(
-      ids.map(({ id }) => app.db.transaction((sql) => addKeySpending(sql, customer.id, id, given))),
-    );
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(successes);
-  },
-);
 
 test('a start past the cap is 402 with what is left, and changes nothing; another key and the other pool are not concerned', async () => {
   const { customer, client, keyOf } = await capped({ verification: { amount: 3, per: 'total' } });
