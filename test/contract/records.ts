@@ -8,7 +8,6 @@ import { pools } from '../../src/schemas/jobs.ts';
 import { mintToken, sessionPrefix } from '../../src/access/credentials.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
-  activityBody,
   companyBody,
   contactBody,
   dbOf,
@@ -17,6 +16,7 @@ import {
   makeUser,
   opportunityBody,
   productBody,
+  recordKinds,
   stagesOf,
   unique,
   type TestCustomer,
@@ -205,27 +205,26 @@ export async function makeRecords(
   return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, approval, change };
 }
 
-/** Bodies with which records of each kind are made and changed. */
-const written: Record<
-  EventNoun,
-  { path: string; body: (customer: TestCustomer) => object | Promise<object>; patch: object }
-> = {
-  contact: { path: '/contacts', body: () => contactBody(), patch: { job_title: 'Changed' } },
-  company: { path: '/company', body: () => companyBody(), patch: { industry: 'Changed' } },
-  list: { path: '/list-contact', body: () => ({ name: unique('List') }), patch: { description: 'Changed' } },
-  product: { path: '/products', body: () => productBody(), patch: { unit: 'changed' } },
-  opportunity: { path: '/opportunities', body: opportunityBody, patch: { description: 'Changed' } },
-  activity: { path: '/activities', body: activityBody, patch: { title: 'Changed' } },
+/** The paths of the records that events tell of. */
+const pathsOf: Record<EventNoun, string> = {
+  contact: '/contacts',
+  company: '/company',
+  list: '/list-contact',
+  product: '/products',
+  opportunity: '/opportunities',
+  activity: '/activities',
 };
 
 /** Makes a change that a key with the scope alone may read, or undo. Returns its id. */
 async function makeChange(customer: TestCustomer, scope: Scope | undefined): Promise<string> {
   const [record, verb] = (scope ?? 'contacts:read').split(':');
   const noun = eventNouns.find((one) => recordScopes[one] === record) ?? 'contact';
-  const { path, body, patch } = written[noun];
-  const made = await customer.post(path, await body(customer));
+  const path = pathsOf[noun];
+  const list = { bodyOf: async () => ({ name: unique('List') }), text: 'description' };
+  const { bodyOf, text } = recordKinds.find((one) => one.path === path) ?? list;
+  const made = await customer.post(path, await bodyOf(customer));
   const id = made.body.data?.id ?? made.body.id;
-  if (verb === 'update') await customer.patch(`${path}/${id}`, patch);
+  if (verb === 'update') await customer.patch(`${path}/${id}`, { [text]: 'Changed' });
   if (verb === 'create') await customer.delete(`${path}/${id}`);
   const { body: changes } = await customer.post('/changes/list', { filters: { record_id: id } });
   return changes[0].change_id;

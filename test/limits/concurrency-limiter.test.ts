@@ -23,18 +23,6 @@ test('a limiter rejects operations that waited too long, and keeps the slot for 
   expect(limiter.inside).toBe(0);
 });
 
-test('a limiter lets an operation of long work wait as long as its requester says', async () => {
-  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 1 });
-  const first = held();
-  const running = limiter.runAlone(first.work);
-  const waiting = limiter.run({ customerId: 'a', waitMs: 60_000 }, async () => 'in time');
-  await expect(limiter.run({ customerId: 'b' }, async () => 'late')).rejects.toMatchObject(busy);
-  await expect(limiter.run({ customerId: 'c', waitMs: 2 }, async () => 'late')).rejects.toMatchObject(busy);
-  first.leave();
-  expect(await waiting).toBe('in time');
-  await running;
-});
-
 const turn = (): Promise<void> => new Promise(setImmediate);
 
 test('customers get an abort error at once; an operation that runs keeps its slot until it ends', async () => {

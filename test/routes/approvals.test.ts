@@ -104,12 +104,16 @@ const upload = async (client: TestCustomer, file: string, more: object = {}): Pr
   return body.data.id;
 };
 
-test('a call that is larger than its key may send can be an import: checked by a dry run first, it is as large as it was found', async () => {
-  const { client, decide } = await limited({ records: 2 });
+test('a call that is larger than its key may send can be an import, of as many records as its file has lines or a dry run found', async () => {
+  const { customer, client, decide } = await limited({ records: 2 });
   const file = contactsCsv(...contactLines(3));
+  const small = await upload(client, contactsCsv(...contactLines(2)));
+  expect((await client.get(`/imports/${small}`)).body.status).toBe('PENDING');
+  await customer.post(`/imports/${small}/cancel`);
   const unread = await upload(client, file);
   expect((await client.get(`/imports/${unread}`)).body.status).toBe('UPLOADED');
-  waiting(await client.post(`/imports/${unread}/start`, {}));
+  const unchecked = waiting(await client.post(`/imports/${unread}/start`, {}));
+  expect((await client.get(`/approval/${unchecked}`)).body.records).toBe(3);
   const checked = await upload(client, file, { dry_run: true });
   await workAtAll(app, client);
   const id = waiting(await client.post(`/imports/${checked}/start`, { dry_run: false }));
@@ -118,15 +122,6 @@ test('a call that is larger than its key may send can be an import: checked by a
   expect((await decide(id, true)).status).toBe(200);
   await workAtAll(app, client);
   expect(await totalOf(client)).toBe(3);
-});
-
-test('a call that is larger than its key may send is not needed for an import of a file with fewer lines, which starts by itself', async () => {
-  const { client } = await limited({ records: 2 });
-  const small = await upload(client, contactsCsv(...contactLines(2)));
-  expect((await client.get(`/imports/${small}`)).body.status).toBe('PENDING');
-  const large = await upload(client, contactsCsv(...contactLines(3)));
-  const id = waiting(await client.post(`/imports/${large}/start`, {}));
-  expect((await client.get(`/approval/${id}`)).body.records).toBe(3);
 });
 
 test('a call that is larger than its key may send can be an import that another key has begun, or one from before the limit: its upload starts nothing', async () => {
@@ -188,27 +183,19 @@ test('a call that is larger than its key may send is shown with the stored names
   );
 });
 
-test('a call that is larger than its key may send never runs when it is refused', async () => {
+test('a call that is larger than its key may send never runs when it is refused, or after 72 hours', async () => {
   const { client, decide } = await limited({ records: 0 });
-  const id = waiting(await createMany(client, 1));
-  expect(await decide(id, false)).toMatchObject({ status: 200, body: { data: { status: 'refused' } } });
+  const refused = waiting(await createMany(client, 1));
+  expect(await decide(refused, false)).toMatchObject({ status: 200, body: { data: { status: 'refused' } } });
   const visitor = await visitorOf(app.fastify, client.id);
-  expect(textOf(await visitor.get(`/app/approvals/${id}`))).not.toContain('/api/');
-  expect((await decide(id, true)).status).toBe(409);
-  expect(await totalOf(client)).toBe(0);
-});
-
-test('a call that is larger than its key may send never runs after 72 hours', async () => {
-  const { client, decide } = await limited({ records: 0 });
-  const id = waiting(await createMany(client, 1));
+  expect(textOf(await visitor.get(`/app/approvals/${refused}`))).not.toContain('/api/');
+  const late = waiting(await createMany(client, 1));
   // The id holds the time.
-  await app.owner`
-      update approvals set id = uuidv7(interval '-73 hours') where id = ${id}`;
-  const [{ id: old }] = await app.owner<[{ id: string }]>`
-      select id from approvals where customer_id = ${client.id}`;
-  expect((await client.get(`/approval/${old}`)).body.status).toBe('lapsed');
-  expect((await decide(old, true)).status).toBe(409);
-  expect((await decide(old, false)).status).toBe(409);
+  const [{ id: lapsed }] = await app.owner<[{ id: string }]>`
+    update approvals set id = uuidv7(interval '-73 hours') where id = ${late} returning id`;
+  expect((await client.get(`/approval/${lapsed}`)).body.status).toBe('lapsed');
+  for (const id of [refused, lapsed]) expect((await decide(id, true)).status).toBe(409);
+  expect((await decide(lapsed, false)).status).toBe(409);
   expect(await totalOf(client)).toBe(0);
 });
 

@@ -1,60 +1,24 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import {
-  companyBody,
-  contactBody,
-  make,
-  opportunityBody,
-  productBody,
-  unique,
-  type Answer,
-  type TestCustomer,
-} from '../setup/factories.ts';
+import { companyBody, contactBody, make, recordKinds, unique, type Answer } from '../setup/factories.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
 // The largest batches take long on a busy machine.
 const app = await startApp({ REQUEST_TIMEOUT_MS: '120000', STATEMENT_TIMEOUT_MS: '60000' });
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
-let customer: TestCustomer;
-let stranger: TestCustomer;
-/** Bodies that refer to other records of a customer. */
-const needed = new Map<TestCustomer, { deal: object; note: object }>();
+const [customer, stranger] = [await app.customer(), await app.customer()];
 
-beforeAll(async () => {
-  [customer, stranger] = [await app.customer(), await app.customer()];
-  for (const one of [customer, stranger]) {
-    const contact_id = await make(one, '/contacts', contactBody());
-    needed.set(one, { deal: await opportunityBody(one), note: { title: 'Note', contact_id } });
-  }
-});
-
-const kinds = [
-  { path: '/contacts', bodyOf: contactBody, other: 'first_name' },
-  { path: '/company', bodyOf: companyBody, other: 'size' },
-] as const;
-const sales = [
-  { path: '/products', bodyOf: productBody },
-  {
-    path: '/opportunities',
-    bodyOf: (more?: object, by = customer) => ({ ...needed.get(by)!.deal, ...more }),
-  },
-  {
-    path: '/activities',
-    bodyOf: (more?: object, by = customer) => ({ ...needed.get(by)!.note, ...more }),
-  },
-] as const;
-
-const callsOf = (path: string, bodyOf: (more?: object, by?: TestCustomer) => object) => ({
-  send: (operation: string, body: object, by = customer, headers?: Record<string, string>): Promise<Answer> =>
-    by.post(`${path}/batch/${operation}`, body, headers),
-  created: (more?: object, by = customer): Promise<string> => make(by, path, bodyOf(more, by)),
-  newest: async (): Promise<string[]> =>
-    (await customer.post(`${path}/list`, { paginate: { limit: 100 } })).body.map(({ id }: Json) => id),
-});
-
-describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf }) => {
-  const { send, created, newest } = callsOf(path, bodyOf);
+describe.each(recordKinds)('batches of $path', ({ path, bodyOf: newBodyOf }) => {
+  let bodies: [own: object, theirs: object];
+  beforeAll(async () => {
+    bodies = [await newBodyOf(customer), await newBodyOf(stranger)];
+  });
+  const bodyOf = (more: object = {}, by = customer) => ({ ...bodies[by === customer ? 0 : 1], ...more });
+  const created = (more: object = {}, by = customer): Promise<string> => make(by, path, bodyOf(more, by));
+  const send = (operation: string, body: object): Promise<Answer> => customer.post(`${path}/batch/${operation}`, body);
+  const newest = async (): Promise<string[]> =>
+    (await customer.post(`${path}/list`, { paginate: { limit: 100 } })).body.map(({ id }: Json) => id);
 
   test('answer with one result for each item, in order, and with counts', async () => {
     const [first, second] = [unique('x'), unique('x')];
@@ -132,7 +96,7 @@ describe.each([...kinds, ...sales])('batches of $path', ({ path, bodyOf }) => {
   });
 });
 
-const { send } = callsOf('/contacts', contactBody);
+const send = (operation: string, body: object): Promise<Answer> => customer.post(`/contacts/batch/${operation}`, body);
 
 test('batches of contacts keep hostile items apart from the others, and create with what a record needs only', async () => {
   const hostile = [

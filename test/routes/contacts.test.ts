@@ -54,30 +54,6 @@ test('a search for a number of five digits or more finds phone numbers, however 
   expect(await found('1234567')).toEqual([]);
 });
 
-test.each<[string, number, (id: string) => Promise<unknown>]>([
-  ['was changed in another field goes on', 200, (id) => customer.patch(`/contacts/${id}`, { job_title: 'Other' })],
-  ['was deleted is refused', 400, (id) => customer.delete(`/contacts/${id}`)],
-  [
-    'has another text is refused',
-    400,
-    (id) => customer.patch(`/contacts/${id}`, { profnet_url: 'https://x.example/b' }),
-  ],
-  ['has no text any more is refused', 400, (id) => customer.patch(`/contacts/${id}`, { profnet_url: null })],
-])(
-  'paging in the order of texts that are too long for a cursor, one whose contact %s',
-  async (_what, status, change) => {
-    const order_by = { profnet_url: 'ASC' };
-    const ids: string[] = [];
-    for (const i of [0, 1, 2]) ids.push(await create({ profnet_url: `https://x.example/${'a'.repeat(300)}${i}` }));
-    const page = await customer.post('/contacts/list', { order_by, paginate: { limit: 1 } });
-    await change(ids[0]!);
-    const paginate = { limit: 2, cursor: page.headers['x-next-cursor'] };
-    const rest = await customer.post('/contacts/list', { order_by, paginate });
-    const told = (rest.body.errors ?? rest.body).map((one: { id?: string; path?: string }) => one.id ?? one.path);
-    expect([rest.status, told]).toEqual([status, status === 200 ? ids.slice(1) : ['/paginate/cursor']]);
-  },
-);
-
 test('paging reports no pages when there are no contacts, and has a default limit of 25', async () => {
   expect((await customer.post('/contacts/metadata')).body.pagination).toEqual({
     current_page: 1,

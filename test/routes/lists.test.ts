@@ -192,17 +192,6 @@ test('a filter on lists can name ten lists with rules and any number without, bu
   expect((await ask(null)).body).toEqual([]);
 });
 
-test('a filter on lists evaluates at most 500 rules, those of a list in each condition that names it', async () => {
-  const rules = Array.from({ length: 50 }, (_, i) => rule('job_title', 'equals', `Title ${i}`, 'OR'));
-  const list_id = await makeList({ rules });
-  const member = await makeContact({ job_title: 'Title 49' });
-  const ask = (elements: number, call = 'list') =>
-    customer.post(`/contacts/${call}`, { filters: { _or: Array.from({ length: elements }, () => ({ list_id })) } });
-  expect((await ask(10)).body).toMatchObject([{ id: member }]);
-  const refused = { status: 400, body: { errors: [{ path: '/filters', message: expect.stringContaining('500') }] } };
-  for (const call of ['list', 'metadata']) expect(await ask(11, call)).toMatchObject(refused);
-});
-
 const rules = [rule('job_title', 'equals', 'Smith')];
 const numbers = async () => {
   const { body } = await customer.post('/list-contact/list', {});

@@ -32,43 +32,32 @@ test.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.3
   },
 );
 
-test('lists go on by cursor in any order, which counts for one list only', async () => {
+test('lists without a test of their own go on by cursor, which counts for one list only', async () => {
   for (let i = 0; i < 3; i += 1) {
-    await create({ name: `P${(i * 2) % 3}`, price: i % 2 });
+    await create({ name: `P${(i * 2) % 3}` });
     await make(customer, '/imports', { object: 'contacts', mode: 'create' });
-    await app.owner`
-        insert into jobs (customer_id, type, pool, total, sync_crm, cost, reserved) values (${customer.id}, 'verify_email', 'verification', 1, false, 2, 0)`;
+    await customer.post('/service-handler/enrich-contacts', { filters: {}, max_credits: 0 });
   }
   const { pipeline_id } = (await stagesOf(customer))[0]!;
-  const rows = async (path: string, more: object = {}) => {
-    const { body, headers } = await customer.post(path, more);
-    return { ids: body.map(({ id }: { id: string }) => id), cursor: headers['x-next-cursor'] };
-  };
-  let before: unknown;
+  let before: unknown = 'x';
   for (const [path, more] of [
-    ['/products/list', { order_by: { price: 'ASC' } }],
     ['/products/list', { order_by: { name: 'DESC' } }],
     ['/stages/list', { pipeline_id }],
     ['/imports/list', {}],
-    ['/service-handler/list', { filters: { status: 'PENDING' } }],
+    ['/service-handler/list', { filters: { type: 'enrich_contacts' } }],
   ] as const) {
-    const all = await rows(path, more);
-    const ids: string[] = [];
-    let cursor: unknown;
-    do {
-      const page = await rows(path, { ...more, paginate: { limit: 2, ...(cursor === undefined ? {} : { cursor }) } });
-      ids.push(...page.ids);
-      ({ cursor } = page);
-    } while (cursor !== undefined && ids.length < 10);
-    expect(ids, path).toEqual(all.ids);
-    const foreign = await customer.post(path, { ...more, paginate: { cursor: before ?? 'x' } });
-    expect(foreign, path).toMatchObject({ status: 400, body: { errors: [{ path: '/paginate/cursor' }] } });
-    before = (await rows(path, { ...more, paginate: { limit: 1 } })).cursor;
+    const page = (paginate: object) => customer.post(path, { ...more, paginate });
+    const first = await page({ limit: 2 });
+    const cursor = first.headers['x-next-cursor'];
+    const rest = await page({ limit: 10, cursor });
+    expect([...first.body, ...rest.body], path).toEqual((await customer.post(path, more)).body);
+    expect(rest.body.length, path).toBeGreaterThan(0);
+    expect(await page({ cursor: before })).toMatchObject({
+      status: 400,
+      body: { errors: [{ path: '/paginate/cursor' }] },
+    });
+    before = cursor;
   }
-  const { cursor } = await rows('/products/list', { paginate: { limit: 1 } });
-  const [first, second] = (await rows('/products/list')).ids;
-  await customer.delete(`/products/${first}`);
-  expect((await rows('/products/list', { paginate: { limit: 1, cursor } })).ids).toEqual([second]);
 });
 
 test('the list of products counts the opportunities that use a product and their pipelines', async () => {

@@ -57,17 +57,6 @@ test('a key that is revoked while its request arrives leaves no endpoint behind'
   await expect(updateEndpoint(management, id, { active: true })).rejects.toMatchObject({ code: 'unauthorized' });
 });
 
-test('to revoke a key again leaves an endpoint active that an admin has activated since', async () => {
-  const key = await manager();
-  const { id } = (await key.post('/webhooks', ofContacts)).body.data;
-  const revoke = () => app.db.transaction((sql) => revokeKey(sql as never, customer.id, key.keyId, commandLine));
-  await revoke();
-  const admin = { db: app.db.for({ customerId: customer.id }, 'api'), config: app.config, customerId: customer.id };
-  await updateEndpoint({ ...admin, by: commandLine }, id, { active: true });
-  await revoke();
-  expect(await app.owner`select active from webhook_endpoints where id = ${id}`).toEqual([{ active: true }]);
-});
-
 test('when a key is revoked, the endpoints that it made, moved or gave a new secret are disabled, and no others', async () => {
   const key = await manager();
   const own = (await key.post('/webhooks', ofContacts)).body.data.id as string;

@@ -193,6 +193,23 @@ export const activityBody = async (customer: TestCustomer, more: object = {}): P
   ...more,
 });
 
+/** A kind of record with an own id. */
+export interface RecordKind {
+  path: string;
+  /** Returns a body that creates one. */
+  bodyOf: (customer: TestCustomer, more?: object) => Promise<Record<string, unknown>>;
+  /** A text that a change may give it. */
+  text: string;
+}
+
+export const recordKinds: RecordKind[] = [
+  { path: '/contacts', bodyOf: async (_, more) => contactBody(more), text: 'job_title' },
+  { path: '/company', bodyOf: async (_, more) => companyBody(more), text: 'size' },
+  { path: '/products', bodyOf: async (_, more) => productBody(more), text: 'unit' },
+  { path: '/opportunities', bodyOf: opportunityBody, text: 'description' },
+  { path: '/activities', bodyOf: activityBody, text: 'body' },
+];
+
 /** Returns the stages of a customer's initial pipeline, in order. */
 export async function stagesOf(customer: TestCustomer): Promise<{ id: string; name: string; pipeline_id: string }[]> {
   const { body: pipelines } = await customer.get('/pipelines');
