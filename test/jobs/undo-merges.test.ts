@@ -124,22 +124,17 @@ test.each([
 
 test.each([
   ['/contacts', contactBody, { job_title: 'New' }],
-  ['/company', companyBody, { industry: 'New' }],
-  ['/products', () => ({ name: 'Chair', price: 1, unit: 'piece' }), { name: 'New' }],
   ['/opportunities', () => opportunityBody(customer), { name: 'New' }],
-  ['/list-contact', () => ({ name: 'List' }), { name: 'New' }],
 ] as const)(
   'a record that was restored, changed and deleted again is restored by the undo of its last deletion only: %s',
   async (path, body, change) => {
-    const { body: made } = await customer.post(path, await body());
-    const id = made.id ?? made.data.id;
+    const id = await make(customer, path, await body());
     const first = await changeOf(customer.delete(`${path}/${id}`));
     await undo(first);
     await customer.patch(`${path}/${id}`, change);
     const second = await changeOf(customer.delete(`${path}/${id}`));
     expect((await undo(first)).results).toMatchObject([{ item: id, status: 'failed', reason: 'gone' }]);
-    // A company that is gone is null.
-    expect((await customer.get(`${path}/${id}`)).body?.id).toBeUndefined();
+    expect((await customer.get(`${path}/${id}`)).status).toBe(404);
     expect((await undo(second)).results).toMatchObject([{ item: id, status: 'succeeded' }]);
     expect((await customer.get(`${path}/${id}`)).body).toMatchObject(change);
   },
@@ -159,17 +154,6 @@ describe('the undo of a merge of contacts moves a membership back', () => {
     expect([await contactsOf(one), await contactsOf(two)]).toEqual([[], [gone]]);
   });
 
-  test('also if the contact that stayed was deleted since', async () => {
-    const at = await list();
-    const [kept, gone] = [await contact(), await contact({ list_ids: [at] })];
-    const one = await deal([gone]);
-    const change = await merge(kept, gone);
-    await customer.delete(`/contacts/${kept}`);
-    await undo(change);
-    expect((await read(gone)).list_ids).toEqual([at]);
-    expect(await contactsOf(one)).toEqual([gone]);
-  });
-
   test.each([
     ['first', 0],
     ['last', 1],
@@ -186,15 +170,5 @@ describe('the undo of a merge of contacts moves a membership back', () => {
     await undo(merges[1 - index]!);
     expect((await read(kept)).list_ids).toEqual([]);
     expect((await contactsOf(one)).toSorted()).toEqual(gone.toSorted());
-  });
-
-  test('and not again one that the contact that stayed got after a first undo', async () => {
-    const at = await list();
-    const [kept, gone] = [await contact(), await contact({ list_ids: [at] })];
-    const change = await merge(kept, gone);
-    await undo(change);
-    await customer.patch(`/contacts/${kept}`, { list_ids: [at] });
-    await undo(change);
-    expect((await read(kept)).list_ids).toEqual([at]);
   });
 });

@@ -153,14 +153,13 @@ async function makeWorld(): Promise<World> {
 type Act = (world: World) => Promise<Answer | string>;
 
 const items = (ids: string[]) => ({ items: ids.map((id) => ({ id })) });
-const titled = [{ field: 'job_title', operator: 'contains', value: 'Title' }];
 const imported = async (settings: object, csv: string): Promise<string> => {
   const { id, status, failed } = await importFile(app, customer, { format: 'csv', ...settings }, csv);
   expect({ status, failed }).toEqual({ status: 'COMPLETED', failed: 0 });
   return id;
 };
 
-/** One of each kind of change. */
+/** Changes of each kind, of which test/model takes back random ones of the other kinds. */
 const acts: Record<string, Act> = {
   'a new activity': ({ contacts }) => customer.post('/activities', { body: 'New', contact_id: contacts[3] }),
   'an update of an activity': ({ activities, contacts, companies }) =>
@@ -174,8 +173,6 @@ const acts: Record<string, Act> = {
     }),
   'a deletion of activities': ({ activities }) =>
     customer.post('/activities/batch/delete', items([activities[1]!, activities[4]!])),
-  'a new contact, with a new company': () =>
-    customer.post('/contacts', contactBody({ work_email: 'new@example.com', company: { name: 'Brand new' } })),
   'an update of a contact': ({ contacts, companies }) =>
     customer.patch(`/contacts/${contacts[1]}`, {
       job_title: 'Queen',
@@ -185,28 +182,12 @@ const acts: Record<string, Act> = {
       company: { id: companies[0] },
       custom_fields: { plan: null, n: 9, more: true },
     }),
-  'a contact that loses its company': ({ contacts }) =>
-    customer.patch(`/contacts/${contacts[1]}`, { company: null, job_title: '' }),
   'a deletion of contacts': ({ contacts }) => customer.post('/contacts/batch/delete', items(contacts)),
-  'an upsert of contacts': () =>
-    customer.post('/contacts/batch/upsert', {
-      match: 'external_id',
-      items: [
-        { external_id: 'p0', last_name: 'Changed', company: { name: 'Another' } },
-        { external_id: 'fresh', last_name: 'Fresh', company: { name: 'Another' } },
-      ],
-    }),
   'a merge of contacts': ({ contacts: [one, two, three] }) =>
     customer.post('/contacts/merge', { id: one, merge_ids: [two, three], fields: { external_id: two } }),
-  'a new company': () => customer.post('/company', { type: 'customer', company_name: 'New' }),
-  'an update of a company': ({ companies }) =>
-    customer.patch(`/company/${companies[0]}`, { company_name: 'Renamed', custom_fields: { size: 4 } }),
   'a deletion of companies': ({ companies }) => customer.post('/company/batch/delete', items(companies)),
   'a merge of companies': ({ companies: [one, two, three] }) =>
     customer.post('/company/merge', { id: one, merge_ids: [two, three], fields: { external_id: three } }),
-  'a new list with rules': () => customer.post('/list-contact', { name: 'New', rules: titled }),
-  'an update of a list': ({ lists }) => customer.patch(`/list-contact/${lists[0]}`, { name: 'Renamed', rules: titled }),
-  'a deletion of a list': ({ lists }) => customer.delete(`/list-contact/${lists[0]}`),
   'a new product': () => customer.post('/products', productBody()),
   'an update of a product': ({ products }) =>
     customer.patch(`/products/${products[0]}`, { name: 'Stool', price: 3.25, active: false }),
@@ -358,27 +339,6 @@ describe('what was written since', () => {
     expect(await readContact(other)).toMatchObject({ external_id: 'y', job_title: '' });
   });
 
-  test('is an external id that is passed on', async () => {
-    // A gives y to B, and cannot have x back: so B cannot have its own back either.
-    const [a, b] = [await contact({ external_id: 'a' }), await contact({ external_id: 'b' })];
-    const passing = await changeOf(
-      customer.post('/contacts/batch/update', {
-        items: [
-          { id: a, external_id: 'c' },
-          { id: b, external_id: 'a' },
-        ],
-      }),
-    );
-    await customer.patch(`/contacts/${b}`, { external_id: 'd' });
-    await contact({ external_id: 'a' });
-    const { updated_at } = (await customer.get(`/contacts/${a}`)).body;
-    expect((await undo(passing)).results).toMatchObject([
-      { item: b, status: 'skipped', reason: 'changed_since' },
-      { item: a, status: 'skipped', reason: 'taken' },
-    ]);
-    expect((await customer.get(`/contacts/${a}`)).body).toMatchObject({ external_id: 'c', updated_at });
-  });
-
   test('fails for a record that is gone, and leaves out links to what is gone', async () => {
     const at = await company();
     const list = (await customer.post('/list-contact', { name: 'List' })).body.id;
@@ -390,6 +350,8 @@ describe('what was written since', () => {
     await customer.delete(`/list-contact/${list}`);
     expect((await undo(deletion)).results).toMatchObject([{ status: 'succeeded' }]);
     expect(await readContact(id)).toMatchObject({ job_title: 'Baker', company: { id: null }, list_ids: [] });
+    const { body: events } = await customer.post('/events/list', { types: ['contact.created'] });
+    expect(events.map(({ data }: { data: { restored?: true } }) => data.restored)).toEqual([undefined, true]);
   });
 });
 
@@ -450,9 +412,6 @@ describe('a record that is removed for good', () => {
     await customer.post(`${path}/merge`, { id: kept, merge_ids: [merged] });
     const stranger = await app.customer();
     expect((await stranger.delete(`${path}/${deleted}?purge=true`)).status).toBe(404);
-    expect((await customer.delete(`${path}/${deleted}?purge=yes`)).status).toBe(400);
-    expect((await customer.delete(`${path}/${randomUUID()}?purge=true`)).status).toBe(404);
-    expect(await rowsWith(`x-${secret}`)).toBeGreaterThan(0);
     const items = [{ id: deleted }, { id: merged }, { id: randomUUID() }, { id: kept }];
     const refused = await customer.post(batch, { items, purge: true, atomic: true });
     expect(refused.status).toBe(404);
@@ -518,12 +477,10 @@ test('many records of a change are taken back once each, however often a worker 
   const items = Array.from({ length: 970 }, (_, i) =>
     contactBody({ external_id: `${i}`, company: { name: `C ${i % 40}` } }),
   );
-  const { body: made } = await customer.post('/contacts/batch/create', { items });
+  await customer.post('/contacts/batch/create', { items });
   const change = await newestChange();
   const total = 1_010;
   expect(await estimate(change)).toEqual({ records: total, restored: total, kept: 0, conflicts: 0 });
-  await undo(await changeOf(customer.patch(`/contacts/${made.data.results[0].id}`, { job_title: 'Baker' })));
-  expect(await estimate(change)).toEqual({ records: total, restored: total - 1, kept: 1, conflicts: 0 });
   const { body } = await customer.post(`/changes/${change}/undo`, {});
   const work = takeTurn('unlock', jobBatches, 0);
   for (let turn = 0; (await readJob(customer, body.id)).finished_at === null; turn += 1) {
@@ -538,9 +495,6 @@ test('many records of a change are taken back once each, however often a worker 
   expect(new Set((await resultsOf(customer, body.id)).map((row) => row.item)).size).toBe(total);
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
   expect((await customer.post('/company/metadata', {})).body.pagination.total_records).toBe(0);
-  expect(await estimate(change)).toEqual({ records: total, restored: 0, kept: 0, conflicts: 0 });
-  await make(customer, '/contacts', contactBody({ external_id: '7' }));
-  expect(await estimate(body.id)).toEqual({ records: total, restored: total, kept: 0, conflicts: 1 });
 
   /** A database whose second transaction is rolled back when it has done everything, as of a worker that is killed. */
   function dyingDb() {
@@ -585,14 +539,6 @@ describe('an undo', () => {
       type: 'contact.deleted',
       data: { id, source: 'api', change_id: body.id, actor: { type: 'key', id: deletes.keyId } },
     });
-  });
-
-  test('tells the feed that a record was restored', async () => {
-    const id = await contact();
-    await undo(await changeOf(customer.delete(`/contacts/${id}`)));
-    const { body: events } = await customer.post('/events/list', { types: ['contact.created'] });
-    expect(events).toMatchObject([{ data: { id } }, { data: { id, restored: true } }]);
-    expect(events[0].data).not.toHaveProperty('restored');
   });
 
   test('is of a change of the customer that has ended, and happens once with an Idempotency-Key', async () => {
@@ -746,7 +692,6 @@ test.each([
   ['is gone again, if it was absent', {}, [1, 2]],
   ['has its value again, if it was removed at last', { k: 0 }, [1, null]],
   ['is as before, if it was removed and added', { k: 0, other: 1 }, [null, 1]],
-  ['is as before, if it was added and removed', { other: 1 }, [1, null]],
 ])('after the undo, a custom key that one change wrote twice %s', async (_name, custom_fields, values) => {
   const settings = { object: 'contacts', mode: 'upsert', match: 'external_id', format: 'ndjson' };
   const line = (k: unknown) => JSON.stringify({ external_id: 'x', custom_fields: { k } });
@@ -772,10 +717,6 @@ test('an undo makes no more lists with rules than a customer may have', async ()
   expect((await undo(update)).results).toMatchObject([
     { item: two, status: 'succeeded', reason: 'taken', result: { restored: ['name'], kept: [{ field: 'rules' }] } },
   ]);
-  await app.owner`delete from lists where customer_id = ${customer.id} and name = 'Full'`;
-  for (const change of [deletion, update])
-    expect((await undo(change)).results).toMatchObject([{ status: 'succeeded', reason: null }]);
-  for (const id of [one, two]) expect((await read(`/list-contact/${id}`)).rules).toMatchObject(rules);
 });
 
 describe('links to what is gone', () => {
@@ -869,8 +810,6 @@ test.each([
 
 test.each([
   ['exchanged by two products', 'products', ['A,\\N', 'B,X', 'A,Y']],
-  ['passed on to another product', 'products', ['B,Z', 'A,\\N', 'B,X']],
-  ['exchanged by two opportunities', 'opportunities', ['A,\\N', 'B,X', 'A,Y']],
   ['passed on to another opportunity', 'opportunities', ['B,Z', 'A,\\N', 'B,X']],
 ])('an undo gives external ids back that were %s', async (_name, object, lines) => {
   const path = `/${object}`;
