@@ -61,17 +61,6 @@ export function conforms({ catalog, db }: Opened, { runs = 40 } = {}): void {
   const find = async (filters: ProspectFilters): Promise<string[]> =>
     ids(await catalog.search(matching(filters), { limit: 100 }));
 
-  test('a person is returned exactly as it was written, with where the data come from', async () => {
-    const nothing = { location_postal_code: null, mobile_phone: null, emails: [], work_email: '' };
-    const from = { source: 'Chamber of commerce', collected_at: '2026-01-02T03:04:05.678Z' };
-    const people = [person(), person({ ...nothing, social1_url: 'https://x.example' }), person(from)];
-    await hold(people);
-    expect(await catalog.find(ids(people))).toEqual(expect.arrayContaining(people));
-    expect(await catalog.search(everyone, { limit: 10 })).toEqual(
-      people.sort((one, other) => (one._id < other._id ? -1 : 1)),
-    );
-  });
-
   test('an imported person without profile URL keeps a former id, if it is stored or unlocked, and else gets one that a hash of the e-mail address does not tell', async () => {
     const emails = ['stored', 'unlocked', 'fresh'].map((name) => `${name}-${randomUUID()}@x.example`);
     const [stored, unlocked, fresh] = emails.map((email) => uuidOfUrl(`mailto:${email}`)) as [string, string, string];
@@ -226,7 +215,7 @@ export function conforms({ catalog, db }: Opened, { runs = 40 } = {}): void {
   });
 
   describe('random catalogs', () => {
-    test('return the same people, order, counts, pages and suggestions as the model for random searches', async () => {
+    test('return the same people, as they were written, order, counts, pages and suggestions as the model for random searches', async () => {
       const question = fc.record({
         filters: anyFilters,
         order: anyOrder,
@@ -278,8 +267,9 @@ export function conforms({ catalog, db }: Opened, { runs = 40 } = {}): void {
                 all_contacts,
                 ...(order ? { order_by: order } : {}),
               });
-              const expected = ids(model.search(filters, order, all_contacts ? undefined : customer));
-              expect(ids(await catalog.search(search, { limit: 100 }))).toEqual(expected);
+              const found = model.search(filters, order, all_contacts ? undefined : customer);
+              expect(await catalog.search(search, { limit: 100 })).toEqual(found);
+              const expected = ids(found);
               expect(await catalog.count(search)).toBe(expected.length);
               expect(await walk(search, limit)).toEqual(expected);
             }

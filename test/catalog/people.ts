@@ -72,11 +72,13 @@ export const anyPerson: fc.Arbitrary<Prospect> = fc
     work_email: email,
     emails: fc.array(fc.constantFrom('c@z.example', 'd@z.example'), { maxLength: 2 }),
     mobile_phone: fc.option(fc.constantFrom('+1 555 0100', '7')),
+    social1_url: fc.option(fc.constant('https://x.example')),
     score: fc.oneof(fc.integer({ min: 0, max: 100 }), fc.constantFrom(0, 50, 100)),
     verification_status: fc.constantFrom(...verificationStatuses),
     date_verified: fc.oneof(instant, recent).map((date) => date.toISOString()),
+    from: fc.constantFrom({}, { source: 'Chamber of commerce', collected_at: '2026-01-02T03:04:05.678Z' }),
   })
-  .map((drawn) => person({ ...drawn, location_postal_code: drawn.location_postal_code || null }));
+  .map(({ from, ...drawn }) => person({ ...drawn, ...from, location_postal_code: drawn.location_postal_code || null }));
 
 const values = fc.array(phrase, { maxLength: 3 });
 const range = <T>(end: fc.Arbitrary<T>) =>

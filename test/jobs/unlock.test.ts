@@ -11,7 +11,7 @@ import { booksOf, ended, resultsOf, startSelected, startUnlock } from './spendin
 import { contextOf } from './working.ts';
 
 // With real workers, and the catalog on PostgreSQL: test/catalog/conformance.ts proves that both engines answer alike, and
-// unlock.damage.test.ts runs jobs on Elasticsearch.
+// elasticsearch/damage.test.ts runs jobs on Elasticsearch.
 const app = await startApp();
 beforeAll(async () => {
   await app.catalog.prepare();

@@ -1,13 +1,59 @@
 import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { namesOf } from '../../../src/catalog/elasticsearch/indexes.ts';
+import { importPeople, type ImportReport } from '../../../src/catalog/import-people.ts';
+import type { Database } from '../../../src/database/db.ts';
+import { takeTurn } from '../../../src/jobs/turns.ts';
+import { jobBatches, startWorkers } from '../../../src/jobs/workers.ts';
 import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/jobs/unlocks.ts';
+import type { Prospect } from '../../../src/schemas/prospects.ts';
+import { customerWith } from '../../jobs/calls.ts';
+import { booksOf, ended, startSelected, startUnlock } from '../../jobs/spending.ts';
+import { contextOf } from '../../jobs/working.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../../setup/elasticsearch.ts';
 import { inject, type TestCustomer } from '../../setup/factories.ts';
-import { askCluster, runImport, indexesBehind } from '../damage.ts';
 import { person } from '../people.ts';
+
+/**
+ * Sends a request directly to the search cluster, not through the service. Returns the parsed body.
+ * @throws Error if the status is not 2xx
+ */
+async function askCluster(url: string, method: string, path: string, body?: object): Promise<unknown> {
+  const answer = await fetch(`${url}/${path}`, {
+    method,
+    headers: { 'content-type': 'application/json' },
+    ...(body ? { body: JSON.stringify(body) } : {}),
+  });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+  return text === '' ? undefined : JSON.parse(text);
+}
+
+/** Returns the names of the indexes that have an alias. */
+async function indexesBehind(url: string, alias: string): Promise<string[]> {
+  const found = (await (await fetch(`${url}/_alias/${alias}`)).json()) as object;
+  return 'error' in found ? [] : Object.keys(found);
+}
+
+/** Imports people as the command line does. Returns the report. */
+function runImport(
+  { db, catalog }: { db: Database; catalog: Catalog },
+  people: Prospect[],
+  source?: string,
+): Promise<ImportReport> {
+  return importPeople(db, catalog, {
+    chunks: Readable.from(people.map((one) => Buffer.from(`${JSON.stringify(one)}\n`))),
+    format: 'ndjson',
+    source,
+    onBad: (line, fault) => {
+      throw new Error(`line ${line}: ${fault}`);
+    },
+    onProgress: () => undefined,
+  });
+}
 
 describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch ${need}`, () => {
   let environment: Record<string, string> = {};
@@ -179,6 +225,41 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
     expect(await counted()).toBe(5_000);
   });
+  const many = Array.from({ length: 600 }, (_, i) => person({ score: i % 101, work_email: `p${i}@x.example` }));
+  const hurts: Record<string, [hurt: () => Promise<unknown>, mend: () => Promise<unknown>]> = {
+    'is blocked for writes': [() => block('write', true), () => block('write', null)],
+    'is deleted': [async () => ask('DELETE', await index()), () => runImport(app, [...people, ...many])],
+  };
+  for (const [what, [hurt, mend]] of Object.entries(hurts))
+    test(`that ${what} makes unlock jobs wait; when it is mended they complete, and nobody who was paid for is net-new`, async () => {
+      await runImport(app, many);
+      const payer = await customerWith(app, { subscription: 600 });
+      // Both jobs start before the damage and run after it.
+      const selected = await startSelected(
+        payer,
+        many.slice(0, 200).map(({ _id }) => _id),
+      );
+      const jobs = [selected, await startUnlock(payer, { filters: {}, total_records: 400 })];
+      await hurt();
+      // No sweep runs: the jobs themselves must index what they have unlocked.
+      const unlock = { handle: takeTurn('unlock', jobBatches), atOnce: 2 };
+      const workers = await startWorkers({ ...contextOf(app), url: app.url }, { unlock });
+      onTestFinished(() => workers.stop());
+      const waiting = async () =>
+        (
+          await app.owner`
+            select from jobs
+            where id = any(${jobs}::uuid[]) and finished_at is null and due_at is not null and failures = 0`
+        ).count;
+      await expect.poll(waiting, { interval: 20, timeout: 60_000 }).toBe(2);
+      await mend();
+      const done = [await ended(payer, jobs[0]!), await ended(payer, jobs[1]!)];
+      expect(done.map(({ status }) => status)).toEqual(['COMPLETED', 'COMPLETED']);
+      const unlocked = done.reduce((sum, { succeeded }) => sum + succeeded, 0);
+      expect(await app.catalog.count({ criteria: [], netNewFor: payer.id })).toBe((await counted()) - unlocked);
+      const charged = done.reduce((sum, { credits }) => sum + credits.charged, 0);
+      expect(await booksOf(app, payer)).toEqual({ balance: 600 - charged, reserved: 0 });
+    });
 });
 
 describe.skipIf(noElasticsearch)(`a catalog that was never imported ${need}`, async () => {

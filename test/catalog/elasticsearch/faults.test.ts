@@ -1,12 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { importPeople } from '../../../src/catalog/import-people.ts';
-import { bestFirst } from '../../../src/catalog/catalog.ts';
 import { generatePeople } from '../../../src/commands/generate-people.ts';
-import { sweepJobs } from '../../../src/jobs/workers.ts';
-import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/jobs/unlocks.ts';
-import { contextOf } from '../../jobs/working.ts';
 import { SearchCluster } from '../../search-cluster/cluster.ts';
 import { runAlone } from '../../setup/alone.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
@@ -30,8 +25,6 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   let cluster: SearchCluster;
   let app: TestApp;
   let customer: TestCustomer;
-  /** An index that keeps each person once, with unlocks that are not indexed yet. */
-  let singles: { app: TestApp; ids: string[]; unlocker: string };
   const constant = Array.from({ length: 60 }, (_, i) => person({ last_name: 'Constant', score: i }));
 
   beforeAll(async () => {
@@ -47,27 +40,10 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     await app.catalog.prepare();
     await writePeople(app.catalog, constant);
     await app.catalog.finish();
-    singles = await makeSingles();
     await cluster.healthy();
   }, patience);
 
   afterAll(() => cluster.stop());
-
-  async function makeSingles(): Promise<typeof singles> {
-    const one = await startApp({
-      ELASTICSEARCH_URL: cluster.url,
-      ELASTICSEARCH_INDEX: 'single-copies',
-      ELASTICSEARCH_SHARDS: '3',
-      ELASTICSEARCH_REPLICAS: '0',
-    });
-    const people = Array.from({ length: 1_800 }, () => person());
-    await one.catalog.prepare();
-    await writePeople(one.catalog, people);
-    await one.catalog.finish();
-    const [ids, unlocker] = [people.map(({ _id }) => _id), randomUUID()];
-    await one.db.transaction((sql) => insertUnlocks(sql, unlocker, ids));
-    return { app: one, ids, unlocker };
-  }
 
   const search = () =>
     customer.post('/prospect/list', { filters: { last_name: ['constant'] }, paginate: { limit: 50 } });
@@ -144,36 +120,6 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       expect(wrong).toEqual([]);
       expect(succeeded).toBeGreaterThan(20);
       await allFound(ids);
-    },
-  );
-
-  test(
-    'an unlock of a person whose only copy is on a lost node is marked as indexed when the node is back, not before, and keeps no other waiting',
-    { timeout: patience },
-    async () => {
-      await cluster.kill(1); // it is still dead after the test before
-      const { ids, unlocker } = singles;
-      const { catalog, db } = singles.app;
-      await expect(catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
-      // Results from the other shards alone would be incomplete.
-      for (const read of [
-        () => catalog.count({ criteria: [] }),
-        () => catalog.search({ criteria: [], order: bestFirst }, { limit: 100 }),
-        () => catalog.find(ids),
-        () => catalog.status(),
-      ])
-        await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
-      const unindexed = () => db.lookup((sql) => findUnindexedProspects(sql, 10_000));
-      // More are lost than the sweep takes at a time.
-      await sweepJobs(contextOf(singles.app), {});
-      expect((await unindexed()).length, 'about a third of the unlocks').toSatisfy(
-        (count: number) => count > 500 && count < 900,
-      );
-      await cluster.revive();
-      await catalog.syncUnlocks(await unindexed());
-      expect(await unindexed()).toEqual([]);
-      await catalog.refresh();
-      expect(await catalog.count({ criteria: [], netNewFor: unlocker })).toBe(0);
     },
   );
 

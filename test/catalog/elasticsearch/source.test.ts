@@ -1,27 +1,10 @@
 import { createHash } from 'node:crypto';
-import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toDocument, usualSpelling } from '../../../src/catalog/document.ts';
 import { namesOf, peopleIndex } from '../../../src/catalog/elasticsearch/indexes.ts';
-import { fromSource, toSource, type PersonSource } from '../../../src/catalog/elasticsearch/search.ts';
+import { toSource } from '../../../src/catalog/elasticsearch/search.ts';
 import { parseConfig } from '../../../src/process/config.ts';
-import type { Prospect } from '../../../src/schemas/prospects.ts';
-import { anyPerson, person } from '../people.ts';
-
-/** Converts a prospect to its source and back. */
-const keptAndRead = (prospect: Prospect): Prospect => {
-  const source = JSON.stringify(toSource(toDocument(prospect), []));
-  return fromSource(prospect._id, JSON.parse(source) as PersonSource);
-};
-
-test('a person that was converted to a source and back is exactly the same', () => {
-  fc.assert(
-    fc.property(anyPerson, (prospect) => {
-      expect(keptAndRead(prospect)).toEqual(prospect);
-    }),
-    { numRuns: 2_000 },
-  );
-});
+import { person } from '../people.ts';
 
 test('the layout version increases when the index format changes', () => {
   const config = parseConfig({});

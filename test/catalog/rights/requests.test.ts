@@ -5,8 +5,6 @@ import { PersonIds } from '../../../src/catalog/parse-records.ts';
 import { report } from '../../../src/catalog/privacy-report.ts';
 import { erase, removeSuppression } from '../../../src/catalog/privacy.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
-import { jobBatches } from '../../../src/jobs/workers.ts';
-import { takeTurn } from '../../../src/jobs/turns.ts';
 import { readSuppressedPeople } from '../../../src/catalog/suppressed-people.ts';
 import { toIdentifier } from '../../../src/queries/jobs/catalog-imports.ts';
 import { insertSuppressions, openDigests, toBytes } from '../../../src/queries/jobs/privacy.ts';
@@ -15,17 +13,18 @@ import { unlockPeople } from '../../../src/queries/jobs/unlocks.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { customerWith, verify } from '../../jobs/calls.ts';
-import { contextOf } from '../../jobs/working.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { person, writePeople } from '../people.ts';
-import { suppress } from '../suppress.ts';
 
 const app = await startApp();
+const services = { ...app, notify: () => undefined };
 
 beforeAll(async () => {
   await app.catalog.prepare();
 });
+
+const byTests = { operator: 'tests' };
 
 class Killed extends Error {}
 
@@ -109,7 +108,7 @@ test('an erasure that was killed before or after any of its writes ends, when re
           return false;
         },
       );
-      if (!isOver) await erase({ ...app, notify: () => undefined }, identifier, noted);
+      if (!isOver) await erase(services, identifier, noted);
       expect([boundaries, isWritten, await leftOf(one)]).toEqual([boundaries, isWritten, whole]);
     }
   expect(boundaries).toBeGreaterThan(7);
@@ -118,7 +117,6 @@ test('an erasure that was killed before or after any of its writes ends, when re
 test('who is erased again, after the first erasure was lifted, is told again, once', async () => {
   const customers = [await app.customer(), await app.customer()];
   const one = await addUnlocked(customers);
-  const services = { ...app, notify: () => undefined };
   const noted = { operator: 'tests', case_ref: one._id };
   const eraseOne = () => erase(services, { kind: 'email', value: one.work_email }, noted);
   const removedAt = () => app.owner<{ removed_at: string }[]>`
@@ -145,7 +143,7 @@ test.each(['id', 'email', 'profnet_url'] as const)(
     await app.catalog.remove([one._id]);
     await app.owner`delete from job_results where item = ${one._id}`;
     const identifier = { kind, value: { id, email: address, profnet_url: profile }[kind] };
-    await erase({ ...app, notify: () => undefined }, identifier, { operator: 'tests', case_ref: one._id });
+    await erase(services, identifier, { operator: 'tests', case_ref: one._id });
     expect(await leftOf(one)).toMatchObject({ told: 2, marked: 1, events: 2, positions: 0 });
   },
 );
@@ -161,7 +159,6 @@ test.each(['email', 'profnet_url'] as const)(
     await app.owner`
       update contacts set work_email = ${email}, profnet_url = ${profile} where prospect_id = ${other._id}`;
     const identifier = toIdentifier(kind, { email, profnet_url: profile! }[kind])!;
-    const services = { ...app, notify: () => undefined };
     await erase(services, identifier, { operator: 'tests', case_ref: gone._id });
     expect(await leftOf(gone)).toMatchObject({ told: 2, marked: 1, events: 2 });
     expect(await leftOf(other)).toMatchObject({ people: 1, told: 0, marked: 0 });
@@ -172,12 +169,7 @@ test('the profile of another person that begins with the same text is not the pe
   const one = await addUnlocked([await app.customer()]);
   await addUnlocked([await app.customer()], { profnet_url: `${one.profnet_url}-2` });
   await app.catalog.remove([one._id]);
-  const found = await report(
-    { ...app, notify: () => undefined },
-    toIdentifier('profnet_url', one.profnet_url!)!,
-    { operator: 'tests' },
-    'export',
-  );
+  const found = await report(services, toIdentifier('profnet_url', one.profnet_url!)!, byTests, 'export');
   expect(found.contacts).toMatchObject([{ prospect_id: one._id }]);
   expect(found.unlocks).toMatchObject([{ prospect_id: one._id }]);
 });
@@ -193,7 +185,6 @@ test('an erasure deletes only those who have the given identifier, several only 
     addUnlocked([], { emails: [office] }),
   ]);
   await addUnlocked([], { emails: [office], _id: randomUUID() });
-  const services = { ...app, notify: () => undefined };
   const noted = { operator: 'tests', case_ref: own };
   const stored = async (...people: Prospect[]) => (await app.catalog.find(people.map(({ _id }) => _id))).length;
   expect(await erase(services, { kind: 'email', value: one.work_email }, noted)).toMatchObject({
@@ -226,9 +217,8 @@ test.each(['profnet_url', 'email'] as const)(
     const open = () => readSuppressedPeople(app.db);
     const one = person({ profnet_url, work_email });
     expect([(await open()).has(one), (await open()).isErased(person())]).toEqual([true, false]);
-    const services = { ...app, notify: () => undefined };
     const given = toIdentifier(kind, kind === 'email' ? work_email : profnet_url);
-    expect(await removeSuppression(services, given, { operator: 'tests' })).toMatchObject({ lifted: 1 });
+    expect(await removeSuppression(services, given, byTests)).toMatchObject({ lifted: 1 });
     expect((await open()).has(one)).toBe(false);
   },
 );
@@ -243,9 +233,8 @@ test.each(['büro.example', 'xn--bro-hoa.example'])(
     await verify(customer, { emails: [{ email: work_email }] });
     await app.owner`update contacts set prospect_id = null where prospect_id = ${_id}`;
     await app.catalog.remove([_id]);
-    const services = { ...app, notify: () => undefined };
     const identifier = toIdentifier('email', `${own}@${given}`)!;
-    const find = () => report(services, identifier, { operator: 'tests' }, 'find');
+    const find = () => report(services, identifier, byTests, 'find');
     const [unlocked, mentioned] = [[{ prospect_id: _id }], [{ where: 'verifications', count: 1 }]];
     const found = { contacts: [{ customer_id: customer.id }], unlocks: unlocked, mentions: mentioned };
     expect(await find()).toMatchObject({ people: [{ place: 'job results' }], ...found });
@@ -256,33 +245,10 @@ test.each(['büro.example', 'xn--bro-hoa.example'])(
   },
 );
 
-test('a job that runs keeps the values of the last person who is not suppressed, if there is one', async () => {
-  const customer = await customerWith(app, { subscription: 10 });
-  const job_title = `Sculptor ${randomUUID()}`;
-  const people = await Promise.all([9, 8, 7, 6, 5].map((score) => addUnlocked([], { score, job_title })));
-  const filters = { job_title: [job_title] };
-  const { body } = await customer.post('/service-handler/unlock-contacts', { filters, total_records: 3 });
-  const context = contextOf(app);
-  const progress: unknown[] = [];
-  const search: Catalog['search'] = async (...given) => {
-    const [job] = await app.owner<[{ progress: unknown }]>`select progress from jobs where id = ${body.id}`;
-    progress.push(job.progress);
-    const found = await context.catalog.search(...given);
-    await suppress(app.db, [['email', people[2]!.work_email]]);
-    return found;
-  };
-  const take = takeTurn('unlock', jobBatches);
-  // Each turn is one batch if other customers wait.
-  for (let turn = 0; turn < 4; turn += 1)
-    await take({ ...context, catalog: { ...context.catalog, search } }, { customerId: customer.id });
-  expect(progress).toMatchObject([null, { after: { id: people[1]!._id } }, { after: { id: people[2]!._id } }]);
-});
-
 test('a person is found in the results of jobs by an address with quotation marks', async () => {
   const one = await addUnlocked([await app.customer()], { emails: [`"Ada \\"L\\" ${randomUUID()}"@home.example`] });
   await app.catalog.remove([one._id]);
-  const services = { ...app, notify: () => undefined };
-  await erase(services, { kind: 'email', value: one.emails[0]!.toLowerCase() }, { operator: 'tests' });
+  await erase(services, { kind: 'email', value: one.emails[0]!.toLowerCase() }, byTests);
   expect(await leftOf(one)).toMatchObject({ results: 0, told: 1 });
 });
 
@@ -290,9 +256,7 @@ test('an address that a customer gave to a verification is found before the job 
   const customer = await customerWith(app, { verification: 10 });
   const value = `${randomUUID()}@waits.example`;
   const { body } = await verify(customer, { emails: [{ email: ` ${value.toUpperCase()} ` }] });
-  const services = { ...app, notify: () => undefined };
-  const mentions = async () =>
-    (await report(services, { kind: 'email', value }, { operator: 'tests' }, 'find')).mentions;
+  const mentions = async () => (await report(services, { kind: 'email', value }, byTests, 'find')).mentions;
   const once = [{ customer_id: customer.id, where: 'verifications', count: 1 }];
   expect(await mentions()).toMatchObject(once);
   await customer.post(`/service-handler/${body.id}/cancel`);
