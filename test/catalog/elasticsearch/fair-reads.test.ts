@@ -2,8 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
-import { CallerHungUp } from '../../../src/access/credentials.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 
 /** The behaviour of a fake cluster. `search` is the body of a search, or undefined for a health probe. */
@@ -18,11 +17,10 @@ const nothingFound = (response: ServerResponse): void => answer(response, 200, {
 const refusal = (type: string): object => ({ error: { type }, status: 429 });
 
 interface Scene {
-  test: TestApp;
   one: TestCustomer;
   other: TestCustomer;
-  /** The number of `one`'s searches that the server has received, and how many of their responses are closed. */
-  heavy: { sent: number; closed: number };
+  /** The number of `one`'s searches that the server has received. */
+  heavy: { sent: number };
 }
 
 /**
@@ -30,12 +28,9 @@ interface Scene {
  * @param behaviour how the cluster responds. It recognises the searches of `one` by their filter, see `isHeavy`
  */
 async function play(behaviour: Behaviour, environment: Record<string, string> = {}): Promise<Scene> {
-  const heavy = { sent: 0, closed: 0 };
+  const heavy = { sent: 0 };
   const receive = (response: ServerResponse, search: string | undefined): void => {
-    if (search && isHeavy(search)) {
-      heavy.sent += 1;
-      response.once('close', () => (heavy.closed += 1));
-    }
+    if (search && isHeavy(search)) heavy.sent += 1;
     behaviour(response, search);
   };
   const server = createServer((request, response) => {
@@ -45,7 +40,7 @@ async function play(behaviour: Behaviour, environment: Record<string, string> = 
   onTestFinished(() => void (server.closeAllConnections(), server.close()));
   const { port } = server.address() as { port: number };
   const app = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}`, ...environment });
-  return { test: app, one: await app.customer(), other: await app.customer(), heavy };
+  return { one: await app.customer(), other: await app.customer(), heavy };
 }
 
 const isHeavy = (search: string): boolean => search.includes('heavy');
@@ -107,24 +102,4 @@ test.each([
   const hits = { hits: [], total: { value: 0, relation: 'eq' } };
   const { one } = await play((response) => answer(response, 200, { hits, ...whole, ...fault }));
   expect([await list(one), (await one.post('/prospect/metadata', {})).status]).toEqual([503, 503]);
-});
-
-test('an aborted read is cancelled in the cluster, and does not count as a failure of the cluster', async () => {
-  const {
-    test: app,
-    other,
-    heavy,
-  } = await play((response, search) => {
-    if (search === undefined) alive(response);
-    else if (!isHeavy(search)) nothingFound(response);
-  });
-  const controller = new AbortController();
-  const reads = app.catalog.for({ customerId: 'one', signal: controller.signal });
-  const criteria = [{ kind: 'equals', member: 'last_name', values: ['heavy'] }] as const;
-  const found = reads.count({ criteria: criteria.map(({ values, ...rest }) => ({ ...rest, values: [...values] })) });
-  await expect.poll(() => heavy.sent, { timeout: 10_000 }).toBe(1);
-  controller.abort(new CallerHungUp());
-  await expect(found).rejects.toBeInstanceOf(CallerHungUp);
-  await expect.poll(() => heavy.closed, { timeout: 10_000 }).toBe(1);
-  expect(await list(other)).toBe(201);
 });
