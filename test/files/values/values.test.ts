@@ -7,11 +7,13 @@ import { contacts, itemsOf, read, readContent, sheetRows } from '../reading.ts';
 
 type Cells = Record<string, string>;
 
-const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`;
+/** A cell as CSV. One that begins with a quote is that already. */
+const cell = (text: string): string =>
+  !text.startsWith('"') && /[",\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 
 /** The items of a CSV file with these records, which have the same columns. */
 async function itemsIn(file: ImportFile, ...records: [Cells, ...Cells[]]): Promise<Record<string, unknown>[]> {
-  const lines = [Object.keys(records[0]), ...records.map((cells) => Object.values(cells).map(quoted))];
+  const lines = [Object.keys(records[0]), ...records.map((cells) => Object.values(cells).map(cell))];
   return itemsOf(await read(file, lines.map((line) => line.join()).join('\n'))) as Record<string, unknown>[];
 }
 
@@ -23,6 +25,7 @@ const files: Record<string, ImportFile> = {
   opportunities: { ...contacts, object: 'opportunities' },
   any: { ...contacts, mapping: { v: 'custom_fields.v' } },
   number: numbers,
+  text: { ...contacts, mapping: { v: { field: 'custom_fields.v', type: 'text' } } },
   date: { ...contacts, mapping: { v: { field: 'custom_fields.v', type: 'date' } } },
 };
 
