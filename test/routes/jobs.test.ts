@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import postgres from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
@@ -178,32 +179,26 @@ async function listOf(customer: TestCustomer, emails: string[]): Promise<{ list:
   return { list, contacts };
 }
 
-/** Inserts many contacts, each with its own e-mail address. */
-const insertContacts = (customer: TestCustomer, count: number, titleOf: (n: number) => string = () => '') =>
-  app.owner`
-      insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
-      select ${customer.id}, 'Ada', 'Lovelace', n || '@x.example', title,
-        jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', n || '@x.example',
-          'job_title', lower(title), 'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
-      from unnest(${Array.from({ length: count }, (_, n) => titleOf(n))}::text[]) with ordinality one (title, n)`;
-
 test('verify-contacts of more than 100,000 members is 409, and so is a copy of the list; neither changes anything', async () => {
   const customer = await customerWith(app, { verification: 1_000_000 });
-  const { list } = await listOf(customer, []);
-  await insertContacts(customer, 100_001);
-  await app.owner`
-      insert into list_members (customer_id, list_id, contact_id)
-      select customer_id, ${list}, id from contacts where customer_id = ${customer.id}`;
+  const { list, contacts } = await listOf(customer, ['a@x.example']);
+  // Without the checks of each reference, which take most of the time.
+  const superuser = postgres(app.superuserUrl, { max: 1 });
+  await superuser`set session_replication_role = replica`;
+  await superuser`
+      with copies as (
+        insert into contacts (customer_id, first_name, last_name, work_email, folded)
+        select customer_id, '', '', '', (select jsonb_object_agg(key, '') from jsonb_object_keys(folded) key)
+        from contacts, generate_series(1, 100000) where id = ${contacts[0]!}
+        returning customer_id, id
+      )
+      insert into list_members (customer_id, list_id, contact_id) select customer_id, ${list}, id from copies`;
+  await superuser.end();
   expect(await verifyList(customer, list)).toMatchObject({ status: 409, body: { code: 'conflict' } });
   expect(await countJobs(customer)).toBe(0);
   const copy = await customer.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' });
   expect(copy).toMatchObject({ status: 409, body: { errors: [{ path: '/list_id' }] } });
   expect((await customer.post('/list-contact/list', {})).body).toHaveLength(1);
-  await app.owner`
-      delete from list_members
-      where list_id = ${list} and contact_id = (select id from contacts where customer_id = ${customer.id} limit 1)`;
-  const { body } = await verifyList(customer, list);
-  expect((await read(customer, body.data.id)).body).toMatchObject({ total: 100_000 });
 });
 
 const turn = ({ id }: TestCustomer, limit: number) => verifyTurn(echo(limit))(contextOf(app), { customerId: id });
