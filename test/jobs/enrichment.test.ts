@@ -106,21 +106,6 @@ test('a contact is found by its own values, and its empty fields are filled for 
   expect((await creditsOf(customer)).subscription).toEqual({ balance: 7, reserved: 0 });
 });
 
-test.each([
-  ['n/a', 'N/A'],
-  ['none', 'None'],
-  ['https://www.linkedin.com/in/', 'http://linkedin.com/in'],
-])('%s in place of a profile is nobody’s, so it costs nothing', async (theirs, own) => {
-  const customer = await customerWith(app, { subscription: 10 });
-  const stranger = await add({ profnet_url: theirs });
-  const id = await contact(customer, { profnet_url: own });
-  const { job, results } = await enrich(customer, { contact_ids: [id], max_credits: 1 });
-  expect(results.get(id)).toMatchObject({ status: 'skipped', reason: 'no_match' });
-  expect(job.credits).toMatchObject({ charged: 0, refunded: 1 });
-  const { body } = await customer.post('/prospect/match', { people: [{ profnet_url: stranger.profnet_url }] });
-  expect(body.results).toMatchObject([{ status: 'none' }]);
-});
-
 test('every contact that is filled from a person comes from the person, so an erasure marks all of them, merged ones too', async () => {
   const customer = await customerWith(app, { subscription: 10 });
   const { _id: id, work_email } = await add();

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { importRecords } from '../../src/jobs/import-records.ts';
 import { sweepJobs } from '../../src/jobs/workers.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { contactBody, make, makeList } from '../setup/factories.ts';
@@ -161,20 +160,6 @@ describe('an import', () => {
     const { body } = await customer.get(`/imports/${id}`);
     expect(countsOf(body)).toMatchObject({ created: 2, unchanged: 1, failed: 1 });
     expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(3);
-  });
-
-  test('goes on where the last turn ended', async () => {
-    const id = await beginImport(customer, newContacts);
-    await sendFile(customer, id, contactsCsv(...contactLines(2_500)));
-    const seen: number[] = [];
-    for (let state = 'PENDING'; state !== 'COMPLETED';) {
-      await importRecords(0)(contextOf(app), { customerId: customer.id });
-      const { body } = await customer.get(`/imports/${id}`);
-      seen.push(body.processed);
-      state = body.status;
-    }
-    expect(seen.slice(-3)).toEqual([1_000, 2_000, 2_500]);
-    expect(await emailsOf()).toEqual(contactLines(2_500).map((line) => line.split(',')[2]));
   });
 
   test('does not touch records of another customer, whatever names them', async () => {

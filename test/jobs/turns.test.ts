@@ -96,21 +96,6 @@ test('a turn settles nothing once another one has taken its job', async () => {
   expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
 });
 
-test('a turn leaves a job to the turn that works at it, as long as the queue sees a sign of life', async () => {
-  await app.owner`delete from pgboss.job where name = 'verify'`; // those of other tests
-  const customer = await app.customer();
-  const job = await begin(app, customer, 10);
-  const { slice, begun, open } = held();
-  const worker = await startWorker(slice);
-  await begun;
-  await turnOf(customer, echo());
-  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
-  open();
-  await ended(app, job);
-  await worker.stop();
-  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
-});
-
 test('a turn whose job is cancelled settles nothing, and the unspent credits are released once', async () => {
   const customer = await app.customer();
   const job = await begin(app, customer, 10);

@@ -18,10 +18,10 @@ import {
   type Answer,
 } from '../setup/factories.ts';
 import { startNameServer } from '../setup/name-server.ts';
+import { verify as verifyEmail } from './calls.ts';
 import { importFile } from './importing.ts';
 import { ended, readJob, resultsOf } from './spending.ts';
 import { undoing } from './undoing.ts';
-import { startVerify } from './verifying.ts';
 import { contextOf, slowDb, workAtUndos } from './working.ts';
 
 const names = await startNameServer();
@@ -84,57 +84,47 @@ interface World {
 }
 
 async function makeWorld(): Promise<World> {
-  const companies = [];
-  for (const i of [0, 1, 2])
-    companies.push(
-      await make(customer, '/company', {
-        type: 'customer',
-        company_name: `Company ${i}`,
-        external_id: `c${i}`,
-        ...(i === 0 ? { industry: 'Tools', custom_fields: { size: 3 } } : { location_region: '' }),
-      }),
-    );
-  const lists = [];
-  for (const i of [0, 1]) lists.push((await customer.post('/list-contact', { name: `List ${i}` })).body.id);
-  const contacts = [];
-  for (const i of [0, 1, 2, 3])
-    contacts.push(
-      await make(
-        customer,
-        '/contacts',
-        contactBody({
-          work_email: `p${i}@example.com`,
-          external_id: `p${i}`,
-          job_title: i === 0 ? '' : `Title ${i}`,
-          middle_name: '',
-          other_emails: [],
-          phone_numbers: [{ country_code: '+49', number: `3012345${i}` }],
-          company: { id: companies[i % 3] },
-          list_ids: i === 3 ? [] : [lists[i % 2]],
-          custom_fields: { n: i, ...(i === 1 ? { plan: 'gold' } : {}) },
-        }),
-      ),
-    );
-  const products = [];
-  for (const name of ['Chair', 'Table', 'Lamp'])
-    products.push(await make(customer, '/products', productBody({ name, price: 5 })));
-  const deals = [];
-  for (const i of [0, 1])
-    deals.push(
-      await make(
-        customer,
-        '/opportunities',
-        await opportunityBody(customer, {
-          name: `Deal ${i}`,
-          company_id: companies[i],
-          contacts_ids: i === 0 ? [contacts[1], contacts[0]] : [contacts[2], contacts[1]],
-          products: [
-            { id: products[0], price: 4, quantity: 2 },
-            { id: products[1], price: 9.5, quantity: 1 },
-          ],
-        }),
-      ),
-    );
+  /** Makes so many records, one after the other. */
+  const several = async (count: number, one: (i: number) => Promise<string>): Promise<string[]> => {
+    const ids: string[] = [];
+    for (let i = 0; i < count; i += 1) ids.push(await one(i));
+    return ids;
+  };
+  const companies = await several(3, (i) =>
+    company({
+      company_name: `Company ${i}`,
+      external_id: `c${i}`,
+      ...(i === 0 ? { industry: 'Tools', custom_fields: { size: 3 } } : { location_region: '' }),
+    }),
+  );
+  const lists = await several(2, async (i) => (await customer.post('/list-contact', { name: `List ${i}` })).body.id);
+  const contacts = await several(4, (i) =>
+    contact({
+      work_email: `p${i}@example.com`,
+      external_id: `p${i}`,
+      job_title: i === 0 ? '' : `Title ${i}`,
+      middle_name: '',
+      other_emails: [],
+      phone_numbers: [{ country_code: '+49', number: `3012345${i}` }],
+      company: { id: companies[i % 3] },
+      list_ids: i === 3 ? [] : [lists[i % 2]],
+      custom_fields: { n: i, ...(i === 1 ? { plan: 'gold' } : {}) },
+    }),
+  );
+  const products = await several(3, (i) =>
+    make(customer, '/products', productBody({ name: `Product ${i}`, price: 5 })),
+  );
+  const deals = await several(2, (i) =>
+    deal({
+      name: `Deal ${i}`,
+      company_id: companies[i],
+      contacts_ids: i === 0 ? [contacts[1], contacts[0]] : [contacts[2], contacts[1]],
+      products: [
+        { id: products[0], price: 4, quantity: 2 },
+        { id: products[1], price: 9.5, quantity: 1 },
+      ],
+    }),
+  );
   const activities: string[] = [];
   for (const references of [
     { contact_id: contacts[0] },
@@ -627,7 +617,7 @@ describe('the undo of a job that writes contacts', () => {
   }
 
   const verify = async (id: string, email: string) =>
-    work('verify', await startVerify(customer, [{ email, contact_id: id }], true));
+    work('verify', (await verifyEmail(customer, { emails: [{ email, contact_id: id }], sync_crm: true })).body.id);
 
   async function unlock(_id: string, email: string): Promise<string> {
     const body = { ids: [await addPerson(email)], sync_crm: true };

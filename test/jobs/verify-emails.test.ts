@@ -12,7 +12,6 @@ import { readJournal } from '../setup/journal.ts';
 import { startMailServer } from '../setup/mail-server.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';
 import { creditsOf, customerWith, read, verify } from './calls.ts';
-import { expectSettled } from './verifying.ts';
 import { contextOf, verifyTurn } from './working.ts';
 
 const names = await startNameServer();
@@ -56,8 +55,31 @@ const resultsOf = async (customer: TestCustomer, id: string): Promise<Row[]> =>
 async function ended(customer: TestCustomer, id: string) {
   const job = await jobOf(customer, id);
   expect(job.status).toBe('COMPLETED');
-  await expectSettled(app, customer, id);
+  await expectSettled(customer, id);
   return { job, rows: await resultsOf(customer, id) };
+}
+
+/**
+ * Expects one result for each input, and that results, job, ledger and balance agree: nothing was charged twice or
+ * missed.
+ */
+async function expectSettled(customer: TestCustomer, id: string): Promise<void> {
+  const [sums] = await app.owner`
+    select
+      j.total, j.reserved, j.charged, j.refunded,
+      (select count(*) from job_inputs i where i.customer_id = ${customer.id} and i.job_id = j.id) as inputs,
+      (select count(*) from job_results r where r.customer_id = ${customer.id} and r.job_id = j.id) as rows,
+      (select sum(charged) from job_results r where r.customer_id = ${customer.id} and r.job_id = j.id) as by_rows,
+      (select sum(amount) from credit_entries e where e.customer_id = ${customer.id} and e.job_id = j.id and kind = 'charge') as by_ledger,
+      (select reserved from credit_balances b where b.customer_id = ${customer.id} and pool = 'verification') as still_reserved
+    from jobs j
+    where j.customer_id = ${customer.id}
+      and j.id = ${id}`;
+  const { total, reserved, charged, refunded, inputs, rows, by_rows, by_ledger } = sums!;
+  expect([Number(inputs), Number(rows)]).toEqual([total, total]);
+  expect([Number(by_rows), Number(by_ledger ?? 0)]).toEqual([Number(charged), Number(charged)]);
+  expect(Number(charged) + Number(refunded)).toBe(Number(reserved));
+  expect(Number(sums!['still_reserved'])).toBe(0);
 }
 
 /** Creates a worker process of its own, with new caches: a function that runs one turn, and one that stops it. */
@@ -444,7 +466,7 @@ test('while the name server denies everything, a job waits and nothing is charge
     ['invalid', 1],
     ['disposable', 1],
   ]);
-  await expectSettled(app, customer, id);
+  await expectSettled(customer, id);
   await expect.poll(async () => (await readiness()).checks.verification).toBe('up');
 });
 
@@ -467,7 +489,7 @@ test('after an hour, the addresses that wait end unknown and are free', async ()
   expect(job).toMatchObject({ status: 'COMPLETED', waiting_for: null, credits: { charged: 0, refunded: 3 } });
   for (const { result, charged } of await resultsOf(customer, id))
     expect([result.status, result.checks.mx.reason, charged]).toEqual(['unknown', 'name_server', 0]);
-  await expectSettled(app, customer, id);
+  await expectSettled(customer, id);
 });
 
 test.each([
