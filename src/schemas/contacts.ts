@@ -257,6 +257,7 @@ export const contactTable = {
   'company.id': { label: 'Id of the company', isInternal: true },
   company_id: { label: 'Id of the company', filter: 'uuid', isInternal: true },
   industry: { label: 'Industry', filter: 'text', form: { group: 'Work' }, isInTools: true },
+  assigned_email: { label: 'Assigned to', scope: 'customer:read' },
   assigned_to: {
     label: 'Assigned to',
     references: 'users',

@@ -35,6 +35,7 @@ test('an XLSX file for people of contacts: titles that are bold and stay in view
     name: 'By rule',
     rules: [{ field: 'last_name', operator: 'equals', value: 'Lovelace' }],
   });
+  const [owner] = (await customer.get('/customer/users')).body as { id: string; email: string }[];
   const id = await make(
     customer,
     '/contacts',
@@ -49,6 +50,7 @@ test('an XLSX file for people of contacts: titles that are bold and stay in view
       job_title: '',
       birth_year: 1815,
       list_ids: [fairs, deleted, await listWith({ name: 'Abroad' })],
+      assigned_to: owner!.id,
       custom_fields: { plan: '007', seats: 12.5, trial: false, Score: 'high' },
     }),
   );
@@ -66,6 +68,7 @@ test('an XLSX file for people of contacts: titles that are bold and stay in view
       'Phone numbers': '+44 20 7946 0000',
       Company: 'Engines',
       'Industry of the company': 'Steam',
+      'Assigned to': owner!.email,
       Country: 'GB',
       'Year of birth': 1815,
       'E-mail status': 'unverified',

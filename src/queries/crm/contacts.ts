@@ -73,7 +73,10 @@ export const {
   source: contactSource,
   projection,
   forPeople: (sql, customerId) =>
-    sql`${projection(sql)}, array(${manualLists(sql, customerId, 'name')} order by l.name) as ${constant(sql, listNames)}`,
+    sql`
+      ${projection(sql)},
+      array(${manualLists(sql, customerId, 'name')} order by l.name) as ${constant(sql, listNames)},
+      (select u.email from users u where u.customer_id = ${customerId}::uuid and u.id = c.assigned_to) as assigned_email`,
   fields: contactFileFields,
   title: 'Contacts',
 });
