@@ -364,10 +364,11 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { areUnmatc
 function nextSteps({ object, match, failed, warnings }: Import, list = '', isCreate = false): Html {
   const found = { mode: 'upsert', match: match ?? (object === 'contacts' ? 'work_email' : 'external_id') };
   const again = { object, ...(isCreate ? { mode: 'create' } : found), list_id: list };
+  const assign = pathWith('/app/contacts/chosen', { do: 'assign', all: '1', list });
   const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;
   return html`<p>
     Next: <a href="/app/${object}">see the ${object}</a> ·
-    !${when(list, html`<a href="/app/lists/${list}">see their list</a> ·`)}
+    !${when(list, html`<a href="/app/lists/${list}">see their list</a> · <a href="${assign}" data-dialog>assign them</a> ·`)}
     <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a
     >!${when(failed + warnings > 0, upload)}
   </p>`;

@@ -87,7 +87,7 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
     .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
-  return html`<p class="quiet">
+  return html`<p class="notice warning">
     Left out: !${someNames(names, 12)}. To keep a column, choose a field for
     it${hasOwnFields(object) ? ', such as a field of your own' : ''}.
   </p>`;
