@@ -57,6 +57,15 @@ test('a form that was sent before, and then with other values, is refused, and k
   expectPage(other, 409, 'sent before, with other values');
   expect(other.body).toContain('value="Table"');
   expect(textOf(await admin.get('/app/contacts?done=sent'))).toContain('This form was sent before');
+
+  const contact = `/app/contacts/${await make(customer, '/contacts', contactBody())}`;
+  const note = { ...(await admin.fieldsOf(contact)), type: 'note', body: 'Called' };
+  expect((await admin.post(contact, note)).status).toBe(303);
+  expectPage(
+    await admin.post(contact, { ...note, body: 'Called back' }),
+    409,
+    /sent before, with other .* Called back/,
+  );
 });
 
 test.each([

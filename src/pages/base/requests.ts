@@ -4,7 +4,7 @@ import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 import { spenderOf, type Spender } from '../../access/credentials.ts';
-import { DomainError, notFound, validationFailed, fromDatabase, preconditionFailed } from '../../errors.ts';
+import { DomainError, conflict, notFound, validationFailed, fromDatabase, preconditionFailed } from '../../errors.ts';
 import { SpendCapExceeded } from '../../errors.ts';
 import type { ErrorCode, Fault } from '../../errors.ts';
 import { sessionCookies, sessionOf } from '../../plugins/auth.ts';
@@ -76,11 +76,18 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
   throw new DomainError('forbidden', 'This form is too old, or it was not sent from a page of yours. Open it again.');
 }
 
-/** Runs the action of a form in a transaction. If the form was sent before, does nothing and returns undefined. */
+/**
+ * Runs the action of a form in a transaction. If the form was sent before, does nothing and returns undefined.
+ * @throws DomainError `conflict` if it was sent before with other values
+ */
 export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Promise<T>): Promise<T | undefined> =>
-  request.db.transaction(async (sql) =>
-    (await markSent(sql, request.caller.customerId, sentForm(request))) ? act(sql) : undefined,
-  );
+  request.db.transaction(async (sql) => {
+    const earlier = await markSent(sql, request.caller.customerId, sentForm(request));
+    if (earlier === 'other') throw conflict(otherSent);
+    return earlier ? undefined : act(sql);
+  });
+
+const otherSent = 'This form was sent before, with other values. Send it again if you want these too';
 
 type Query<Connection, Rest extends unknown[], T> = (sql: Connection, customerId: string, ...rest: Rest) => Promise<T>;
 

@@ -78,8 +78,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         const id = await once(request, async (sql) =>
           create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
         );
-        if (id !== undefined) return `${path}/${id}?done=created`;
-        return (await sentEarlier(request)) === 'other' ? otherSent : `${path}?done=sent`;
+        return id === undefined ? `${path}?done=sent` : `${path}/${id}?done=created`;
       },
     });
 
@@ -97,11 +96,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       requireValid(kind.schemas.patch, body, faults);
       const doubtful = isPreview(request) ? notSent : await doubtOf(request, body, found.id);
       if (doubtful) return doubtful;
-      const isDone = await once(request, async (sql) => {
-        await kind.update(sql, caller.customerId, found.id, ((await complete?.(sql)) ?? body) as never, etag);
-        return true;
-      });
-      return isDone || (await sentEarlier(request)) !== 'other' ? saved : otherSent;
+      await once(request, async (sql) =>
+        kind.update(sql, caller.customerId, found.id, ((await complete?.(sql)) ?? body) as never, etag),
+      );
+      return saved;
     },
   });
 
@@ -159,11 +157,6 @@ export async function requireRecord<Row>(request: FastifyRequest, noun: string, 
   const [found] = await lookUp(request, find, [idOf(request, noun)]);
   return required(found, noun);
 }
-
-const otherSent: Refused = {
-  faults: { '': 'This form was sent before, with other values. Send it again if you want these too.' },
-  status: statuses.conflict,
-};
 
 export const isPreview = (request: FastifyRequest): boolean => sentText(request, 'do') === 'preview';
 

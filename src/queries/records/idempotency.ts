@@ -102,25 +102,24 @@ const removeRecords = (sql: Transaction, customerId: string, records: readonly {
  * Stores that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
  * carries out the action of the form.
  * @param form its token is text that no other form has
- * @returns false if the form took effect before
+ * @returns undefined if the form takes effect now, or else how it did before (see `findSent`)
  */
-export async function markSent(sql: Transaction, customerId: string, form: SentForm): Promise<boolean> {
+export async function markSent(sql: Transaction, customerId: string, form: SentForm): Promise<Sent | undefined> {
   const key = keyOf(form);
   // Waits for another request with this form: only its end tells whether it takes effect.
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName(customerId, key)}, 0))`;
-  if (await findIdempotencyRecord(sql, customerId, key)) return false;
+  const earlier = await findSent(sql, customerId, form);
+  if (earlier) return earlier;
   // Nothing but hashes is stored: the answer to the form can contain an API key, its fields a password. The token salts them.
   const fingerprint = hashOf(JSON.stringify(form));
   await storeAnswer(sql, customerId, key, { fingerprint, status: 200, body: {}, change_id: null });
-  return true;
+  return undefined;
 }
 
+type Sent = 'same' | 'other';
+
 /** Returns `same` if this form took effect before, and `other` if a form with this token but other fields did. */
-export async function findSent(
-  sql: Queryable,
-  customerId: string,
-  form: SentForm,
-): Promise<'same' | 'other' | undefined> {
+export async function findSent(sql: Queryable, customerId: string, form: SentForm): Promise<Sent | undefined> {
   const found = await findIdempotencyRecord(sql, customerId, keyOf(form));
   return found && (found.fingerprint.equals(hashOf(JSON.stringify(form))) ? 'same' : 'other');
 }
