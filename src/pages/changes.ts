@@ -5,7 +5,7 @@ import { cursorFault } from '../filters/cursor.ts';
 import { startUndo, tryUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
 import { findNamedRecords, listDeletions, type NamedRecord } from '../queries/history/timeline.ts';
-import { requireJobView } from '../queries/jobs/jobs.ts';
+import { findReason, requireJobView } from '../queries/jobs/jobs.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import type { User } from '../schemas/accounts.ts';
@@ -116,7 +116,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
 async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<boolean> {
   for (let left = 40; left > 0; left -= 1) {
     const { status, total, succeeded } = await lookUp(request, requireJobView, jobId, allJobs);
-    if ((finalStatuses as readonly string[]).includes(status)) return status === 'COMPLETED' && succeeded === total;
+    if ((finalStatuses as readonly string[]).includes(status))
+      return status === 'COMPLETED' && succeeded === total && (await lookUp(request, findReason, jobId)).length === 0;
     await sleep(50);
   }
   return false;
