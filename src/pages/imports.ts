@@ -26,6 +26,7 @@ import { sendFile } from '../plugins/responses.ts';
 import { allImports, listImports, requireImport, requireImportState } from '../queries/jobs/imports.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import { findRepeated } from '../queries/jobs/import-rows.ts';
+import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
@@ -260,6 +261,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const waits = found.status === 'UPLOADED';
   const isRunning = !isFinal && !waits;
   const failures = waits ? { body: await settings(request, found) } : await failuresOf(request, found, state);
+  const [list] = await ask(request, findListNames, state.list_ids);
   const repeated = found.repeated ?? 0;
   const repeatedLines = repeated > 0 ? await search(request, findRepeated, found.id) : [];
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
@@ -270,7 +272,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, state, failures)} !${repeatedNotice(found, repeated, repeatedLines)}
+        !${waits ? '' : outcomeOf(found, list?.id, failures)} !${repeatedNotice(found, repeated, repeatedLines)}
         !${isFinal ? await importButton(request, found, state) : ''}
         !${card(html`!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}`)}
       </div>
@@ -347,7 +349,7 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
 const matchHint = (object: ImportObject, match: string): Html =>
   html`<p>This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one.</p>`;
 
-function outcomeOf(found: Import, { list_ids: [list] }: ImportState, { areUnmatched }: Failures): Html {
+function outcomeOf(found: Import, list: string | undefined, { areUnmatched }: Failures): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings } = found;
   const words = 'Download these records to correct them';
   const download = linkButton(words, `${pathOf(found)}/errors.csv`, 'secondary outline', 'download');

@@ -227,6 +227,10 @@ test('an import with the pages is checked with a new list, which is there only o
   await visitor.submit(assign.replaceAll('&#38;', '&').replaceAll('&#61;', '='));
   const { body } = await customer.post('/contacts/list', {});
   expect(body).toMatchObject([{ assigned_to: visitor.user.userId }]);
+  const links = async () => /see their list/.test((await visitor.get(page)).body);
+  expect(await links()).toBe(true);
+  await customer.delete(`/list-contact/${(await lists())[0].id}`);
+  expect(await links()).toBe(false);
 });
 
 test('an import with the pages is not started while all its records must fail, and keeps what was chosen', async () => {
