@@ -266,7 +266,9 @@ test('an opportunity has an amount without a product, a new company, and a conta
   expect([asked.status, textOf(asked)]).toEqual([400, expect.stringContaining('Tick who is meant by “ada lovelace”')]);
   expect(asked.body.match(/name="contact" value/g)).toHaveLength(2);
   expect(textOf(asked)).toContain('Ada Lovelace, other@example.com');
-  const made = await admin.submit('/app/opportunities/new', { ...deal, contact: id });
+  const other = await admin.submit('/app/opportunities/new', { ...deal, contact: id, amount: '£ 40 000' });
+  expect([other.status, textOf(other)]).toEqual([400, expect.stringMatching(/“£ 40 000” is not in USD/)]);
+  const made = await admin.submit('/app/opportunities/new', { ...deal, contact: id, amount: '$ 40.000,00' });
   const path = made.location!.split('?')[0]!;
   const stored = async () => (await customer.get(path.replace('/app', ''))).body;
   const amount = (price: number) => [{ name: 'Amount', price, quantity: 1 }];
@@ -342,7 +344,7 @@ test('an opportunity keeps the products and contacts that its form does not show
 test.each([
   ['40.000,00', 40_000],
   ['40,000.00', 40_000],
-  ['€ 1.234.567', 1_234_567],
+  ['$ 1.234.567', 1_234_567],
   ["40'000", 40_000],
   ['40 000,5', 40_000.5],
   ['1249.5', 1249.5],

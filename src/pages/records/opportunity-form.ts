@@ -186,6 +186,7 @@ const rowsOf = (fields: Fields): Row[] =>
 async function linesOf(reading: Reading, stage: string, stored: Opportunity['details']) {
   const { request, faults } = reading;
   const fields = fieldsOf(request);
+  const currency = reading.pipelines.find(({ stages }) => stages.some(({ id }) => id === stage))?.currency;
   const kept = stored.find(isAmount);
   const amount = text(fields, 'amount').trim();
   const amountRow = { product: kept?.product_id ?? amountName, price: amount, quantity: amount === '' ? '' : '1' };
@@ -211,9 +212,11 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
     else if (agreed === undefined && price === '') refuse(`give a price for “${product}”`);
     else if (agreed === undefined)
       refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
+    else if (currency && isOfOther(currency, price))
+      refuse(`“${price}” is not in ${currency}, as all in this pipeline`);
     else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
     else {
-      const id = known ?? newProduct(reading, stage, product, agreed);
+      const id = known ?? newProduct(reading, currency, product, agreed);
       lines.push({ id, price: agreed, quantity: Number(quantity || '1') });
     }
   }
@@ -224,11 +227,16 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
   };
 }
 
-function newProduct(reading: Reading, stage: string, name: string, agreed: number): string {
-  const pipeline = reading.pipelines.find(({ stages }) => stages.some(({ id }) => id === stage));
+/** Returns true if a written price has the sign or the code of another currency. */
+function isOfOther(currency: string, price: string): boolean {
+  const [sign = ''] = /\p{Sc}|[A-Z]{3}/u.exec(price) ?? [];
+  return sign !== currency && !money(0, currency).includes(sign);
+}
+
+function newProduct(reading: Reading, currency: string | undefined, name: string, agreed: number): string {
   // The product of amounts is no product to offer.
   const ofKind = name === amountName ? { price: 0, active: false } : { price: agreed };
-  const body = { name, ...ofKind, unit: 'piece', ...(pipeline && { currency: pipeline.currency }) };
+  const body = { name, ...ofKind, unit: 'piece', ...(currency && { currency }) };
   const { customerId } = reading.request.caller;
   const create: Create = (sql) => productWrites.create(sql, customerId, body);
   return add(reading, '/products', name, [ProductCreate, body], create);
