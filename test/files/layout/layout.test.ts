@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ImportFile } from '../../../src/files/encodings.ts';
+import { misreadWord } from '../../../src/files/layout.ts';
 import { contacts, lenient, read, refusal } from '../reading.ts';
 
 describe('the header line', () => {
@@ -50,4 +51,15 @@ describe('the header line', () => {
     expect(reason).toMatch(/; and 3990 more\. /);
     expect(reason.length).toBeLessThan(2_000);
   });
+});
+
+test('texts of Windows-1252, with signs and one odd name among many, are not taken for another encoding', () => {
+  for (const texts of [
+    ['Jörg', 'Müller 17', 'Bäckerei Groß', 'Köln', 'Österreich', 'Böhm & Söhne', 'Anna', 'Straße 4', 'Müßig'],
+    ['Hélène', 'Société Générale', 'François', 'Besançon', 'Noël', 'Pâtisserie', 'Gérard', 'Forêt', 'Bézier'],
+    ['10 € – 20 €', '„Zum Löwen“', 'Müller®', '5 m²', 'Nº 3', '§ 14 BGB', '±3 °C', '¿Qué?', 'O´Neill'],
+    ['BAŠIĆ', 'ŽIŽEK', 'MÜLLER'],
+    ['Gro§', ...Array<string>(40).fill('Müller')],
+  ])
+    expect(misreadWord(texts), texts.join()).toBeUndefined();
 });
