@@ -782,19 +782,16 @@ test('a new record about which somebody has noted something stays', async () => 
   });
 });
 
-test.each([
-  ['contacts', 'work_email,note\nada@example.com,Met', '/contacts'],
-  ['companies', 'company_name,note\nEngines,Met', '/company'],
-])('an imported record stays with its note, if that was changed since: %s', async (object, csv, path) => {
-  const { id: change } = await importFile(app, customer, { object, mode: 'create', format: 'csv' }, csv);
+test('an imported record stays with its note, if that was changed since', async () => {
+  const csv = 'work_email,note\nada@example.com,Met';
+  const { id: change } = await importFile(app, customer, { object: 'contacts', mode: 'create', format: 'csv' }, csv);
   const [note] = (await customer.post('/activities/list', {})).body;
   await customer.patch(`/activities/${note.id}`, { body: 'Met again' });
-  const [record] = (await customer.post(`${path}/list`, {})).body;
   expect((await undo(change)).results).toMatchObject([
     { item: note.id, status: 'skipped', reason: 'changed_since' },
-    { item: record.id, status: 'skipped', reason: 'in_use' },
+    { item: note.contact_id, status: 'skipped', reason: 'in_use' },
   ]);
-  await read(`${path}/${record.id}`);
+  await readContact(note.contact_id);
   expect(await read(`/activities/${note.id}`)).toMatchObject({ body: 'Met again' });
 });
 
