@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import type { FieldType } from '../../src/schemas/wire.ts';
-import { operatorsOf, orderable } from '../../src/schemas/filters.ts';
+import { indexed, operatorsOf, orderable } from '../../src/schemas/filters.ts';
 import type { FilterFields, GivenFilters, Operator } from '../../src/schemas/filters.ts';
 import { domains, emails, externalIds, instants, needles, searches, texts } from './pools.ts';
 
@@ -102,10 +102,13 @@ export type Keys = { field: string; direction: 'ASC' | 'DESC' }[];
 
 const direction = fc.constantFrom('ASC' as const, 'DESC' as const);
 
-/** Random orders of one to three different fields. */
+/** Random orders: of one field that has an index, or of one to three different fields. */
 export const ordersOf = (fields: FilterFields): fc.Arbitrary<Keys> =>
   fc
-    .uniqueArray(fc.constantFrom(...orderable(fields)), { minLength: 1, maxLength: 3 })
+    .oneof(
+      fc.constantFrom(...indexed(fields), 'id').map((name) => [name]),
+      fc.uniqueArray(fc.constantFrom(...orderable(fields)), { minLength: 1, maxLength: 3 }),
+    )
     .chain((names) => fc.tuple(...names.map((field) => fc.record({ field: fc.constant(field), direction }))));
 
 /** Random values of one custom field. */

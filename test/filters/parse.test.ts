@@ -1,56 +1,39 @@
 import { compile } from '../../src/validation/validator.ts';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { parseOrder } from '../../src/filters/columns.ts';
 import { contactFilterFields, ContactFilters } from '../../src/schemas/contacts.ts';
 import { OrderBy } from '../../src/schemas/filters.ts';
 
 const { faultsOf } = compile(ContactFilters);
-const pathsOf = (given: unknown): string[] => faultsOf(given).map(({ path }) => path);
+const orderFaults = compile(OrderBy(contactFilterFields)).faultsOf;
+const many = (count: number) => Array.from({ length: count }, (_, i) => `${i}`);
+const longKey = `custom_fields.${'x'.repeat(65)}`;
 
-const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
-
-describe('an invalid filter is rejected with its JSON pointer:', () => {
-  test.each<[string, unknown, string]>([
-    ['an unknown field', { nam: 'x' }, '/nam'],
-    ['a field of the prototype', { constructor: 'x' }, '/constructor'],
-    ['an array field', { phone_numbers: 'x' }, '/phone_numbers'],
-    [
-      'a custom field whose key is too long',
-      { [`custom_fields.${'x'.repeat(65)}`]: 'x' },
-      `/custom_fields.${'x'.repeat(65)}`,
-    ],
-    ['an unknown operator', { score: { more: 1 } }, '/score/more'],
-    ['an operator that the field type does not have', { score: { contains: '1' } }, '/score/contains'],
-    ['a comparison of ids', { company_id: { gt: id } }, '/company_id/gt'],
-    ['a number out of the range of the column', { score: { lt: 2 ** 31 } }, '/score/lt'],
-    ['a number for a text', { last_name: 5 }, '/last_name'],
-    ['a text that is too long', { last_name: 'x'.repeat(257) }, '/last_name'],
-    ['too many values', { last_name: { not_in: Array.from({ length: 101 }, () => 'x') } }, '/last_name/not_in'],
-    ['a day that does not exist', { created_at: { gt: '2026-02-30T00:00:00Z' } }, '/created_at/gt'],
-    ['a year that Postgres cannot store', { updated_at: '0000-12-31T23:59:59Z' }, '/updated_at'],
-    ['a bound of another type', { score: { between: [1, '2'] } }, '/score/between/1'],
-    ['_or with an element that is not an object', { _or: [{}, 'x'] }, '/_or/1'],
-    ['_or inside _or', { _or: [{ _or: [] }] }, '/_or/0/_or'],
-  ])('%s', (_, given, path) => {
-    expect(pathsOf(given)).toEqual([path]);
-  });
+test.each<[string, unknown, string]>([
+  ['an unknown field', { nam: 'x' }, '/nam'],
+  ['a field of the prototype', { constructor: 'x' }, '/constructor'],
+  ['an array field', { phone_numbers: 'x' }, '/phone_numbers'],
+  ['a custom field whose key is too long', { [longKey]: 'x' }, `/${longKey}`],
+  ['an operator that the field type does not have', { score: { contains: '1' } }, '/score/contains'],
+  ['a comparison of ids', { company_id: { gt: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b' } }, '/company_id/gt'],
+  ['a number out of the range of the column', { score: { lt: 2 ** 31 } }, '/score/lt'],
+  ['a text that is too long', { last_name: 'x'.repeat(257) }, '/last_name'],
+  ['too many values', { last_name: { not_in: many(101) } }, '/last_name/not_in'],
+  ['a day that does not exist', { created_at: { gt: '2026-02-30T00:00:00Z' } }, '/created_at/gt'],
+  ['_or inside _or', { _or: [{ _or: [] }] }, '/_or/0/_or'],
+])('an invalid filter is rejected with its JSON pointer: %s', (_, given, path) => {
+  expect(faultsOf(given).map((fault) => fault.path)).toEqual([path]);
 });
 
 test.each<[string, unknown]>([
   ['a text of the maximum length', { last_name: '𝒜'.repeat(256) }],
-  ['the maximum number of values', { last_name: Array.from({ length: 100 }, (_, i) => `${i}`) }],
+  ['the maximum number of values', { last_name: many(100) }],
   ['a custom field whose key has a dot', { 'custom_fields.a.b': 1 }],
   ['a custom field whose key has the maximum length', { [`custom_fields.${'𝒜'.repeat(64)}`]: true }],
   ['values of several types of a custom field', { 'custom_fields.a': ['x', 1, false] }],
   ['null as an operand, and _or without elements', { last_name: { ne: null }, _or: [] }],
 ])('a filter is accepted with %s', (_, given) => {
   expect(faultsOf(given)).toEqual([]);
-});
-
-test('every fault is reported, not only the first', () => {
-  const given = { nam: 1, score: { gt: 'x', lt: 'y' }, last_name: [1, 'x', 2], _or: [{ list_id: 'x' }, 5] };
-  const paths = ['/nam', '/score/gt', '/score/lt', '/last_name/0', '/last_name/2', '/_or/0/list_id', '/_or/1'];
-  expect(pathsOf(given).toSorted()).toEqual(paths.toSorted());
 });
 
 test('an error message names the invalid part and the allowed values', () => {
@@ -71,13 +54,10 @@ test('more than 25 conditions are rejected, at any depth', () => {
 test.each<[string, unknown, string[]]>([
   ['no key', {}, ['']],
   ['too many keys', { score: 'ASC', id: 'ASC', gender: 'ASC', industry: 'ASC' }, ['']],
-  ['an unknown field', { nam: 'ASC' }, ['/nam']],
   ['a field that cannot be ordered by', [{ field: 'list_id', direction: 'ASC' }], ['/0/field']],
   ['a custom field', { 'custom_fields.a': 'ASC' }, ['/custom_fields.a']],
-  ['several faults at once', [{ field: 5, direction: 5 }, 5], ['/0/field', '/0/direction', '/1']],
 ])('an order is rejected with %s', (_, given, paths) => {
-  const { faultsOf } = compile(OrderBy(contactFilterFields));
-  expect(faultsOf(given).map(({ path }) => path)).toEqual(paths);
+  expect(orderFaults(given).map(({ path }) => path)).toEqual(paths);
 });
 
 test('both forms of an order mean the same, the first key is the most significant, and keys without effect are left out', () => {

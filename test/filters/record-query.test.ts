@@ -1,5 +1,4 @@
-import * as fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { contactSource } from '../../src/filters/columns.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/parse.ts';
 
@@ -30,65 +29,46 @@ test('a cursor is valid with another limit and with equivalent filters', () => {
   expect(read({ ...rewritten, paginate: { cursor, limit: 99 } }).limit).toBe(99);
 });
 
-describe('a cursor is rejected', () => {
-  const refusal = /^\/paginate\/cursor: is not a cursor/;
+const refusal = /^\/paginate\/cursor: is not a cursor/;
+const { filters, order_by } = request;
 
-  test.each<[string, ListRequest]>([
-    ['with other filters', { filters: { score: { gte: 6 }, gender: ['f', 'm'] }, order_by: request.order_by }],
-    ['with no filters', { order_by: request.order_by }],
-    ['with other keys', { filters: request.filters, order_by: { last_name: 'ASC' } }],
-    ['with another direction', { filters: request.filters, order_by: { ...request.order_by, last_name: 'DESC' } }],
-    ['with no order', { filters: request.filters }],
-  ])('%s', (_, other) => {
-    expect(() => read({ ...other, paginate: { cursor } })).toThrow(refusal);
-  });
+test.each<[string, ListRequest, string?]>([
+  ['with other filters', { filters: { ...filters, score: { gte: 6 } }, order_by }],
+  ['with no filters', { order_by }],
+  ['with other keys', { filters, order_by: { last_name: 'ASC' } }],
+  ['with another direction', { filters, order_by: { ...order_by, last_name: 'DESC' } }],
+  ['with no order', { filters }],
+  ['for another customer', request, row.id],
+])('a cursor is rejected %s', (_, other, customer) => {
+  expect(() => read({ ...other, paginate: { cursor } }, customer)).toThrow(refusal);
+});
 
-  test('for another customer', () => {
-    expect(() => read({ ...request, paginate: { cursor } }, row.id)).toThrow(refusal);
-  });
+test('a cursor is rejected together with a page', () => {
+  expect(() => read({ ...request, paginate: { cursor, page: 1 } })).toThrow(
+    /^\/paginate\/cursor: cannot be combined with page/,
+  );
+});
 
-  test('together with a page', () => {
-    expect(() => read({ ...request, paginate: { cursor, page: 1 } })).toThrow(
-      /^\/paginate\/cursor: cannot be combined with page/,
-    );
-  });
-
-  test('if any character differs from the cursor that was issued', () => {
-    const [scope, id] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as [string, string];
-    const forged = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
-    const values = ['lodz', null, ''];
-    expect(() => read({ ...request, paginate: { cursor: forged([scope, id, values]) } })).not.toThrow();
-    const texts = ['', 'x', `${cursor}=`, ` ${cursor}`, `${cursor}A`, cursor.slice(0, -1), 'A'.repeat(5000)];
-    const shapes = [null, {}, [scope], [scope, id, values, 1], [scope, 'x', values], [scope, id.toUpperCase(), values]];
-    const places = [
-      ['lodz'],
-      ['lodz', null, '', ''],
-      [5, null, ''],
-      ['Lodz', null, ''],
-      ['lodz', false, ''],
-      [{ hash: 'x'.repeat(22), more: 1 }, null, ''],
-      ['\ud800', null, ''],
-      ['lodz', null, null],
-    ].map((one) => [scope, id, one]);
-    for (const one of [...texts, ...[...shapes, ...places].map(forged)])
-      expect(() => read({ ...request, paginate: { cursor: one } })).toThrow(refusal);
-    fc.assert(
-      fc.property(fc.string({ maxLength: 200 }), (text) => {
-        expect(() => read({ ...request, paginate: { cursor: text } })).toThrow(refusal);
-      }),
-    );
-  });
-
-  test.each<[string, Record<string, string>, unknown[]]>([
-    ['a number out of the range of the column', { score: 'ASC' }, [2 ** 31]],
-    ['null for a field that is never null', { score: 'ASC' }, [null]],
-    ['a day that does not exist', { created_at: 'ASC' }, ['2026-02-30T00:00:00.000Z']],
-    ['a text that is not a UUID', { assigned_to: 'ASC' }, ['x']],
-  ])('when it carries %s', (_, order_by, values) => {
-    const { scope } = read({ order_by });
-    const forged = Buffer.from(JSON.stringify([scope, row.id, values])).toString('base64url');
-    expect(() => read({ order_by, paginate: { cursor: forged } })).toThrow(refusal);
-  });
+test('a cursor is rejected if it is not one that could have been issued', () => {
+  const [scope, id] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as [string, string];
+  const forged = (...value: unknown[]) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const values = ['lodz', null, ''];
+  expect(() => read({ ...request, paginate: { cursor: forged(scope, id, values) } })).not.toThrow();
+  const texts = ['', 'x', `${cursor}=`, ` ${cursor}`, `${cursor}A`, cursor.slice(0, -1), 'A'.repeat(5000)];
+  const shapes = [[], [scope], [scope, id, values, 1], [scope, 'x', values], [scope, id.toUpperCase(), values]];
+  const places = [['lodz'], [5, null, ''], ['Lodz', null, ''], ['lodz', null, null], ['\ud800', null, '']];
+  for (const one of [...texts, ...shapes.map((some) => forged(...some)), ...places.map((at) => forged(scope, id, at))])
+    expect(() => read({ ...request, paginate: { cursor: one } })).toThrow(refusal);
+  for (const [field, value] of [
+    ['score', 2 ** 31],
+    ['score', null],
+    ['created_at', '2026-02-30T00:00:00.000Z'],
+    ['assigned_to', 'x'],
+  ] as const) {
+    const order_by = { [field]: 'ASC' };
+    const paginate = { cursor: forged(read({ order_by }).scope, row.id, [value]) };
+    expect(() => read({ order_by, paginate })).toThrow(refusal);
+  }
 });
 
 test('a cursor fits into a header, for every sort key', () => {

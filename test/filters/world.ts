@@ -16,7 +16,6 @@ import { emails, externalIds, folded, instants, longTexts, texts } from './pools
 /** The database of a test file with random records, and the kinds of records in it. */
 export interface Stored {
   db: SharedDatabase;
-  ownerUrl: string;
   random: RandomWorld;
   kinds: [string, Kind][];
 }
@@ -39,16 +38,11 @@ export async function storeWorld(seed: number): Promise<Stored> {
   const random = await makeWorld(database.ownerUrl, seed, 160);
   const contacts = { source: contactSource, records: random.contacts, world: random.world };
   const companies = { source: companySource, records: random.companies, world: random.companyWorld };
-  const { ownerUrl } = database;
-  return {
-    db,
-    ownerUrl,
-    random,
-    kinds: [
-      ['contacts', contacts],
-      ['companies', companies],
-    ],
-  };
+  const kinds: Stored['kinds'] = [
+    ['contacts', contacts],
+    ['companies', companies],
+  ];
+  return { db, random, kinds };
 }
 
 /** Random records of one customer: stored in the database, and kept here as responses show them. */
@@ -163,24 +157,6 @@ async function makeWorld(ownerUrl: string, seed: number, count: number): Promise
       companyWorld: { lists: new Map(), searched: ({ company_name }) => [foldedForm(company_name as string)] },
       ids: [...companyIds, ...contacts.slice(0, 20).map(({ id }) => id), ...userIds, ...lists, randomUUID()],
     };
-  } finally {
-    await sql.end({ timeout: 1 });
-  }
-}
-
-/** Creates contacts of a new customer. Each contact has one of the texts in one of its fields. */
-export async function makeContacts(
-  ownerUrl: string,
-  values: string[],
-  field: string,
-): Promise<{ customerId: string; contacts: WireRecord[] }> {
-  const customerId = randomUUID();
-  const sql = postgres(ownerUrl, { max: 1, onnotice: () => {} });
-  try {
-    const blank = identified(fc.sample(contact([randomUUID()], [randomUUID()]), values.length));
-    const rows = blank.map((row, i) => ({ ...row, company_id: null, assigned_to: null, [field]: values[i]! }));
-    await insertRecords(sql, customerId, [], rows);
-    return { customerId, contacts: rows.map((row) => shownContact(row, [])) };
   } finally {
     await sql.end({ timeout: 1 });
   }
