@@ -1,6 +1,6 @@
-import { PgBoss } from 'pg-boss';
 import { expect, onTestFinished, test } from 'vitest';
-import { withSessionSettings } from '../../src/database/connection.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
+import { begin, contextOf, jobRow } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
 import { contactBody, make } from '../setup/factories.ts';
@@ -18,18 +18,6 @@ const unusual = {
   TimeZone: 'Asia/Kathmandu',
 };
 
-const expected = {
-  array_nulls: 'on',
-  bytea_output: 'hex',
-  client_encoding: 'UTF8',
-  DateStyle: 'ISO, MDY',
-  default_transaction_isolation: 'read committed',
-  extra_float_digits: '1',
-  IntervalStyle: 'postgres',
-  standard_conforming_strings: 'on',
-  TimeZone: 'UTC',
-};
-
 const app = await startApp();
 const name = new URL(app.url).pathname.slice(1);
 await asSuperuser(async (sql) => {
@@ -38,7 +26,7 @@ await asSuperuser(async (sql) => {
   await sql`select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = ${name}`;
 });
 
-test('values are read and written alike, whatever the settings of the database', async () => {
+test('values are read and written alike, and jobs are done, whatever the settings of the database', async () => {
   const customer = await app.customer();
   const before = new Date();
   const text = String.raw`O'Neil \ 東京 😀`;
@@ -55,19 +43,8 @@ test('values are read and written alike, whatever the settings of the database',
   const since = { filters: { created_at: { gte: before.toISOString() } } };
   const found = await customer.post('/contacts/list', since);
   expect(found.body.map((contact: { id: string }) => contact.id)).toEqual([id]);
-});
-
-test('the job queue pins the settings of its sessions, and keeps what the URL asks for beside them', async () => {
-  const url = `${app.url}?application_name=x&options=-c%20DateStyle=German+-c%20work_mem=5MB`;
-  const connectionString = withSessionSettings(url, { role: 'sales_data_api' });
-  const boss = new PgBoss({ connectionString, schema: 'pgboss', migrate: false, supervise: false, schedule: false });
-  await boss.start();
-  onTestFinished(() => boss.stop({ graceful: false }));
-  const ask = async (text: string) => (await boss.getDb().executeSql(text)).rows;
-  expect(
-    await ask(`select name, setting from pg_settings where name in ('${Object.keys(expected).join("', '")}')`),
-  ).toEqual(expect.arrayContaining(Object.entries(expected).map(([name, setting]) => ({ name, setting }))));
-  expect(await ask(`select current_user::text as role, current_setting('work_mem') as memory`)).toEqual([
-    { role: 'sales_data_api', memory: '5MB' },
-  ]);
+  const workers = await startWorkers({ ...contextOf(app), url: app.url });
+  onTestFinished(() => workers.stop());
+  const job = await begin(app, customer, 1);
+  await expect.poll(() => jobRow(app, job), { timeout: 30_000 }).toMatchObject({ status: 'COMPLETED' });
 });

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { contactBody, unique } from '../setup/factories.ts';
-import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 
 const app = await startApp();
 const customer = await app.customer();
@@ -62,27 +61,4 @@ test('a key is ignored by calls that create nothing', async () => {
   for (const title of ['a', 'b'])
     expect((await customer.patch(path, { job_title: title }, { 'idempotency-key': 'k' })).status).toBe(200);
   expect((await customer.get(path)).body.job_title).toBe('b');
-});
-
-test('the same key gets the stored response if the process died between commit and response', async () => {
-  const post = async ({ url }: ServerProcess, key: string, headers: Record<string, string> = {}) => {
-    const authorization = `X-API-Key ${customer.key}`;
-    const answer = await fetch(`${url}/api/ext/contacts`, {
-      method: 'POST',
-      headers: { authorization, 'content-type': 'application/json', 'idempotency-key': key, ...headers },
-      body: JSON.stringify(contactBody()),
-    });
-    return { status: answer.status, body: await answer.text() };
-  };
-  const dying = await startServerProcess(app.url, {}, ['test/setup/dying-server.ts']);
-  const living = await startServerProcess(app.url);
-  const before = await countContacts();
-  const key = unique('key');
-  await expect(post(dying, key, { 'x-die-before-answer': '1' })).rejects.toThrow('fetch failed');
-  await dying.ended;
-  expect(await countContacts()).toBe(before + 1);
-  const retried = await post(living, key);
-  expect(retried.status).toBe(201);
-  expect(await post(living, key)).toEqual(retried);
-  expect(await countContacts()).toBe(before + 1);
 });

@@ -25,16 +25,3 @@ test('a batch that finds a company while it is renamed does not create it again'
   const { body: contacts } = await customer.post('/contacts/list', { filters: { company_id: acme } });
   expect(contacts).toHaveLength(1);
 });
-
-test('bulk writers of a customer come one after the other: those of a process with one connection, and single writes do not wait', async () => {
-  const [customer, other] = [await app.customer(), await app.customer()];
-  const bulk = await holdLock(app, customer, 'bulk');
-  const batch = (one: typeof customer) => one.post('/contacts/batch/create', { items: [contactBody()] });
-  const all = [batch(customer), batch(customer), batch(customer)];
-  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(1);
-  expect((await batch(other)).status).toBe(200);
-  await make(customer, '/contacts', contactBody({ company: { name: 'New' } }));
-  expect(await waiting(app)).toBe(1);
-  await bulk.release();
-  for (const { body } of await Promise.all(all)) expect(body.data.counts.created).toBe(1);
-});

@@ -1,12 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { readEvents, type FeedPosition } from '../../../src/queries/records/feed.ts';
 import { saveVerifications } from '../../../src/queries/crm/enrichment.ts';
-import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
-import { endJob } from '../../../src/jobs/turns.ts';
-import { person } from '../../catalog/people.ts';
 import { visitorOf } from '../../pages/visitor.ts';
 import { contactsCsv, importFile, newContacts } from '../../jobs/importing.ts';
-import { begin } from '../../jobs/working.ts';
 import { startApp } from '../../setup/app.ts';
 import {
   activityBody,
@@ -170,41 +166,4 @@ test('a contact makes events of its company, its verification and its products',
   ok(await customer.patch(`/contacts/${id}`, { work_email: 'other@example.com', company: null }));
   const changed = ['work_email', 'company', 'verification_status', 'last_verified'];
   expect(await news()).toMatchObject([{ type: 'contact.updated', id, external_id: 'x1', changed }]);
-});
-
-test('an import, a job and a grant of credits', async () => {
-  const csv = contactsCsv('A,B,a@example.com,', 'C,D,c@example.com,');
-  const { id } = await importFile(app, customer, newContacts, csv);
-  expect(await news()).toMatchObject([
-    { type: 'contact.created' },
-    { type: 'contact.created' },
-    { type: 'import.ended', id, source: 'import', status: 'COMPLETED', created: 2, failed: 0, dry_run: false },
-  ]);
-  await importFile(app, customer, { ...newContacts, dry_run: true }, csv);
-  expect(await news()).toMatchObject([{ type: 'import.ended', dry_run: true }]);
-  const [prospect] = [person({ work_email: 'a@example.com', job_title: 'Boss' })];
-  await app.db
-    .for({ customerId: customer.id }, 'job')
-    .transaction((sql) => syncProspects(sql, customer.id, [prospect]));
-  const synced = (await news()).find((event) => (event as { type: string }).type === 'contact.updated');
-  expect(synced).toMatchObject({ source: 'job', changed: expect.arrayContaining(['crm_synced_at', 'job_title']) });
-  const job = await begin(app, customer, 95);
-  expect(await news()).toMatchObject([{ type: 'credits.low', pool: 'verification', available: 0 }]);
-  await app.db.transaction((sql) => endJob(sql, customer.id, job, { status: 'FAILED', error: 'x' }));
-  expect(await news()).toMatchObject([{ type: 'job.ended', id: job, source: 'job', status: 'FAILED', charged: 0 }]);
-});
-
-test.each([
-  ['contacts', 'contact', (more: object) => contactBody(more)],
-  ['company', 'company', (more: object) => companyBody(more)],
-] as const)('a merge of /%s makes an event for each record', async (path, noun, body) => {
-  const kept = await make(customer, `/${path}`, body({ external_id: 'kept' }));
-  const merged = await make(customer, `/${path}`, body({ external_id: 'merged', industry: 'Sea' }));
-  await news();
-  ok(await customer.post(`/${path}/merge`, { id: kept, merge_ids: [merged] }));
-  const events = (await news()) as { type: string }[];
-  expect(events.toSorted((a, b) => (a.type < b.type ? -1 : 1))).toMatchObject([
-    { type: `${noun}.deleted`, id: merged, external_id: 'merged', merged_into: kept },
-    { type: `${noun}.updated`, id: kept, external_id: 'kept', changed: expect.arrayContaining(['industry']) },
-  ]);
 });

@@ -10,25 +10,17 @@ const pool = 'subscription';
 
 const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => app.db.transaction(work);
 
-/** Creates a customer with this many credits and a job that has reserved nothing. */
-async function spender(amount: number): Promise<{ id: string; job: string }> {
+/** Creates a customer with this many credits. Returns its id. */
+async function spender(amount: number): Promise<string> {
   const { id } = await app.customer();
-  if (amount > 0) await grant(app.fastify, id, pool, amount);
-  return { id, job: await jobOf(id) };
+  await grant(app.fastify, id, pool, amount);
+  return id;
 }
 
+/** Creates a job that has reserved nothing. */
 const jobOf = async (id: string): Promise<string> => {
-  const given = {
-    api_key_id: null,
-    type: 'unlock_contacts',
-    sync_crm: false,
-    request: {},
-    pool,
-    total: 0,
-    cost: 1,
-    reserved: 0,
-  } as const;
-  return (await inTransaction((sql) => insertJob(sql, id, given))).id;
+  const given = { api_key_id: null, type: 'unlock_contacts', sync_crm: false, request: {}, pool } as const;
+  return (await inTransaction((sql) => insertJob(sql, id, { ...given, total: 0, cost: 1, reserved: 0 }))).id;
 };
 
 const reserve = (id: string, job: string, amount: number) =>
@@ -40,16 +32,9 @@ async function balanceOf(id: string): Promise<{ available: number; reserved: num
   return { ...row };
 }
 
-/** Returns the ledger as text, oldest entry first: `kind amount → balance/reserved`. */
-async function ledgerOf(id: string): Promise<string[]> {
-  const entries = await app.owner`
-    select kind, amount, balance_after, reserved_after from credit_entries where customer_id = ${id} order by number`;
-  return entries.map((one) => `${one['kind']} ${one['amount']} → ${one['balance_after']}/${one['reserved_after']}`);
-}
-
 describe('the ledger', () => {
   test('is numbered without a gap, and each entry follows from the previous one, under concurrent changes', async () => {
-    const { id } = await spender(1_000);
+    const id = await spender(1_000);
     const jobs = await Promise.all(Array.from({ length: 30 }, () => jobOf(id)));
     await Promise.all(
       jobs.map(async (job, i) => {
@@ -79,7 +64,7 @@ describe('the ledger', () => {
   });
 
   test('cannot be updated, deleted from or truncated by the service', async () => {
-    const { id } = await spender(5);
+    const id = await spender(5);
     const forbidden = [
       `update credit_entries set amount = 6 where customer_id = '${id}'`,
       `delete from credit_entries where customer_id = '${id}'`,
@@ -91,26 +76,16 @@ describe('the ledger', () => {
         inTransaction((sql) => sql.unsafe(text)),
         text,
       ).rejects.toThrow(/permission denied/);
-    expect(await ledgerOf(id)).toEqual(['grant 5 → 5/0']);
+    expect(await app.owner`select amount from credit_entries where customer_id = ${id}`).toEqual([{ amount: '5' }]);
   });
 });
 
 describe('a reservation', () => {
   test('never takes the same credits twice: of concurrent reservations only as many succeed as there are credits for', async () => {
-    const { id } = await spender(20);
+    const id = await spender(20);
     const jobs = await Promise.all(Array.from({ length: 50 }, () => jobOf(id)));
     const outcomes = await Promise.allSettled(jobs.map((job) => reserve(id, job, 1)));
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(20);
     expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
-  });
-
-  test('is made once and released once per job, by constraint', async () => {
-    const { id, job } = await spender(50);
-    await reserve(id, job, 20);
-    await expect(reserve(id, job, 20)).rejects.toThrow(/credit_entries_once_a_job/);
-    const release = () => inTransaction((sql) => releaseCredits(sql, id, job, { pool, amount: 5 }));
-    await release();
-    await expect(release()).rejects.toThrow(/credit_entries_once_a_job/);
-    expect(await balanceOf(id)).toEqual({ available: 35, reserved: 15 });
   });
 });

@@ -1,56 +1,12 @@
 import { expect, test } from 'vitest';
-import type { Transaction } from '../../../src/database/db.ts';
-import { areOthersWaiting, enqueueTurn, findWithoutTurn, mergeTurns } from '../../../src/queries/records/turns.ts';
 import { removeIdempotencyRecords } from '../../../src/jobs/workers.ts';
 import { migrate } from '../../../src/database/migrate.ts';
 import { queues } from '../../../src/database/queues.ts';
-import { lowestId } from '../../../src/database/connection.ts';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, unique } from '../../setup/factories.ts';
 import { contextOf } from '../../jobs/working.ts';
 
 const app = await startApp();
-
-const jobs = async (customerId: string): Promise<number> =>
-  (await app.owner`select from pgboss.job where name = 'count-lists' and data ->> 'customerId' = ${customerId}`).count;
-const enqueue = (sql: Transaction, customerId: string) => enqueueTurn(sql, 'count-lists', customerId);
-
-test('a job is not enqueued when its transaction rolls back', async () => {
-  const undone = app.db.transaction(async (sql) => {
-    await enqueue(sql, 'undone');
-    throw new Error('undone');
-  });
-  await expect(undone).rejects.toThrow('undone');
-  expect(await jobs('undone')).toBe(0);
-});
-
-test('a turn reads few messages of a queue, however many wait', async () => {
-  const { db, owner, customer } = await startApp();
-  const { id } = await customer();
-  await owner`
-    insert into pgboss.job (name, data, singleton_key, group_id, policy)
-    select 'unlock', jsonb_build_object('customerId', i), i::text, i::text, 'short'
-    from generate_series(1, 20_000) as i`;
-  await db.transaction(async (sql) => {
-    for (let i = 0; i < 3; i += 1) await enqueueTurn(sql, 'unlock', id);
-    const read = async () =>
-      Number(
-        (
-          await sql`
-          select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) as rows
-          from pg_stat_xact_user_tables
-          where schemaname = 'pgboss' and relname = 'job_common'`
-        )[0]!['rows'],
-      );
-    const before = await read();
-    await mergeTurns(sql, 'unlock', id);
-    expect(await areOthersWaiting(sql, 'unlock', id)).toBe(true);
-    expect(await findWithoutTurn(sql, 'unlock', [id, lowestId])).toEqual([lowestId]);
-    expect((await read()) - before).toBeLessThan(20);
-  });
-  const waiting = await owner`select from pgboss.job where name = 'unlock' and group_id = ${id}`;
-  expect(waiting).toHaveLength(1);
-});
 
 test('the queue holds what is known of it, and messages of earlier releases get their group', async () => {
   const { owner, ownerUrl } = await startApp();
