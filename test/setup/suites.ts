@@ -3,10 +3,10 @@
  * program beyond PostgreSQL and a browser. `make test` runs all others.
  */
 export const testAll: readonly string[] = [
-  'test/{backup,chaos,clients,demo,messy,model,upgrade}/**/*.test.ts',
+  'test/{backup,chaos,clients,messy,model,upgrade}/**/*.test.ts',
   'test/{docs,faults,overload,proxies}.test.ts',
   'test/catalog/elasticsearch/*.test.ts',
-  'test/commands/{catalog-kills,catalog-streams,privacy-handbook,privacy.elasticsearch}.test.ts',
+  'test/commands/{demo,privacy-handbook,privacy.elasticsearch}.test.ts',
   'test/contract/{clients,fuzz,hostile-bodies}.test.ts',
   'test/database/{db,db.faults,driver,migrate,outages}.test.ts',
   'test/database/{session-settings,citus/*}.test.ts',
