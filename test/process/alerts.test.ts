@@ -11,12 +11,8 @@ const folder = await temporaryFolder();
 /** Time series, each with a value for every minute, as promtool notates them: `0+60x30` rises by 60 a minute, `_` is nothing. */
 type Series = Record<string, string>;
 
-interface Cases {
-  /** After how many minutes the alert is looked at. */
-  at: number;
-  fires: Series[];
-  quiet: Series[];
-}
+/** After how many minutes an alert is looked at, with what it fires then, and with what it does not. */
+type Cases = [at: number, fires: Series[], quiet: Series[]];
 
 const instance = (values: string, name = 'a', job = 'api'): Series => ({
   [`up{job="sales-data-${job}", instance="${name}"}`]: values,
@@ -48,101 +44,69 @@ const one = (name: string, values: string): Series => ({ [name]: values });
 const blip = '1x10 0 1x49';
 
 /** The cases of an alert on one series: with these values it fires, with the others it does not. */
-const single = (series: string, at: number, fires: string, ...quiet: string[]): Cases => ({
+const single = (series: string, at: number, fires: string, ...quiet: string[]): Cases => [
   at,
-  fires: [one(series, fires)],
-  quiet: quiet.map((values) => one(series, values)),
-});
+  [one(series, fires)],
+  quiet.map((values) => one(series, values)),
+];
 const started = 'process_start_time_seconds{job="sales-data-api", instance="a"}';
+const jobsFailed = 'sales_data_jobs_finished_total{type="verify_email", status="FAILED"}';
+const check = (name: string, values: string) => one(`sales_data_check_up{check="${name}"}`, values);
+const webhooks = (standing: string, values: string) =>
+  one(`sales_data_webhook_oldest_seconds{standing="${standing}"}`, values);
+const backup = (values: string) => one('sales_data_backup_finished_seconds', values);
+
+/** Instances of the API that are up, and others beside them. A target that is gone ends its series: `_`. */
+const beside = (values: string, name = 'b'): Series => ({ ...instance('1x60'), ...instance(values, name) });
+const worker = (values: string, name = 'w'): Series => instance(values, name, 'worker');
 
 const alerts: Record<string, Cases> = {
-  InstanceDown: {
-    at: 20,
-    fires: [
-      { ...instance('1x60'), ...instance('1x10 0x50', 'b') },
-      // A target that is gone: its series ends.
-      { ...instance('1x60'), ...instance('1x10 _x50', 'b') },
-      { ...instance('1x60', 'w', 'worker'), ...instance('1x10 _x50', 'v', 'worker') },
-    ],
-    quiet: [
-      { ...instance('1x60'), ...instance(blip, 'b') },
-      instance('1x60'),
-      { ...instance('1x60'), ...instance('_x10 1x50', 'b') },
-    ],
-  },
-  NoInstance: {
-    at: 20,
-    fires: [instance('1x10 0x50'), instance('1x10 _x50'), instance('1x60', 'w', 'worker')],
-    quiet: [{ ...instance('1x60'), ...instance('1x10 0x50', 'b') }],
-  },
-  NoWorker: {
-    at: 20,
-    fires: [instance('1x10 0x50', 'w', 'worker'), instance('1x10 _x50', 'w', 'worker'), instance('1x60')],
-    quiet: [{ ...instance('1x60', 'w', 'worker'), ...instance('1x10 0x50', 'v', 'worker') }],
-  },
+  InstanceDown: [
+    20,
+    [beside('1x10 0x50'), beside('1x10 _x50'), { ...worker('1x60'), ...worker('1x10 _x50', 'v') }],
+    [beside(blip), instance('1x60'), beside('_x10 1x50')],
+  ],
+  NoInstance: [20, [instance('1x10 0x50'), instance('1x10 _x50'), worker('1x60')], [beside('1x10 0x50')]],
+  NoWorker: [
+    20,
+    [worker('1x10 0x50'), worker('1x10 _x50'), instance('1x60')],
+    [{ ...worker('1x60'), ...worker('1x10 0x50', 'v') }],
+  ],
   Restarts: single(started, 35, '1x20 100+100x8 900x60', '1x20 100x5 200x60'),
   DatabaseDown: single('sales_data_database_up{instance="a"}', 20, '1x10 0x50', blip),
-  ErrorBudgetFast: {
-    at: 30,
-    fires: [requests('0+6000x60', '0x15 0+600x45')],
-    // A single error where little happens, and a share of one in a thousand.
-    quiet: [requests('0+1x60', '0x20 1x40'), requests('0+60000x60', '0+60x60')],
-  },
-  ErrorBudgetSlow: {
-    at: 400,
-    fires: [requests('0+1000x420', '0+8x420')],
-    quiet: [requests('0+1000x420', '0+5x420'), requests('0+1x420', '0x390 1x30')],
-  },
-  Slow: {
-    at: 40,
-    fires: [slow('0+90x60', '0+100x60')],
-    quiet: [slow('0+995x60', '0+1000x60'), slow('0+0.9x60', '0+1x60')],
-  },
-  ProxyRefuses: {
-    at: 30,
-    fires: [
+  // Quiet: a single error where little happens, and a share of one in a thousand.
+  ErrorBudgetFast: [
+    30,
+    [requests('0+6000x60', '0x15 0+600x45')],
+    [requests('0+1x60', '0x20 1x40'), requests('0+60000x60', '0+60x60')],
+  ],
+  ErrorBudgetSlow: [
+    400,
+    [requests('0+1000x420', '0+8x420')],
+    [requests('0+1000x420', '0+5x420'), requests('0+1x420', '0x390 1x30')],
+  ],
+  Slow: [40, [slow('0+90x60', '0+100x60')], [slow('0+995x60', '0+1000x60'), slow('0+0.9x60', '0+1x60')]],
+  ProxyRefuses: [
+    30,
+    [
       proxied('0x10 0+20x50', '0x60'),
       one('haproxy_frontend_http_responses_total{proxy="public", code="5xx"}', '0+20x60'),
     ],
-    quiet: [proxied('0+20x60', '0+20x60')],
-  },
+    [proxied('0+20x60', '0+20x60')],
+  ],
   RequestsRefused: single('sales_data_gate_refused_total{gate="search"}', 20, '0+60x60', '0+1x60'),
   EventLoopSlow: single('nodejs_eventloop_lag_p99_seconds', 20, '0.3x60', '0.2x60'),
   JobsWait: single('sales_data_jobs_oldest_pending_seconds{type="verify_email"}', 20, '0+60x60', '0+25x60'),
-  JobsFail: single(
-    'sales_data_jobs_finished_total{type="verify_email", status="FAILED"}',
-    30,
-    '0x10 0+1x50',
-    '0x10 2x50',
-  ),
-  WebhooksWait: {
-    at: 20,
-    fires: [one('sales_data_webhook_oldest_seconds{standing="working"}', '0+60x60')],
-    quiet: [one('sales_data_webhook_oldest_seconds{standing="failing"}', '100000x60')],
-  },
-  CatalogDown: {
-    at: 20,
-    fires: [one('sales_data_check_up{check="catalog"}', '1x10 0x50')],
-    quiet: [one('sales_data_check_up{check="catalog"}', blip), one('sales_data_check_up{check="workers"}', '0x60')],
-  },
-  Degraded: {
-    at: 30,
-    fires: [one('sales_data_check_up{check="rate_limits"}', '1x10 0x50')],
-    quiet: [
-      one('sales_data_check_up{check="rate_limits"}', '1x24 0x36'),
-      one('sales_data_check_up{check="postgres"}', '0x60'),
-    ],
-  },
+  JobsFail: single(jobsFailed, 30, '0x10 0+1x50', '0x10 2x50'),
+  WebhooksWait: [20, [webhooks('working', '0+60x60')], [webhooks('failing', '100000x60')]],
+  CatalogDown: [20, [check('catalog', '1x10 0x50')], [check('catalog', blip), check('workers', '0x60')]],
+  Degraded: [30, [check('rate_limits', '1x10 0x50')], [check('rate_limits', '1x24 0x36'), check('postgres', '0x60')]],
   UnlocksNotIndexed: single('sales_data_unlocks_unindexed', 50, '5x60', '5x30 0 5x29'),
-  DiskFull: { at: 30, fires: [disk('50x10 5x50')], quiet: [disk('20x60'), disk('1x60', 'tmpfs')] },
-  ConnectionsNearLimit: { at: 30, fires: [connections('300x60')], quiet: [connections('200x60')] },
+  DiskFull: [30, [disk('50x10 5x50')], [disk('20x60'), disk('1x60', 'tmpfs')]],
+  ConnectionsNearLimit: [30, [connections('300x60')], [connections('200x60')]],
   ArchiveFails: single('pg_stat_archiver_failed_count', 50, '0x20 0+1x40', '3x60'),
   ArchiveOld: single('pg_stat_archiver_last_archive_age', 40, '0+60x60', '300x60'),
-  BackupOld: {
-    at: 28 * 60,
-    fires: [one('sales_data_backup_finished_seconds', '0x1800'), {}],
-    quiet: [one('sales_data_backup_finished_seconds', '0x100 6000x1700')],
-  },
+  BackupOld: [28 * 60, [backup('0x1800'), {}], [backup('0x100 6000x1700')]],
   CertificateExpires: single('probe_ssl_earliest_cert_expiry', 80, '86400x90', '2592000x90'),
 };
 
@@ -157,7 +121,7 @@ test('each alert has a case in which it fires, one in which it does not, and a s
 
 describe.skipIf(noPrometheus)(`by promtool ${needPrometheus}`, () => {
   test.each(names)('%s fires when it should, and not otherwise', (name) => {
-    const { at, fires, quiet } = alerts[name]!;
+    const [at, fires, quiet] = alerts[name]!;
     const group = (isFiring: boolean) => (series: Series) => ({
       interval: '1m',
       input_series: Object.entries(series).map(([key, values]) => ({ series: key, values })),
