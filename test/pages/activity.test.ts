@@ -3,30 +3,25 @@ import { auditEvents } from '../../src/schemas/accounts.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { grant } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
-
-async function start(role: 'admin' | 'member' = 'member') {
-  const customer = await app.customer();
-  return { customer, visitor: await visitorOf(app.fastify, customer.id, role) };
-}
+const { customer, admin: visitor } = adminOfEachTest(app);
 
 /** Adds an entry that a job caused some days ago. Ids begin with their time. */
-const charge = (customerId: string, jobId: string, number: number, amount: number, daysAgo: number) => app.owner`
+const charge = (jobId: string, number: number, amount: number, daysAgo: number) => app.owner`
   insert into credit_entries (customer_id, id, pool, number, kind, amount, balance_after, reserved_after, job_id)
-  values (${customerId}, uuidv7(make_interval(hours => -24 * ${daysAgo}::int)), 'verification', ${number}, 'charge',
+  values (${customer.id}, uuidv7(make_interval(hours => -24 * ${daysAgo}::int)), 'verification', ${number}, 'charge',
     ${amount}, 0, 0, ${jobId})`;
 
 test('the page of credits shows balances, what was added and spent, what was held if asked, and what was spent in the last 30 days', async () => {
-  const { customer, visitor } = await start();
   await grant(app.fastify, customer.id, 'subscription', 12_345);
   const job = await begin(app, customer, 3);
-  await charge(customer.id, job, 101, 2, 0);
-  await charge(customer.id, job, 102, 40, 29);
-  await charge(customer.id, job, 103, 500, 30);
-  const page = await visitor.get('/app/credits');
-  const text = textOf(page);
+  await charge(job, 101, 2, 0);
+  await charge(job, 102, 40, 29);
+  await charge(job, 103, 500, 30);
+  const member = await visitorOf(app.fastify, customer.id, 'member');
+  const text = textOf(await member.get('/app/credits'));
   expect(text).toContain('12,345 available to unlock prospects');
   expect(text).toContain('0 available to verify e-mail addresses; 3 more are held for jobs');
   expect(text).toContain('42 spent in the last 30 days');
@@ -37,7 +32,6 @@ test('the page of credits shows balances, what was added and spent, what was hel
 });
 
 test('the pages of jobs show the progress of a job, its results and its end', async () => {
-  const { customer, visitor } = await start('admin');
   expect(textOf(await visitor.get('/app/jobs'))).toContain('No jobs yet');
   const id = await begin(app, customer, 30);
   const page = `/app/jobs/${id}`;
@@ -60,7 +54,6 @@ test('the pages of jobs show the progress of a job, its results and its end', as
 });
 
 test('the page of the audit log shows admins who did what', async () => {
-  const { customer, visitor } = await start('admin');
   await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
   const text = textOf(await visitor.get('/app/audit'));
   expect(text).toMatch(new RegExp(`API key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
@@ -68,7 +61,6 @@ test('the page of the audit log shows admins who did what', async () => {
 });
 
 test('the page of the audit log shows calls and keys by their names, and no ids', async () => {
-  const { customer, visitor } = await start('admin');
   const url = '/api/ext/contacts/merge';
   await app.owner`
       insert into audit_events (customer_id, event, actor, details)
@@ -81,7 +73,6 @@ test('the page of the audit log shows calls and keys by their names, and no ids'
 });
 
 test('the page of the audit log has words for every event', async () => {
-  const { customer, visitor } = await start('admin');
   for (const event of auditEvents)
     await app.owner`insert into audit_events (customer_id, event, actor, details) values (${customer.id}, ${event}, 'x', '{}')`.catch(
       () => undefined,

@@ -2,9 +2,10 @@ import { expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { startApp } from '../setup/app.ts';
 import { clientOf, inject } from '../setup/factories.ts';
-import { expectPage, textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, textOf } from './visitor.ts';
 
 const app = await startApp();
+const { customer, admin: visitor } = adminOfEachTest(app);
 
 const wanted = { name: 'Nightly import', expiration: '30', permissions: ['contacts:read', 'contacts:create'] };
 const keyIn = (body: string): string | undefined => /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/.exec(body)?.[0];
@@ -13,21 +14,12 @@ const callWith = (key: string, path = '/contacts/metadata') =>
     authorization: `X-API-Key ${key}`,
   });
 
-/** Creates a customer without keys but one, and an admin who is logged in to its pages. */
-async function start(role: 'admin' | 'member' = 'admin') {
-  const customer = await app.customer();
-  return { customer, visitor: await visitorOf(app.fastify, customer.id, role) };
-}
-
-const keysOf = (customerId: string) =>
-  app.owner<
-    { id: string; name: string; permissions: string[]; duration_days: number; key_hash: Buffer; revoked: boolean }[]
-  >`
-    select id, name, permissions, duration_days, key_hash, revoked_at is not null as revoked
-    from api_keys where customer_id = ${customerId} order by id`;
+const storedKeys = () =>
+  app.owner<{ id: string; name: string; permissions: string[]; duration_days: number; spend_caps: object }[]>`
+    select id, name, permissions, duration_days, spend_caps
+    from api_keys where customer_id = ${customer.id} order by id`;
 
 test('the list of keys shows status, permissions, last use and expiry, and marks keys that end within 14 days', async () => {
-  const { customer, visitor } = await start();
   const age = async (days: number, name: string) => {
     const { keyId } = await clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read']);
     await app.owner`
@@ -49,13 +41,12 @@ test('the list of keys shows status, permissions, last use and expiry, and marks
 });
 
 test('the form for a new key issues a key that works, and shows it on this page only', async () => {
-  const { customer, visitor } = await start();
   const answer = await visitor.submit('/app/keys/new', wanted);
   expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
   const key = keyIn(answer.body)!;
   expect((await callWith(key)).status).toBe(200);
   expect((await callWith(key, '/customer/summary')).status).toBe(403);
-  expect((await keysOf(customer.id)).at(-1)).toMatchObject({
+  expect((await storedKeys()).at(-1)).toMatchObject({
     name: 'Nightly import',
     permissions: wanted.permissions,
     duration_days: 30,
@@ -64,20 +55,16 @@ test('the form for a new key issues a key that works, and shows it on this page 
 });
 
 test('the form for a new key can be sent once: again it says so and issues none', async () => {
-  const { customer, visitor } = await start();
   const fields = { ...(await visitor.fieldsOf('/app/keys/new')), ...wanted };
   const answers = await Promise.all([1, 2, 3].map(() => visitor.post('/app/keys/new', fields)));
   answers.push(await visitor.post('/app/keys/new', fields));
   expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409, 409]);
   expect(answers.filter(({ body }) => keyIn(body))).toHaveLength(1);
   expect(textOf(answers.at(-1)!)).toContain('It issued a key then, and none now');
-  expect(await keysOf(customer.id)).toHaveLength(2);
+  expect(await storedKeys()).toHaveLength(2);
 });
 
-const capsOf = async (id: string) =>
-  (await app.owner`select spend_caps from api_keys where customer_id = ${id} order by id desc limit 1`)[0]![
-    'spend_caps'
-  ];
+const storedCaps = async () => (await storedKeys()).at(-1)!.spend_caps;
 const none = { subscription: null, verification: null };
 const nothing = { amount: 0, per: 'total' };
 
@@ -86,15 +73,13 @@ test.each([
   ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks|fields):/.test(scope), none],
   ['all', (scope: string) => !scope.endsWith(':manage'), none],
 ])('the form for a new key gives the permissions and spend caps of the choice %s', async (preset, belongs, caps) => {
-  const { customer, visitor } = await start();
   await visitor.submit('/app/keys/new', { name: preset, expiration: '30', preset });
-  const [, issued] = await keysOf(customer.id);
+  const [, issued] = await storedKeys();
   expect(issued!.permissions.toSorted()).toEqual(scopes.filter(belongs).toSorted());
-  expect(await capsOf(customer.id)).toEqual(caps);
+  expect(await storedCaps()).toEqual(caps);
 });
 
 test('spend caps are given with a key, changed without a new value, and shown with what was spent', async () => {
-  const { customer, visitor } = await start();
   const caps = { cap_verification: '1500', cap_verification_per: 'month' };
   const needless = await visitor.submit('/app/keys/new', { ...wanted, ...caps });
   expectPage(needless, 400, 'so it needs no cap');
@@ -107,7 +92,7 @@ test('spend caps are given with a key, changed without a new value, and shown wi
   const page = `/app/keys/${key!['id']}/caps`;
   const answer = await visitor.submit(page, { cap_verification: '', cap_subscription: '0' });
   expect([answer.status, answer.location]).toEqual([303, '/app/keys?done=capped']);
-  expect(await capsOf(customer.id)).toEqual({ subscription: { amount: 0, per: 'day' }, verification: null });
+  expect(await storedCaps()).toEqual({ subscription: { amount: 0, per: 'day' }, verification: null });
   const refused = await visitor.submit(page, { cap_verification: 'many' });
   expectPage(refused, 400, 'Must be a whole number');
   await visitor.submit(`/app/keys/${key!['id']}/revoke`, {});
@@ -115,7 +100,6 @@ test('spend caps are given with a key, changed without a new value, and shown wi
 });
 
 test('the form to rotate a key says when it was used last, and replaces the key', async () => {
-  const { customer, visitor } = await start();
   await app.owner`update api_keys set last_used_at = '2026-03-04 05:06+00' where id = ${customer.keyId}`;
   const page = `/app/keys/${customer.keyId}/rotate`;
   expect(textOf(await visitor.get(page))).toContain('It was last used on 4 Mar 2026, 05:06 UTC');
@@ -123,11 +107,10 @@ test('the form to rotate a key says when it was used last, and replaces the key'
   const key = keyIn(answer.body)!;
   expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
   expect([(await callWith(key)).status, (await callWith(customer.key)).status]).toEqual([200, 401]);
-  expect(await keysOf(customer.id)).toMatchObject([{ duration_days: 7 }]);
+  expect(await storedKeys()).toMatchObject([{ duration_days: 7 }]);
 });
 
 test('the form to revoke a key says what stops, and stops it; again changes nothing', async () => {
-  const { customer, visitor } = await start();
   const page = `/app/keys/${customer.keyId}/revoke`;
   const text = textOf(await visitor.get(page));
   expect(text).toContain('each program that uses it is refused');

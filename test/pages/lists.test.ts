@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
-import { readNumber } from '../../src/pages/base/html.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, stagesOf, opportunityBody, productBody, make } from '../setup/factories.ts';
-import { adminOfEachTest, filledFields, textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -29,10 +28,7 @@ test('a list is made of rules in words, with the number of matches before it is 
   await contact({ location_country: 'AT' });
   await contact();
   const preview = await admin.submit('/app/lists/new', { name: '', ...rules, do: 'preview' });
-  expect([preview.status, textOf(preview)]).toEqual([
-    200,
-    expect.stringContaining('2 contacts match these rules now.'),
-  ]);
+  expectPage(preview, 200, '2 contacts match these rules now.');
   expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
   const wrong = await admin.submit('/app/lists/new', {
     name: 'X',
@@ -45,17 +41,6 @@ test('a list is made of rules in words, with the number of matches before it is 
   const page = textOf(await admin.get(saved.location!));
   expect(page).toMatch(/Job title contains engineer or Country is one of Germany, Austria/);
   expect(page).toContain('2 contacts');
-});
-
-test("a list's page shows its newest 50 contacts", async () => {
-  const { body: list } = await customer.post('/list-contact', { name: 'Fair' });
-  const items = Array.from({ length: 51 }, (_, i) => ({
-    last_name: `Guest ${i}.`,
-    mobile_phone: '+49',
-    list_ids: [list.id],
-  }));
-  await customer.post('/contacts/batch/create', { items });
-  expect(textOf(await admin.get(`/app/lists/${list.id}`)).match(/Guest \d+\./g)).toHaveLength(50);
 });
 
 test('a list that is renamed keeps its rules, description and members as they are, line breaks too', async () => {
@@ -132,7 +117,7 @@ test('the values of rules are written as people write them: users, days, countri
     ['score', 'equals', 'high', '“high” is not a whole number'],
   ] as const) {
     const refused = await save(field, operator, value);
-    expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining(message)]);
+    expectPage(refused, 400, message);
     expect(refused.body).toContain(`value="${value}"`);
   }
 });
@@ -146,7 +131,7 @@ test('a verification that would cost more than the page said shows the new price
   const fields = await admin.fieldsOf(path);
   await grow('b@example.com');
   const refused = await admin.post(path, fields);
-  expect([refused.status, textOf(refused)]).toEqual([402, expect.stringMatching(/would cost more.*At most 2 credits/)]);
+  expectPage(refused, 402, /would cost more.*At most 2 credits/);
   expect(await app.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(0);
   expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
 });
@@ -214,10 +199,7 @@ test('an opportunity is created and changed by a form: company and products by n
   );
   const path = '/app/opportunities/new';
   const wrong = await admin.submit(path, { name: 'Two', company: 'N'.repeat(256), contacts: 'who@example.com' });
-  expect([wrong.status, textOf(wrong)]).toEqual([
-    400,
-    expect.stringMatching(/must have 1 to 255 characters.*There is no contact “who@/),
-  ]);
+  expectPage(wrong, 400, /must have 1 to 255 characters.*There is no contact “who@/);
   const sent = {
     name: 'Two engines',
     company: 'analytical engines',
@@ -263,7 +245,7 @@ test('an opportunity has an amount without a product, a new company, and a conta
   const [id] = await Promise.all([contact(), contact({ work_email: 'other@example.com' })]);
   const deal = { name: 'Deal', amount: '40.000,00', company: 'New Ltd', contacts: 'ada lovelace' };
   const asked = await admin.submit('/app/opportunities/new', deal);
-  expect([asked.status, textOf(asked)]).toEqual([400, expect.stringContaining('Tick who is meant by “ada lovelace”')]);
+  expectPage(asked, 400, 'Tick who is meant by “ada lovelace”');
   expect(asked.body.match(/name="contact" value/g)).toHaveLength(2);
   expect(textOf(asked)).toContain('Ada Lovelace, other@example.com');
   const other = await admin.submit('/app/opportunities/new', { ...deal, contact: id, amount: '£ 40 000' });
@@ -296,7 +278,7 @@ test('an opportunity gets a contact without a question only by an equal name, al
   for (let i = 0; i < 10; i++) await contact({ first_name: 'Jane', last_name: 'Doe-Young' });
   const sent = (more: object) => admin.submit('/app/opportunities/new', { name: 'Deal', ...more });
   const asked = await sent({ contacts: 'Miller' });
-  expect([asked.status, textOf(asked)]).toEqual([400, expect.stringContaining('Tick who is meant by “Miller”')]);
+  expectPage(asked, 400, 'Tick who is meant by “Miller”');
   expect(asked.body).toContain(`name="contact" value="${id}"`);
   for (const named of [{ contacts: 'Miller', contact: id }, { contacts: 'jane doe' }]) {
     const path = (await sent(named)).location!.split('?')[0]!.replace('/app', '');
@@ -341,23 +323,6 @@ test('an opportunity keeps the products and contacts that its form does not show
   );
 });
 
-test.each([
-  ['40.000,00', 40_000],
-  ['40,000.00', 40_000],
-  ['$ 1.234.567', 1_234_567],
-  ["40'000", 40_000],
-  ['40 000,5', 40_000.5],
-  ['1249.5', 1249.5],
-  ['0,125', 0.125],
-  ['1,249', undefined],
-  ['1.249', undefined],
-  ['12,34,56', undefined],
-  ['-3', undefined],
-  ['', undefined],
-] as const)('the price %j is read as %j', (given, read) => {
-  expect(readNumber(given)).toBe(read);
-});
-
 test('a closing day is the day that was typed, in every time zone', async () => {
   const days = { estimated_closing_date: '2026-12-31', close_date: '2027-01-01' };
   const made = await admin.submit('/app/opportunities/new', { name: 'Deal', ...days });
@@ -371,5 +336,5 @@ test('a closing day is the day that was typed, in every time zone', async () => 
   expect((await admin.get('/app/opportunities')).body).toContain('<time datetime="2026-12-31">31 Dec 2026<');
   expect(await admin.fieldsOf(`${made.location!.split('?')[0]}/edit`)).toMatchObject(days);
   const without = await admin.submit('/app/opportunities/new', { name: 'Deal', close_date: '' });
-  expect([without.status, textOf(without)]).toEqual([400, expect.stringContaining('Choose a date.')]);
+  expectPage(without, 400, 'Choose a date.');
 });

@@ -4,7 +4,6 @@ import { scopes } from '../../src/schemas/scopes.ts';
 import { eventTypes } from '../../src/schemas/events.ts';
 import { declaredRoutes } from '../contract/declared.ts';
 import { startApp } from '../setup/app.ts';
-import { select } from '../../src/pages/base/forms.ts';
 import { LogOutput } from '../../src/process/logger.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
 import { expectPage, filesOf, textOf, Visitor, visitorOf } from './visitor.ts';
@@ -105,12 +104,6 @@ test('a form that is too large is 413, and the page says how large it may be', a
   expectPage(await stranger.submit('/app/login', tooLarge(16)), 413, 'larger than 16 KiB');
   expectPage(await visitor.submit('/app/password', tooLarge(256)), 413, 'larger than 256 KiB');
   expect((await visitor.submit('/app/password', tooLarge(200))).status).toBe(400);
-});
-
-test('a control with choices keeps a chosen value that is none of them', () => {
-  const choices = [['', 'none'] as const, ['a', 'A'] as const];
-  const chosen = (value: string) => /<option value="([^"]*)" selected/.exec(select('name="x"', choices, value))?.[1];
-  expect(['', 'a', 'b'].map(chosen)).toEqual(['', 'a', 'b']);
 });
 
 test('a form with more than 1,000 fields is 413, and one that repeats a field more often than the API allows is 400', async () => {

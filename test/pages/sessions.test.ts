@@ -110,15 +110,6 @@ test('a session that has ended leads to the login, which says so and leads back'
   expect((await visitor.submit(answer.location!, { email, password })).location).toBe('/app/keys/new?preset=crm');
 });
 
-test('a session that ended while a form was filled in leads back to the form', async () => {
-  const visitor = await visitorOf(app.fastify, await customer());
-  const fields = await visitor.fieldsOf('/app/keys/new');
-  await app.owner`update sessions set expires_at = now() where user_id = ${visitor.user.userId}`;
-  const referer = 'https://sales.example.com/app/keys/new?preset=all';
-  const answer = await visitor.post('/app/keys/new', fields, { referer });
-  expect(answer.location).toBe('/app/login?next=%2Fapp%2Fkeys%2Fnew%3Fpreset%3Dall&ended=1');
-});
-
 test('a session that is missing leads to the login without that message', async () => {
   const visitor = new Visitor(app.fastify);
   expect((await visitor.get('/app')).location).toBe('/app/login');

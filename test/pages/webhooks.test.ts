@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import { loopback } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, textOf } from './visitor.ts';
 
 const app = await startApp(loopback);
+const { customer, admin: visitor } = adminOfEachTest(app);
 
 const wanted = {
   url: 'https://receiver.example.com/hook',
@@ -13,25 +14,19 @@ const wanted = {
 const secretIn = (body: string) =>
   /whsec_[A-Za-z0-9+/]{43}=/.exec(body.replaceAll('&#43;', '+').replaceAll('&#61;', '='))?.[0];
 
-async function start() {
-  const customer = await app.customer();
-  return { customer, visitor: await visitorOf(app.fastify, customer.id) };
-}
-
 /** Creates an endpoint on the page. Returns its path, id and secret. */
-async function create(visitor: Awaited<ReturnType<typeof start>>['visitor'], more: object = {}) {
-  const { status: code, body } = await visitor.submit('/app/webhooks/new', { ...wanted, ...more });
+async function create() {
+  const { status: code, body } = await visitor.submit('/app/webhooks/new', wanted);
   expect(code).toBe(200);
   const [path, id] = /\/app\/webhooks\/([0-9a-f-]{36})/.exec(body)!;
   return { path, id: id!, secret: secretIn(body)! };
 }
 
-const rowsOf = (customerId: string) => app.owner`
+const rows = () => app.owner`
   select id, url, types, bulk, description, active, secret, replay_end
-  from webhook_endpoints where customer_id = ${customerId} order by id`;
+  from webhook_endpoints where customer_id = ${customer.id} order by id`;
 
 test('an admin creates an endpoint, and its secret is shown once, however often the form is sent', async () => {
-  const { customer, visitor } = await start();
   expect(textOf(await visitor.get('/app/webhooks'))).toContain('No endpoints yet');
   const fields = { ...(await visitor.fieldsOf('/app/webhooks/new')), ...wanted };
   const made = await visitor.post('/app/webhooks/new', fields);
@@ -40,13 +35,12 @@ test('an admin creates an endpoint, and its secret is shown once, however often 
   expect(secret).toBeDefined();
   const again = await visitor.post('/app/webhooks/new', fields);
   expect([again.status, secretIn(again.body)]).toEqual([409, undefined]);
-  expect(await rowsOf(customer.id)).toMatchObject([{ ...wanted, bulk: false, active: true }]);
+  expect(await rows()).toMatchObject([{ ...wanted, bulk: false, active: true }]);
   expect((await visitor.get('/app/webhooks')).body).not.toContain('whsec_');
 });
 
 test('shows how an endpoint is, and what was delivered', async () => {
-  const { customer, visitor } = await start();
-  const { path, id } = await create(visitor);
+  const { path, id } = await create();
   await app.owner`
       update webhook_endpoints set failures_in_row = 2, failing_since = now(), last_failure_at = now() where id = ${id}`;
   await app.owner`
@@ -65,9 +59,8 @@ test('shows how an endpoint is, and what was delivered', async () => {
 });
 
 test('an endpoint is changed, disabled, enabled, replayed, rotated and deleted', async () => {
-  const { customer, visitor } = await start();
-  const { path, secret } = await create(visitor);
-  const row = async () => (await rowsOf(customer.id))[0]!;
+  const { path, secret } = await create();
+  const row = async () => (await rows())[0]!;
   const changed = await visitor.submit(`${path}/edit`, { url: wanted.url, types: ['list.created'], bulk: 'on' });
   expect([changed.status, changed.location]).toEqual([303, `${path}?done=changed`]);
   expect(await row()).toMatchObject({ types: ['list.created'], bulk: true });
@@ -83,6 +76,6 @@ test('an endpoint is changed, disabled, enabled, replayed, rotated and deleted',
   const rotated = await visitor.submit(`${path}/rotate`);
   expect(secretIn(rotated.body)).not.toBe(secret);
   expect((await visitor.submit(`${path}/delete`)).location).toBe('/app/webhooks?done=deleted');
-  expect(await rowsOf(customer.id)).toHaveLength(0);
+  expect(await rows()).toHaveLength(0);
   expect((await visitor.get(path)).status).toBe(404);
 });
