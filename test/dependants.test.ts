@@ -41,12 +41,3 @@ test('a table that names a deletable record says what happens when the record is
   const schema = readFileSync('sql/schema.sql', 'utf8');
   expect(referencesIn(schema).toSorted()).toEqual(Object.keys(dependants).toSorted());
 });
-
-test('the module that clears a reference names its table', () => {
-  for (const [column, how] of Object.entries(dependants)) {
-    if ('because' in how) continue;
-    const [table] = column.split('.');
-    const text = readFileSync(`src/queries/${how.in}.ts`, 'utf8');
-    expect(text, column).toMatch(new RegExp(`(delete from|update) ${table}\\b|detach\\(sql, '${table}'`));
-  }
-});

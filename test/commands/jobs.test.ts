@@ -2,7 +2,6 @@ import { describe, expect, test } from 'vitest';
 import { queues } from '../../src/database/queues.ts';
 import { retryJob } from '../../src/jobs/job-types.ts';
 import { endJob } from '../../src/jobs/turns.ts';
-import { purgeEndedJob } from '../../src/queries/jobs/runs.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { operatorWith, unknownId, words } from '../setup/cli.ts';
@@ -64,20 +63,6 @@ test('jobs many retries of one job at the same time create one new job, and the 
   const jobs = await app.owner`select id from jobs where customer_id = ${customer.id}`;
   expect(jobs).toHaveLength(2);
   expect(await entriesOf(app, made[0]!)).toEqual(['reserve 3']);
-});
-
-test('jobs retry is refused once the job ended 30 days ago, also while its inputs and results are being removed', async () => {
-  const customer = await app.customer();
-  const job = await begin(app, customer, 12_000);
-  await turn(customer, 9_000);
-  await fail(customer, job);
-  // As when items were settled out of order: the first 5,000 inputs and the first 5,000 results are not of the same items.
-  await app.owner`delete from job_results where job_id = ${job} and position <= 3000`;
-  await app.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${job}`;
-  const refused = { code: 1, stdout: '', stderr: expect.stringContaining('no longer stored') };
-  for (let isMore = true; isMore; isMore = await app.db.transaction(purgeEndedJob))
-    expect(await run(words`jobs retry --job ${job}`)).toMatchObject(refused);
-  expect(await app.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(1);
 });
 
 test('jobs retry of a cancelled job processes the skipped items, if there are enough credits', async () => {

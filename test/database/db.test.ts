@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sendWithCommit, openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { notFound, RecordsChanged } from '../../src/errors.ts';
@@ -61,49 +62,47 @@ test('the pools work while another is full, and the full one rejects with 503 in
   await small.close();
 });
 
-describe('a customer', () => {
-  /** Returns the texts of the service's running statements. */
-  const running = async (text: string): Promise<number> => {
-    const { count } = await asSuperuser(
-      (sql) => sql`
-        select from pg_stat_activity
-        where datname = ${new URL(database.url).pathname.slice(1)} and state <> 'idle' and query like ${`%${text}%`}`,
-    );
-    return count;
-  };
-  const patience = { timeout: 10_000, interval: 20 };
+/** Returns the texts of the service's running statements. */
+const running = async (text: string): Promise<number> => {
+  const { count } = await asSuperuser(
+    (sql) => sql`
+      select from pg_stat_activity
+      where datname = ${new URL(database.url).pathname.slice(1)} and state <> 'idle' and query like ${`%${text}%`}`,
+  );
+  return count;
+};
+const patience = { timeout: 10_000, interval: 20 };
 
-  test('whose time is up has nothing written, unless the transaction has committed', async () => {
-    const outcomes = await Promise.all(
-      Array.from({ length: 60 }, async (_, i) => {
-        const controller = new AbortController();
-        setTimeout(() => controller.abort(notFound('time')), i / 2);
-        const half = (tx: Transaction) => tx`insert into pairs (number) values (${-1 - i})`;
-        return db
-          .for({ customerId: `${i % 20}`, signal: controller.signal }, null)
-          .transaction(async (tx) => [await half(tx), await half(tx)])
-          .then(
-            () => -1 - i,
-            ({ code }: { code: string }) => {
-              expect(code).toMatch(/not_found|unavailable/);
-              return undefined;
-            },
-          );
-      }),
-    );
-    // No statement of it continues: the visible rows stay unchanged.
-    await expect.poll(() => running('insert into pairs'), patience).toBe(0);
-    const rows = await owner<{ number: number; count: number }[]>`
-      select number, count(*)::integer as count from pairs where number < 0 group by number`;
-    expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
-    const kept = new Set(rows.map(({ number }) => number));
-    expect(outcomes.filter((number) => number !== undefined && !kept.has(number))).toEqual([]);
-    // The connections still work. On a busy machine 60 transactions wait longer than the service lets requests wait.
-    const reads = Array.from({ length: 60 }, (_, i) =>
-      db.for({ customerId: `${i}`, waitMs: patience.timeout }, null).transaction((tx) => tx`select ${i}::integer as i`),
-    );
-    expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
-  });
+test('a customer whose time is up has nothing written, unless the transaction has committed', async () => {
+  const outcomes = await Promise.all(
+    Array.from({ length: 60 }, async (_, i) => {
+      const controller = new AbortController();
+      setTimeout(() => controller.abort(notFound('time')), i / 2);
+      const half = (tx: Transaction) => tx`insert into pairs (number) values (${-1 - i})`;
+      return db
+        .for({ customerId: `${i % 20}`, signal: controller.signal }, null)
+        .transaction(async (tx) => [await half(tx), await half(tx)])
+        .then(
+          () => -1 - i,
+          ({ code }: { code: string }) => {
+            expect(code).toMatch(/not_found|unavailable/);
+            return undefined;
+          },
+        );
+    }),
+  );
+  // No statement of it continues: the visible rows stay unchanged.
+  await expect.poll(() => running('insert into pairs'), patience).toBe(0);
+  const rows = await owner<{ number: number; count: number }[]>`
+    select number, count(*)::integer as count from pairs where number < 0 group by number`;
+  expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
+  const kept = new Set(rows.map(({ number }) => number));
+  expect(outcomes.filter((number) => number !== undefined && !kept.has(number))).toEqual([]);
+  // The connections still work. On a busy machine 60 transactions wait longer than the service lets requests wait.
+  const reads = Array.from({ length: 60 }, (_, i) =>
+    db.for({ customerId: `${i}`, waitMs: patience.timeout }, null).transaction((tx) => tx`select ${i}::integer as i`),
+  );
+  expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
 });
 
 test('transactions whose records another one changed run again as a whole, and are 503 after the fifth time', async () => {
@@ -230,3 +229,28 @@ test('transactions of which one statement failed do not run the others outside t
   expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
   expect(await owner`select text from notes where text = 'other half'`).toEqual([]);
 });
+
+test.each([
+  ['28P01', "password 'another'"],
+  ['28000', 'nologin'],
+])(
+  'a login that PostgreSQL refuses (%s) makes calls on new connections, and the health check, unavailable',
+  async (code, change) => {
+    const role = `refused_${randomUUID().slice(0, 8)}`;
+    await asSuperuser((sql) => sql.unsafe(`create role ${role} login password 'p' in role sales_data_api`));
+    const own = openDatabase(
+      parseConfig({}),
+      Object.assign(new URL(database.url), { username: role, password: 'p' }).href,
+    );
+    const ask = (pool: 'lookup' | 'search' | 'health') =>
+      own[pool]<postgres.Row[]>((sql) => sql.unsafe('select 1 as one'));
+    const fine = [{ one: 1 }];
+    expect([await ask('lookup'), await ask('health')]).toEqual([fine, fine]);
+    await asSuperuser((sql) => sql.unsafe(`alter role ${role} ${change}`));
+    expect(await ask('lookup')).toEqual(fine); // an open connection is still good
+    await expect(ask('search')).rejects.toMatchObject({ ...unavailable, cause: { code } });
+    await expect.poll(() => ask('health').catch((error: unknown) => error)).toMatchObject(unavailable);
+    await own.close();
+    await asSuperuser((sql) => sql.unsafe(`drop role ${role}`));
+  },
+);

@@ -5,8 +5,6 @@ import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy } from '../setup/faulty-proxy.ts';
 import { seed } from '../setup/seed.ts';
 
-/** Seed of the random order in which statements are sent. */
-
 let database: TestDatabase;
 const opened: postgres.Sql[] = [];
 
@@ -233,8 +231,6 @@ test('a cancel request that cannot be sent affects no other statement', async ()
 });
 
 describe('a cursor', () => {
-  /** The driver awaits the reader's promise, which its type declarations omit. */
-  const reader = (read: () => Promise<unknown>): (() => void) => read;
   /** A statement sent after the cursor must get its own rows, wherever the cursor ended. */
   const others = (sql: Session): Promise<unknown[]> =>
     Promise.all([1, 2, 3].map((n) => settle(sql`select ${n}::integer as n`)));
@@ -272,27 +268,5 @@ describe('a cursor', () => {
       await outcome;
       expect(await others(sql)).toEqual(theirs);
     }
-  });
-
-  test('whose connection is lost while its reader works touches no later statement', async () => {
-    const proxy = await startFaultyProxy(database.url);
-    const sql = connect({}, proxy.through(database.url));
-    const done = Promise.withResolvers<void>();
-    const outcome = settle(
-      sql`select 1 from generate_series(1, 9)`.cursor(
-        2,
-        reader(async () => {
-          proxy.resetAll();
-          expect(await settle(sql`select 1 as n`)).toMatch(/^CONNECTION|^ECONN/);
-          expect(await others(sql)).toEqual(theirs);
-          setImmediate(done.resolve);
-        }),
-      ),
-    );
-    expect(await outcome).toMatch(/^CONNECTION|^ECONN/);
-    await done.promise;
-    expect(await others(sql)).toEqual(theirs);
-    await sql.end({ timeout: 1 });
-    await proxy.close();
   });
 });

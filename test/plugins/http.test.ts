@@ -1,8 +1,6 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { answerClientError } from '../../src/plugins/error-handler.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
 
 const app = appWithoutDatabase();
@@ -112,14 +110,6 @@ describe('no request gets two responses or the response of another', () => {
     const answers = await talk(get('/half'), 'nonsense\r\n\r\n');
     expect(answers).toContain('half an answer');
     expect(statusesIn(answers)).toEqual([200]);
-  });
-
-  test('the same on a second server of the app, as Fastify opens for HOST=localhost', async () => {
-    const second = createServer(app.routing).on('clientError', answerClientError as never);
-    await once(second.listen(0, '127.0.0.1'), 'listening');
-    onTestFinished(() => void second.close());
-    expect(statusesIn(await talkTo(second, get('/half'), 'nonsense\r\n\r\n'))).toEqual([200]);
-    expect(statusesIn(await talkTo(second, get('/healthz'), 'nonsense\r\n\r\n'))).toEqual([200, 400]);
   });
 });
 

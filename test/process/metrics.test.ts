@@ -3,19 +3,17 @@ import { METHODS } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ServiceMetrics } from '../../src/plugins/metrics.ts';
-import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from '../contract/declared.ts';
 import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
 import { temporaryFolder } from '../setup/at-end.ts';
-import { isOnCitus } from '../setup/database.ts';
 import { inject } from '../setup/factories.ts';
 import { needPrometheus, noPrometheus, promtool } from '../setup/prometheus.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 
 const monitoring = join(import.meta.dirname, '..', '..', 'deploy', 'monitoring');
 const tested = await startApp();
-const { fastify: app, db, url, customer, owner } = tested;
+const { fastify: app, url, customer, owner } = tested;
 
 /** Returns the value of a series in Prometheus text format; undefined if there is none. */
 const valueOf = (text: string, series: string): number | undefined => {
@@ -64,42 +62,6 @@ test('anonymous callers can create few series: each route counts with the method
   expect(supported.difference(new Set(ofRoutes))).toEqual(new Set());
   const others = labels.filter(({ route }) => route === 'unknown').map(({ method }) => method);
   expect(new Set(others).difference(methods)).toEqual(new Set(['OPTIONS', '_OTHER']));
-});
-
-test.skipIf(isOnCitus())(
-  'every gate shows its slots, and rejected operations are counted (needs one server)',
-  async () => {
-    const { fastify: small } = await startApp({
-      DATABASE_SEARCH_CONNECTIONS: '1',
-      DATABASE_QUEUE_LENGTH: '1',
-      DATABASE_QUEUE_MS: '1',
-    });
-    const refused = 'sales_data_gate_refused_total{gate="search"}';
-    const before = valueOf((await small.inject('/metrics')).body, refused) ?? 0;
-    const work = () => small.db.for({ customerId: 'one' }, null).search((sql) => sql`select pg_sleep(0.2)`);
-    const works = await Promise.allSettled([work(), work(), work()]);
-    const failed = works.filter(({ status }) => status === 'rejected').length;
-    expect(failed).toBeGreaterThan(0);
-    const text = (await small.inject('/metrics')).body;
-    expect(valueOf(text, refused)).toBe(before + failed);
-    expect(valueOf(text, 'sales_data_gate_slots{gate="search"}')).toBe(1);
-    expect(valueOf(text, 'sales_data_gate_wait_seconds_count{gate="transaction"}')).toBeGreaterThanOrEqual(0);
-  },
-);
-
-test('credits are counted when their transaction has committed, and only then', async () => {
-  const { id } = await customer();
-  const series = 'sales_data_credits_total{pool="subscription",kind="grant"}';
-  const before = valueOf(await read(), series) ?? 0;
-  const grant = (isKept: boolean) =>
-    db.transaction(async (sql) => {
-      await grantCredits(sql, id, { pool: 'subscription', amount: 7, note: null });
-      if (!isKept) throw new Error('rolled back');
-    });
-  await expect(grant(false)).rejects.toThrow('rolled back');
-  expect(valueOf(await read(), series) ?? 0).toBe(before);
-  await grant(true);
-  expect(valueOf(await read(), series)).toBe(before + 7);
 });
 
 test('webhooks show what waits, and since when, apart for endpoints that fail', async () => {

@@ -8,7 +8,7 @@ export const testAll: readonly string[] = [
   'test/catalog/elasticsearch/*.test.ts',
   'test/commands/{demo,privacy-handbook,privacy.elasticsearch}.test.ts',
   'test/contract/{clients,fuzz,hostile-bodies}.test.ts',
-  'test/database/{db,db.faults,driver,migrate,outages}.test.ts',
+  'test/database/{db,driver,migrate}.test.ts',
   'test/database/{session-settings,citus/*}.test.ts',
   'test/embedded-postgres/server.test.ts',
   'test/files/{hostile-files,linear-readers}.test.ts',

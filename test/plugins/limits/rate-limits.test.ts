@@ -142,15 +142,6 @@ describe('each route', () => {
       expect(Object.keys(route.responses), route.name).toContain('429');
     }
   });
-
-  test('that starts a job counts dry runs too', async () => {
-    const customer = await testApp.customer();
-    const dryRun = () =>
-      customer.post('/service-handler/unlock-contacts', { filters: {}, total_records: 1, dry_run: true });
-    expect(await inTurn(3, dryRun)).toEqual({ 200: 3 });
-    expectRefusal(await dryRun(), 'jobs');
-    expect((await customer.get('/customer/summary')).status).toBe(200);
-  });
 });
 
 describe('requests with a session', () => {
