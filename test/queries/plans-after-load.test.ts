@@ -1,9 +1,4 @@
-import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildApp } from '../../src/app.ts';
-import { openCatalog } from '../../src/catalog/open.ts';
-import { parseConfig } from '../../src/process/config.ts';
-import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { maxNewest } from '../../src/filters/narrowing.ts';
 import { importRecords } from '../../src/jobs/import-records.ts';
 import { hasDueRun } from '../../src/queries/jobs/runs.ts';
@@ -14,8 +9,7 @@ import { contextOf } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { clientOf, contactBody, opportunityBody, type Answer, type TestCustomer } from '../setup/factories.ts';
-import { patient } from '../setup/server-process.ts';
-import { wastefulNodesOf, watchPlans, type PlanWatch } from '../setup/watched-plans.ts';
+import { appWithPlans, wastefulNodesOf } from '../setup/watched-plans.ts';
 
 // How many rows the plans of all statements compare, for customers whose records were just imported, before the tables
 // are analysed and after.
@@ -23,10 +17,7 @@ import { wastefulNodesOf, watchPlans, type PlanWatch } from '../setup/watched-pl
 const people: People = { contacts: 2_500, companies: 2_400 };
 
 let testApp: TestApp;
-let watch: PlanWatch;
-let db: SharedDatabase;
-let app: FastifyInstance;
-let close: (() => Promise<void>) | undefined;
+let watched: Awaited<ReturnType<typeof appWithPlans>>;
 
 beforeAll(async () => {
   if (isOnCitus()) return;
@@ -36,20 +27,8 @@ beforeAll(async () => {
     await testApp.owner`alter table ${testApp.owner(relname)} set (autovacuum_enabled = off)`;
   // Else imports analyse what they have changed.
   await testApp.owner`revoke maintain on contacts, companies, products, opportunities from sales_data_api`;
-  watch = await watchPlans(testApp.url);
-  const config = parseConfig({ ...patient, LOG_LEVEL: 'silent', DATABASE_URL: watch.url });
-  db = openDatabase(config, watch.url);
-  const catalog = openCatalog(config, db);
-  app = buildApp({ config, db, catalog });
-  await app.ready();
-  close = async () => {
-    await app.close();
-    await catalog.close();
-    await db.close();
-    await watch.close();
-  };
+  watched = await appWithPlans(testApp.url);
 }, 60_000);
-afterAll(() => close?.());
 
 /** Part of the statements that read the newest 5,000 contacts at most, which need not match. */
 const ofNewest = 'select newest.*';
@@ -59,7 +38,7 @@ const ofNewest = 'select newest.*';
  * @param once number of rows that a statement may read in vain
  */
 const wasteful = (once: number): { text: string; nodes: string[] }[] =>
-  watch
+  watched.watch
     .take()
     .filter(({ text }) => !text.includes('last_used_at'))
     .map(({ text, plan }) => ({
@@ -130,8 +109,8 @@ const dealsFile = (userId: string): string =>
  */
 async function load(once: number): Promise<object[]> {
   const { id, adminId } = await testApp.customer();
-  customer = await clientOf(app, id, adminId, [...scopes]);
-  const context = { ...contextOf(testApp), db: db.for({ customerId: id }, 'import') };
+  customer = await clientOf(watched.app, id, adminId, [...scopes]);
+  const context = { ...contextOf(testApp), db: watched.db.for({ customerId: id }, 'import') };
   const file = fileOf(people);
   const found: object[] = [];
   const upsert = { ...newContacts, mode: 'upsert', match: 'external_id' };
@@ -143,7 +122,7 @@ async function load(once: number): Promise<object[]> {
   ] as const) {
     const { body } = await customer.post('/imports', settings);
     await customer.call('PUT', `/imports/${body.data.id}/file`, content, { 'content-type': 'text/csv' });
-    while (await db.transaction((sql) => hasDueRun(sql, id, 'import'))) {
+    while (await watched.db.transaction((sql) => hasDueRun(sql, id, 'import'))) {
       await importRecords(10)(context, { customerId: id });
       found.push(...wasteful(once));
     }
@@ -168,7 +147,7 @@ describe.skipIf(isOnCitus()).each(statistics)('statistics: %s (needs one server)
   }, 600_000);
 
   test.each(Object.keys(calls))('%s: compares few rows in vain', async (name) => {
-    watch.take();
+    watched.watch.take();
     expect((await calls[name]!(customer)).status).toBeLessThan(300);
     expect(wasteful(once)).toEqual([]);
   });

@@ -1,9 +1,4 @@
-import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { buildApp } from '../../src/app.ts';
-import { openCatalog } from '../../src/catalog/open.ts';
-import { parseConfig } from '../../src/process/config.ts';
-import { openDatabase } from '../../src/database/db.ts';
+import { beforeAll, expect, test } from 'vitest';
 import { generatePeople } from '../../src/commands/generate-people.ts';
 import { jobBatches, startWorkers } from '../../src/jobs/workers.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
@@ -19,9 +14,8 @@ import { startApp, type TestApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { clientOf, contactBody, opportunityBody, productBody } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
-import { patient } from '../setup/server-process.ts';
 import { addBeginners, fillTenants, unequal } from '../setup/tenants.ts';
-import { readingsOf, watchPlans, type PlanWatch } from '../setup/watched-plans.ts';
+import { appWithPlans, readingsOf } from '../setup/watched-plans.ts';
 
 // Measures the rows that every call and job reads, with 92,000 contacts of 20 unequal customers. What the planner does for
 // customers that it does not know yet: plans-after-load.test.ts.
@@ -109,10 +103,7 @@ const calls: [string, number, Call][] = [
 ];
 
 let testApp: TestApp;
-let watch: PlanWatch;
-let app: FastifyInstance;
-let context: Pick<TestApp, 'config' | 'db' | 'catalog'>;
-let close: (() => Promise<void>) | undefined;
+let watched: Awaited<ReturnType<typeof appWithPlans>>;
 /** A large, a medium and a small one. */
 let customers: TestCustomer[] = [];
 /** Those with rows of every customer: the queue's own, and that of the tiers, are short. */
@@ -134,21 +125,8 @@ beforeAll(async () => {
     where table_schema = 'public' and column_name = 'customer_id'`;
   tables = new Set(['customers', ...rows.map(({ name }) => name)]);
 
-  watch = await watchPlans(testApp.url);
-  const config = parseConfig({ ...patient, LOG_LEVEL: 'silent', DATABASE_URL: watch.url });
-  const db = openDatabase(config, watch.url);
-  const catalog = openCatalog(config, db);
-  context = { config, db, catalog };
-  app = buildApp(context);
-  await app.ready();
-  close = async () => {
-    await app.close();
-    await catalog.close();
-    await db.close();
-    await watch.close();
-  };
+  watched = await appWithPlans(testApp.url);
 }, 300_000);
-afterAll(() => close?.());
 
 /** Some records of a customer, from the middle of what they have. */
 async function idsOf({ id }: TestCustomer): Promise<Ids> {
@@ -173,7 +151,7 @@ const byTheClock = 'set last_used_at';
 
 /** Holds what was run since the last look to plans. */
 function expectPlans(most: number): void {
-  const plans = watch.take().filter(({ text }) => !text.includes(byTheClock));
+  const plans = watched.watch.take().filter(({ text }) => !text.includes(byTheClock));
   expect(plans.length).toBeGreaterThan(1); // the key's look-up, and what was asked
   for (const { text, plan } of plans) {
     const { sequential, rows } = readingsOf(plan);
@@ -189,9 +167,9 @@ test.skipIf(isOnCitus()).each(calls)(
   '%s reads few rows and does no full table scan (needs one server)',
   async (_name, most, call) => {
     for (const { id, adminId } of customers) {
-      const customer = await clientOf(app, id, adminId, [...scopes]);
+      const customer = await clientOf(watched.app, id, adminId, [...scopes]);
       const ids = await idsOf(customer);
-      watch.take();
+      watched.watch.take();
       const { status } = await call(customer, ids);
       expect(status).toBeLessThan(300);
       expectPlans(most);
@@ -212,13 +190,13 @@ test.skipIf(isOnCitus()).each(orders)(
   'a page of $path by $field $direction reads a few rows of an index, at any depth (needs one server)',
   async ({ path, field, direction }) => {
     for (const { id, adminId } of customers) {
-      const customer = await clientOf(app, id, adminId, [...scopes]);
+      const customer = await clientOf(watched.app, id, adminId, [...scopes]);
       const list = (paginate: object): Promise<Answer> =>
         customer.post(`${path}/list`, { order_by: { [field]: direction }, paginate });
       const { total_records } = (await customer.post(`${path}/metadata`, {})).body.pagination;
       const middle = await list({ page: Math.ceil(total_records / 50), limit: 25 });
       for (const paginate of [{ limit: 25 }, { limit: 25, cursor: middle.headers['x-next-cursor'] }]) {
-        watch.take();
+        watched.watch.take();
         expect((await list(paginate)).status).toBe(200);
         expectPlans(6 * 25);
       }
@@ -229,20 +207,20 @@ test.skipIf(isOnCitus()).each(orders)(
 test.skipIf(isOnCitus())(
   "a new customer's job with many prospects reads few rows per statement (needs one server)",
   async () => {
-    const { catalog, db, config } = context;
+    const { catalog, db, config } = watched;
     const count = 2_000;
     await catalog.prepare();
     await writePeople(catalog, generatePeople(count, 1));
     await catalog.finish();
     await testApp.owner`vacuum analyze prospects`;
     const { id, adminId } = await customerWith(testApp, { subscription: count });
-    const customer = await clientOf(app, id, adminId, [...scopes]);
+    const customer = await clientOf(watched.app, id, adminId, [...scopes]);
     const workers = await startWorkers(
       { config, db, catalog, log: logger(config), url: testApp.url },
       // Without what the clock starts: the sweep goes through the waiting jobs of all customers.
       { unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 2 } },
     );
-    watch.take();
+    watched.watch.take();
     const job = await startUnlock(customer, { filters: {}, total_records: count, sync_crm: true });
     expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: count });
     await workers.stop();

@@ -1,6 +1,12 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
+import { buildApp } from '../../src/app.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { openDatabase } from '../../src/database/db.ts';
+import { parseConfig } from '../../src/process/config.ts';
+import { atEnd } from './at-end.ts';
 import { asSuperuser } from './database.ts';
+import { patient } from './server-process.ts';
 
 /** A node of a query plan, as in `explain (analyze, format json)`. */
 export interface PlanNode {
@@ -21,8 +27,25 @@ export interface WatchedPlan {
   plan: PlanNode;
 }
 
+/** Starts another app on a database, and watches its plans. */
+export async function appWithPlans(databaseUrl: string) {
+  const watch = await watchPlans(databaseUrl);
+  const config = parseConfig({ ...patient, LOG_LEVEL: 'silent', DATABASE_URL: watch.url });
+  const db = openDatabase(config, watch.url);
+  const catalog = openCatalog(config, db);
+  const app = buildApp({ config, db, catalog });
+  await app.ready();
+  atEnd(async () => {
+    await app.close();
+    await catalog.close();
+    await db.close();
+    await watch.close();
+  });
+  return { app, watch, config, db, catalog };
+}
+
 /** Access to a database whose server reports the plan of every statement it executes, also those of foreign keys. */
-export interface PlanWatch {
+interface PlanWatch {
   /** URL of the database through the watching proxy. */
   url: string;
   /** Returns the statements executed since the last call. */
@@ -34,7 +57,7 @@ export interface PlanWatch {
  * Starts watching a database. The plans belong to exactly the statements that the service sends, with their parameters
  * and settings: the server's `auto_explain` sends each plan as a notice, and a proxy reads the notices.
  */
-export async function watchPlans(url: string): Promise<PlanWatch> {
+async function watchPlans(url: string): Promise<PlanWatch> {
   const { hostname, port, pathname } = new URL(url);
   await explainAutomatically(pathname.slice(1));
   const plans: WatchedPlan[] = [];
