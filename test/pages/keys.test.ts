@@ -40,6 +40,17 @@ test('the list of keys shows status, permissions, last use and expiry, and marks
   expect(textOf(await visitor.get('/app/keys?ended=1'))).toMatch(/past sda_\w{4}… expired/);
 });
 
+test('the pages of the list of keys together show each key once', async () => {
+  await app.owner`
+    insert into api_keys (customer_id, name, key_hash, start, permissions, duration_days, expires_at, created_by)
+    select customer_id, 'key ' || n, sha256(n::text::bytea), start, permissions, duration_days, expires_at, created_by
+    from api_keys, generate_series(1, 120) n
+    where customer_id = ${customer.id}`;
+  const pages = await Promise.all([1, 2, 3, 4, 5, 6].map((page) => visitor.get(`/app/keys?page=${page}`)));
+  const found = pages.flatMap(({ body }) => body.match(/>key \d+</g) ?? []);
+  expect([found.length, new Set(found).size]).toEqual([120, 120]);
+});
+
 test('the form for a new key issues a key that works, and shows it on this page only', async () => {
   const answer = await visitor.submit('/app/keys/new', wanted);
   expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { companyBody, stagesOf, opportunityBody, productBody, make } from '../setup/factories.ts';
+import { stagesOf, opportunityBody, productBody, make } from '../setup/factories.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
@@ -270,20 +270,6 @@ test('an opportunity has an amount without a product, a new company, and a conta
     expect((await colleague.get(page)).body).not.toMatch(/>Amount<\/a>|value="Amount"/);
   await admin.submit(`${path}/edit`, { amount: '' });
   expect(await stored()).toMatchObject({ price: 0, contacts_ids: [id], details: [] });
-});
-
-test('an opportunity gets a contact without a question only by an equal name, also behind many newer that are alike', async () => {
-  const company = await make(customer, '/company', companyBody({ company_name: 'Miller Ltd' }));
-  const id = await contact({ first_name: 'Jane', last_name: 'Doe', company: { id: company } });
-  for (let i = 0; i < 10; i++) await contact({ first_name: 'Jane', last_name: 'Doe-Young' });
-  const sent = (more: object) => admin.submit('/app/opportunities/new', { name: 'Deal', ...more });
-  const asked = await sent({ contacts: 'Miller' });
-  expectPage(asked, 400, 'Tick who is meant by “Miller”');
-  expect(asked.body).toContain(`name="contact" value="${id}"`);
-  for (const named of [{ contacts: 'Miller', contact: id }, { contacts: 'jane doe' }]) {
-    const path = (await sent(named)).location!.split('?')[0]!.replace('/app', '');
-    expect((await customer.get(path)).body.contacts_ids).toEqual([id]);
-  }
 });
 
 test('an opportunity keeps the products and contacts that its form does not show', async () => {

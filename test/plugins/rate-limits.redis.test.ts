@@ -124,22 +124,4 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     await recover();
     await expectSharedLimits();
   });
-
-  test.each(['killed', 'frozen'])('do not prevent an instance from starting while the server is %s', async (how) => {
-    const hurt = await RedisProcess.start();
-    if (how === 'killed') await hurt.kill();
-    else hurt.freeze();
-    const late = buildApp({ ...testApp, config: { ...testApp.config, REDIS_URL: hurt.url } });
-    try {
-      await expect.poll(() => check(late), { timeout: 10_000 }).toBe('degraded');
-      const call = await caller();
-      expect(await inTurn(8, () => call(late))).toEqual({ 200: 6, 429: 2 });
-      if (how === 'killed') await hurt.start();
-      else hurt.thaw();
-      await expect.poll(() => check(late), { timeout: 30_000 }).toBe('up');
-    } finally {
-      await late.close();
-      await hurt.kill();
-    }
-  });
 });

@@ -226,19 +226,4 @@ create index concurrently notes_contact on notes (customer_id, contact_id);
     expect((await distribute(ownerUrl)).tables).toContain('contacts');
     expect(await readTables(owner)).toEqual(before);
   });
-
-  test('refuses a database without the extension, or of an older schema, and changes nothing', async () => {
-    onTestFinished(await useDatabase());
-    await owner`delete from schema_migrations where name = (select max(name) from schema_migrations)`;
-    for (const [url, reason] of [
-      [urlOf(logins.owner, 'postgres'), 'This database does not have the extension citus.'],
-      [ownerUrl, 'The database does not have the current schema: run `migrate` first\n'],
-    ] as const)
-      expect(await distributeByCommand(url)).toMatchObject({
-        code: 1,
-        stdout: '',
-        stderr: expect.stringContaining(`error: ${reason}`),
-      });
-    expect(await owner`select from pg_dist_partition`).toHaveLength(0);
-  });
 });

@@ -129,18 +129,3 @@ test('who begins at the oldest events, or at a time, is not stopped by a truncat
     'and this',
   ]);
 });
-
-test.each([1, -1])('a clock that was set by a day (%d) loses no event and changes no order', async (days) => {
-  await record('a');
-  const { next } = await readAll(oldest);
-  await record('b');
-  // In forms that Citus takes for a column: a sum of a time and an interval is none.
-  const shifted = app.owner`extract(epoch from occurred_at at time zone 'UTC') + ${days * 86_400}::int`;
-  await app.owner`
-    update journal
-    set occurred_at = to_timestamp(${shifted}), part = ((${shifted})::bigint / ${partSeconds}::int % ${parts}::int)::smallint
-    where customer_id = ${customer.id}`;
-  await record('c');
-  expect((await readAll(next)).ids).toEqual(['b', 'c']);
-  expect((await readAll(oldest)).ids).toEqual(['a', 'b', 'c']);
-});

@@ -12,7 +12,6 @@ import {
   makeCustomer,
   opportunityBody,
   productBody,
-  unique,
   type TestCustomer,
 } from '../../setup/factories.ts';
 let customer: TestCustomer;
@@ -39,57 +38,44 @@ let by: { actor: unknown; change: unknown }[];
 const ok = (answer: { status: number }) => expect(answer.status).toBeLessThan(300);
 
 describe('a single call makes one event', () => {
-  const list = () => ({ name: unique('List'), description: 'about' });
-  const resources = [
-    {
-      noun: 'contact',
-      path: '/contacts',
-      body: async () => contactBody(),
-      patch: { job_title: 'New', custom_fields: { plan: 'gold' }, other_emails: ['a@example.com'] },
-      changed: ['other_emails', 'job_title', 'custom_fields.plan'],
-    },
-    {
-      noun: 'company',
-      path: '/company',
-      body: async () => companyBody(),
-      patch: { size: '10', location_country: 'de', social1_url: 'https://example.com/x' },
-      changed: ['size', 'social1_url', 'location_country'],
-    },
-    { noun: 'list', path: '/list-contact', body: async () => list(), patch: { name: 'Other' }, changed: ['name'] },
-    {
-      noun: 'product',
-      path: '/products',
-      body: async () => productBody(),
-      patch: { price: 77.5, active: false },
-      changed: ['price', 'active'],
-    },
-    {
-      noun: 'opportunity',
-      path: '/opportunities',
-      body: () => opportunityBody(customer),
-      patch: { priority: 'LOW', description: 'Changed' },
-      changed: ['description', 'priority'],
-    },
-    {
-      noun: 'activity',
-      path: '/activities',
-      body: () => activityBody(customer),
-      patch: { type: 'task', title: 'Call', due_at: '2030-01-01T00:00:00Z' },
-      changed: ['type', 'title', 'due_at'],
-    },
-  ];
-
-  test.each(resources)('$noun', async ({ noun, path, body, patch, changed }) => {
+  test.each<[noun: string, path: string, body: () => object | Promise<object>, patch: object, changed: string[]]>([
+    [
+      'contact',
+      '/contacts',
+      contactBody,
+      { job_title: 'New', custom_fields: { plan: 'gold' }, other_emails: ['a@example.com'] },
+      ['other_emails', 'job_title', 'custom_fields.plan'],
+    ],
+    [
+      'company',
+      '/company',
+      companyBody,
+      { size: '10', location_country: 'de', social1_url: 'https://example.com/x' },
+      ['size', 'social1_url', 'location_country'],
+    ],
+    ['list', '/list-contact', () => ({ name: 'List', description: 'about' }), { name: 'Other' }, ['name']],
+    ['product', '/products', productBody, { price: 77.5, active: false }, ['price', 'active']],
+    [
+      'opportunity',
+      '/opportunities',
+      () => opportunityBody(customer),
+      { priority: 'LOW', description: 'Changed' },
+      ['description', 'priority'],
+    ],
+    [
+      'activity',
+      '/activities',
+      () => activityBody(customer),
+      { type: 'task', title: 'Call', due_at: '2030-01-01T00:00:00Z' },
+      ['type', 'title', 'due_at'],
+    ],
+  ])('%s', async (noun, path, body, patch, changed) => {
     const given = await body();
     await news();
     const answer = await customer.post(path, given);
     ok(answer);
     const id = answer.body.data?.id ?? answer.body.id;
-    const told = {
-      id,
-      source: 'api',
-      ...(noun !== 'list' ? { external_id: null } : {}),
-    };
+    const told = { id, source: 'api', ...(noun !== 'list' ? { external_id: null } : {}) };
     expect(await news()).toEqual([{ type: `${noun}.created`, ...told }]);
     ok(await customer.patch(`${path}/${id}`, patch));
     const [updated] = (await news()) as { changed: string[] }[];
