@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../src/process/config.ts';
 import { startApp, type TestApp } from './setup/app.ts';
-import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
+import { hasBrowser, openBrowser, storedText, type LoopbackBrowser } from './setup/browser.ts';
 
 // Once in some hundred runs a page stayed empty, for a reason not found in 150 further pages. The report names a test that
 // was repeated (`retry x1`), and the error says what the page did.
@@ -64,19 +64,6 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
     await page.close();
   });
 });
-
-/** Script for the browser. Its result is everything that pages of this origin have stored there, as JSON. */
-const storedText = `(async () => {
-  const ready = (request) => new Promise((resolve) => request.addEventListener('success', () => resolve(request.result)));
-  const stored = [{ ...localStorage }, { ...sessionStorage }, document.cookie];
-  for (const { name } of await indexedDB.databases()) {
-    const database = await ready(indexedDB.open(name));
-    for (const store of database.objectStoreNames)
-      stored.push(await ready(database.transaction(store).objectStore(store).getAll()));
-    database.close();
-  }
-  return JSON.stringify(stored);
-})()`;
 
 test('every test that SECURITY.md names exists', () => {
   const root = join(import.meta.dirname, '..');

@@ -8,7 +8,7 @@ import { workAtAll } from '../jobs/importing.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { crawl, kindOf } from './crawl.ts';
-import { hasBrowser, openBrowser, type LoopbackBrowser } from '../setup/browser.ts';
+import { hasBrowser, openBrowser, storedText, type LoopbackBrowser } from '../setup/browser.ts';
 import { clientOf, contactBody, dbOf, inject, make, opportunityBody, stagesOf } from '../setup/factories.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
@@ -424,9 +424,3 @@ async function expectAccessible(page: Page, what: string, rules?: string[]): Pro
   const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
   expect([what, ...found]).toEqual([what]);
 }
-
-/** Script for the browser. Its result is everything that pages of this origin have stored there, and the address. */
-const storedText = `(async () => JSON.stringify([
-  { ...localStorage }, { ...sessionStorage }, document.cookie, location.href, history.state,
-  await indexedDB.databases(), await caches.keys(),
-]))()`;

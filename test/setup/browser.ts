@@ -49,3 +49,16 @@ export async function openBrowser(): Promise<LoopbackBrowser> {
   };
   return { context, refused, close };
 }
+
+/** Script for the browser. Its result is everything that pages of this origin have stored there, and the address, as JSON. */
+export const storedText = `(async () => {
+  const ready = (request) => new Promise((resolve) => request.addEventListener('success', () => resolve(request.result)));
+  const stored = [{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, history.state, await caches.keys()];
+  for (const { name } of await indexedDB.databases()) {
+    const database = await ready(indexedDB.open(name));
+    for (const store of database.objectStoreNames)
+      stored.push(await ready(database.transaction(store).objectStore(store).getAll()));
+    database.close();
+  }
+  return JSON.stringify(stored);
+})()`;
