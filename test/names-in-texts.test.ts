@@ -1,5 +1,5 @@
 import { globSync, readFileSync } from 'node:fs';
-import { basename, dirname, extname, join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 
 // The files that comments and papers name exist. A name that stays in a text after its module was moved leads readers
@@ -35,40 +35,15 @@ const elsewhere: readonly string[] = [
 const matcherOf = (name: string): RegExp =>
   new RegExp(`(?:^|/)${name.replaceAll('.', String.raw`\.`).replaceAll(/\*|…/g, '[^/]*')}$`);
 
-/** Finds where a comment begins in a line, by the kind of file. Papers are text from the first character. */
-const slashes = /^\s*(?:\/?\*|\/\/)|\s(?:\/\/|--)\s/;
-const hash = /(?:^|\s)#/;
-const commentStarts: Record<string, RegExp> = {
-  '.ts': slashes,
-  '.js': slashes,
-  '.css': slashes,
-  '.java': slashes,
-  '.sql': /--/,
-  '.py': /(?:^|\s)#|"""/,
-  '.yml': hash,
-  '.yaml': hash,
-  '.sh': hash,
-  '.service': hash,
-  '.toml': hash,
-  run: hash,
-  Makefile: hash,
-  Dockerfile: hash,
-  '.md': /^/,
-};
+const isText = /\.(?:ts|js|css|java|sql|py|ya?ml|sh|service|toml|md)$|(?:^|\/)(?:run|Makefile|Dockerfile)$/;
+const isComment = /^\s*(?:\/?\*|\/\/|#|--)|\s(?:\/\/|#|--)\s/;
 
-/** A line of a file: its text, which is a comment or a part of a paper. */
-interface Line {
-  place: string;
-  text: string;
-}
-
-function linesOf(file: string): Line[] {
-  const start = commentStarts[extname(file) || basename(file)];
-  if (!start) return [];
-  const lines = readFileSync(join(root, file), 'utf8').split('\n');
-  return lines.map((line, index) => {
-    const at = start.exec(line)?.index ?? line.length;
-    return { place: `${file}:${index + 1}`, text: line.slice(at).replaceAll(/\w+:\/\/\S+/g, '') };
+/** The comments of a file, or all lines of a paper, each with its place. */
+function linesOf(file: string): { place: string; text: string }[] {
+  const lines = isText.test(file) ? readFileSync(join(root, file), 'utf8').split('\n') : [];
+  return lines.flatMap((line, index) => {
+    const at = file.endsWith('.md') ? 0 : line.search(isComment);
+    return at < 0 ? [] : [{ place: `${file}:${index + 1}`, text: line.slice(at).replaceAll(/\w+:\/\/\S+/g, '') }];
   });
 }
 
