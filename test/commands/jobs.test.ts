@@ -141,11 +141,6 @@ describe('credits', () => {
       /the sums of the ledger are/,
     ],
     [
-      'an amount',
-      "update credit_entries set amount = amount + 1 where customer_id = $1 and kind = 'grant'",
-      /after the entry are/,
-    ],
-    [
       'a missing entry',
       "delete from credit_entries where customer_id = $1 and kind = 'charge'",
       /expected entry number|after the entry are|the ledger has/,

@@ -174,15 +174,6 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
-  test('a link that looks like a button takes the space key', async () => {
-    const page = await open('/app/keys');
-    await page.getByRole('button', { name: 'New key' }).press('Space');
-    await page.waitForURL('**/app/keys/new');
-    await page.getByLabel('Name').press('Space');
-    expect(await page.getByLabel('Name').inputValue()).toBe(' ');
-    await page.close();
-  });
-
   test('a person imports a file, and sees its progress without a reload', async () => {
     const page = await open('/app/imports/new');
     await page.getByText('Name and format').click();

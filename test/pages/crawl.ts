@@ -1,21 +1,18 @@
 /** A page as a crawl finds it. */
-export interface FoundPage {
+interface FoundPage {
   /** Path and query. */
   path: string;
   status: number;
   body: string;
 }
 
-/** How a page is read: by a browser, or by a request. */
-export type ReadPage = (path: string) => Promise<{ status: number; body: string }>;
-
 /**
  * Opens all pages that links lead to, beginning at the first page, one of each kind: two pages that differ only in an
  * id or in their parameters are of the same kind. Files are left out.
  */
-export async function crawl(read: ReadPage, first = '/app'): Promise<FoundPage[]> {
-  const waiting = [first];
-  const kinds = new Set([kindOf(first)]);
+export async function crawl(read: (path: string) => Promise<Omit<FoundPage, 'path'>>): Promise<FoundPage[]> {
+  const waiting = ['/app'];
+  const kinds = new Set(waiting);
   const pages: FoundPage[] = [];
   for (let path = waiting.shift(); path !== undefined; path = waiting.shift()) {
     const { status, body } = await read(path);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
+import { contactBody, make, productBody } from '../setup/factories.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf } from './visitor.ts';
 
 const app = await startApp();
@@ -131,18 +131,6 @@ const changed: [noun: string, make: () => Promise<string>, theirs: Fields, mine:
     { job_title: 'Analyst <1>' },
     { first_name: 'Augusta' },
     'Stored now: Analyst <1>',
-  ],
-  [
-    'a list',
-    async () => `lists/${(await customer.post('/list-contact', { name: 'Old' })).body.id}/edit`,
-    { name: 'Theirs', do: 'save' },
-    { name: 'Mine', do: 'save' },
-  ],
-  [
-    'an opportunity',
-    async () => `opportunities/${await make(customer, '/opportunities', await opportunityBody(customer))}/edit`,
-    { name: 'Theirs' },
-    { name: 'Mine' },
   ],
   [
     'an activity',

@@ -1,6 +1,4 @@
 import { expect, test } from 'vitest';
-import { beginImport, newContacts, sendFile } from '../jobs/importing.ts';
-import { begin } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, opportunityBody, stagesOf } from '../setup/factories.ts';
 import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
@@ -48,16 +46,6 @@ test('Today shows my open opportunities that close this month or should have, an
   const text = (await today()).split('Latest')[0]!;
   expect(text).toContain('My opportunities that close this month Overdue engine Lead');
   for (const other of ['Won', 'Distant', 'Foreign']) expect(text).not.toContain(`${other} engine`);
-});
-
-test('Today is updated while a job runs, and not while an import waits for a person', async () => {
-  const id = await beginImport(customer, { ...newContacts, start: false });
-  await sendFile(customer, id, 'last_name\nLovelace\n');
-  const waiting = await admin.get('/app');
-  expect(waiting.body).toContain(`/app/imports/${id}`);
-  expect(waiting.body).not.toMatch(/data-live|http-equiv="refresh"/);
-  await begin(app, customer, 1);
-  expect((await admin.get('/app')).body).toMatch(/http-equiv="refresh"[\s\S]*data-live/);
 });
 
 test('Today tells what others did last, in a line for each person and record, and what needs a look until it is dismissed', async () => {

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -117,14 +116,11 @@ describe('secrets', () => {
   });
 
   test('in files are checked like other values and not shown; files that never end, or are too large or no text, are refused', async () => {
-    const pipe = join(folder, randomUUID());
-    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const fault = (path: string) => faultsOf({ ELASTICSEARCH_API_KEY_FILE: path })[0];
     const largest = 'x'.repeat(64 * 1024);
     expect(faultsOf({ DATABASE_URL_FILE: await fileWith('mysql://hunter2@db') })).toEqual([
       expect.stringMatching(/^DATABASE_URL: must match(?!.*hunter2)/),
     ]);
-    expect(fault(pipe)).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
     expect(fault('/dev/zero')).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
     expect(fault(await fileWith(`${largest}x`))).toBe('ELASTICSEARCH_API_KEY_FILE: the file is larger than 64 KiB');
     expect(fault(await fileWith(largest))).toBeUndefined();

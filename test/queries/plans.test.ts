@@ -1,15 +1,8 @@
 import { beforeAll, expect, test } from 'vitest';
-import { generatePeople } from '../../src/commands/generate-people.ts';
-import { jobBatches, startWorkers } from '../../src/jobs/workers.ts';
-import { takeTurn } from '../../src/jobs/turns.ts';
-import { logger } from '../../src/process/logger.ts';
 import { companyFilterFields } from '../../src/schemas/companies.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
 import { indexed } from '../../src/schemas/filters.ts';
 import { scopes } from '../../src/schemas/scopes.ts';
-import { writePeople } from '../catalog/people.ts';
-import { customerWith } from '../jobs/calls.ts';
-import { ended, startUnlock } from '../jobs/spending.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { clientOf, contactBody, opportunityBody, productBody } from '../setup/factories.ts';
@@ -201,29 +194,5 @@ test.skipIf(isOnCitus()).each(orders)(
         expectPlans(6 * 25);
       }
     }
-  },
-);
-
-test.skipIf(isOnCitus())(
-  "a new customer's job with many prospects reads few rows per statement (needs one server)",
-  async () => {
-    const { catalog, db, config } = watched;
-    const count = 2_000;
-    await catalog.prepare();
-    await writePeople(catalog, generatePeople(count, 1));
-    await catalog.finish();
-    await testApp.owner`vacuum analyze prospects`;
-    const { id, adminId } = await customerWith(testApp, { subscription: count });
-    const customer = await clientOf(watched.app, id, adminId, [...scopes]);
-    const workers = await startWorkers(
-      { config, db, catalog, log: logger(config), url: testApp.url },
-      // Without what the clock starts: the sweep goes through the waiting jobs of all customers.
-      { unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 2 } },
-    );
-    watched.watch.take();
-    const job = await startUnlock(customer, { filters: {}, total_records: count, sync_crm: true });
-    expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: count });
-    await workers.stop();
-    expectPlans(5 * count);
   },
 );

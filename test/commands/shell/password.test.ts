@@ -7,25 +7,20 @@ import { readPassword } from '../../../src/commands/user.ts';
 const input = (...pieces: (string | Buffer)[]) =>
   Readable.from(pieces.map((piece) => Buffer.from(piece))) as unknown as NodeJS.ReadStream;
 
-test.each<[string, NodeJS.ReadStream]>([
-  ['unchanged', input('correct horse')],
+const spaced = Buffer.from(' pass wörd x');
+
+test.each<[string, NodeJS.ReadStream, string?]>([
   ['without the line break at the end', input('correct horse\n')],
   ['without a Windows line break at the end', input('correct horse\r\n')],
   ['in pieces', input('corr', 'ect ', 'horse')],
-])('a password from standard input is read %s', async (_, stream) => {
-  expect(await readPassword(stream)).toBe('correct horse');
-});
-
-test('a password from standard input keeps white space, and multi-byte letters that are split between two chunks', async () => {
-  const [first, second] = [Buffer.from(' pass wörd ').subarray(0, 7), Buffer.from(' pass wörd ').subarray(7)];
-  expect(await readPassword(input(first, second, 'x'))).toBe(' pass wörd x');
+  ['with white space, and letters that are split', input(spaced.subarray(0, 7), spaced.subarray(7)), ' pass wörd x'],
+])('a password from standard input is read %s', async (_, stream, password = 'correct horse') => {
+  expect(await readPassword(stream)).toBe(password);
 });
 
 test.each<[string, NodeJS.ReadStream]>([
-  ['nothing', input()],
   ['11 characters', input('x'.repeat(11))],
   ['129 characters', input('x'.repeat(129))],
-  ['a mebibyte', input('x'.repeat(1024 * 1024))],
   ['two lines', input('correct horse\nbattery staple\n')],
   ['a NUL', input('correct horse\0battery')],
   ['bytes that are not UTF-8', input('correct horse', Buffer.of(0xff))],

@@ -113,13 +113,6 @@ test('a contact from the same prospect is found by the prospect id, even if its 
   expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
 });
 
-test.each(['', 'n/a'])('a contact whose prospect has the work email %j is unverified', async (work_email) => {
-  const prospect = person({ work_email, verification_status: 'verified', date_verified: '2026-02-03T00:00:00.000Z' });
-  const contact = await synced(prospect);
-  expect(contact).toMatchObject({ work_email: '', verification_status: 'unverified' });
-  expect(contact.last_verified).toBe(contact.created_at);
-});
-
 test('prospects of one batch that share an email share a contact, and the first prospect takes precedence', async () => {
   const [one, two] = [person({ job_title: '' }), person({ first_name: 'Augusta', job_company_name: 'Other Ltd' })];
   const ids = await sync([one, two, one]);
