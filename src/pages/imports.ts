@@ -8,7 +8,7 @@ import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, queryText, sentText, pageNumberOf } from './base/requests.ts';
 import { ask, notSent, requireValid, refusalOf, sentence, invalid } from './base/requests.ts';
 import type { Fields } from './base/requests.ts';
-import { when, notice, table, facts, pathWith, linkButton, html, quiet, link, twoLines, card } from './base/html.ts';
+import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card } from './base/html.ts';
 import { moment, count, counted } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
@@ -268,13 +268,15 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   return {
     title: titleOf(found),
     status,
+    lead: html`!${statusBadge(found.status)} ${modeText(found)}${found.dry_run ? ', check only' : ''} ·
+    !${moment(found.created_at)}`,
     isLive: isRunning,
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
         !${waits ? '' : outcomeOf(found, list?.id, failures)} !${repeatedNotice(found, repeated, repeatedLines)}
         !${isFinal ? await importButton(request, found, state) : ''}
-        !${card(html`!${waits ? '' : progressBar(found, 'records')} !${factsOf(found)}`)}
+        !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
       !${failures.body} !${await foundChanges(request, found, found.changes ?? [])}`,
   };
@@ -354,13 +356,14 @@ function outcomeOf(found: Import, list: string | undefined, { areUnmatched }: Fa
   const words = 'Download these records to correct them';
   const download = linkButton(words, `${pathOf(found)}/errors.csv`, 'secondary outline', 'download');
   const errors = when(failed + warnings > 0, html`<p>!${download}</p>`);
+  const counts = countsText(found);
   if (status === 'FAILED')
-    return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}.`, 'bad')}!${errors}`;
-  if (status !== 'COMPLETED') return errors;
+    return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad')}!${errors}`;
+  if (status !== 'COMPLETED') return html`!${when(status === 'CANCELLED', notice(counts, 'plain'))}!${errors}`;
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
-  const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
-  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, areUnmatched)}`;
+  const done = isCheck ? 'Checked. Nothing was written.' : 'The import is complete.';
+  return html`!${notice(`${done} ${counts}${failureText(found)}`, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, areUnmatched)}`;
 }
 
 function nextSteps({ object, match, failed, warnings }: Import, list = '', isCreate = false): Html {
@@ -376,30 +379,14 @@ function nextSteps({ object, match, failed, warnings }: Import, list = '', isCre
   </p>`;
 }
 
-function checkText(found: Import): string {
-  const { created, updated, unchanged } = found;
-  const parts = `${count(created)} would be created, ${count(updated)} changed, ${count(unchanged)} left unchanged`;
-  return `Checked. Nothing was written. ${parts}.${failureText(found)}`;
+/** Returns what an import has done with the records, or what a check says that it would do. */
+function countsText({ created, updated, unchanged, dry_run: isCheck }: Import): string {
+  const verb = isCheck ? 'would be created' : 'created';
+  return `${count(created)} ${verb}, ${count(updated)} changed, ${count(unchanged)} left unchanged.`;
 }
 
 function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {
   const failures = ` ${count(failed)} of ${counted(total!, 'record')} ${isCheck ? 'would fail' : 'failed'}.`;
   const left = ` ${counted(warnings, 'record')} ${isCheck ? 'would be' : warnings === 1 ? 'was' : 'were'} written with a value left out.`;
   return `${failed > 0 ? failures : ''}${warnings > 0 ? left : ''}`;
-}
-
-function factsOf(found: Import): Html {
-  const hasBegun = found.status !== 'UPLOADED';
-  return facts([
-    ['Status', statusBadge(found.status)],
-    ['What it does', modeText(found)],
-    ['Writes', found.dry_run && 'nothing: check only'],
-    ['Created', hasBegun && count(found.created)],
-    ['Changed', hasBegun && count(found.updated)],
-    ['Unchanged', hasBegun && count(found.unchanged)],
-    ['Failed', hasBegun && count(found.failed)],
-    ['With values left out', hasBegun && count(found.warnings)],
-    ['Begun', moment(found.created_at)],
-    ['Ended', moment(found.finished_at, 'Not yet')],
-  ]);
 }

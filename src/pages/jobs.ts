@@ -182,9 +182,10 @@ function itemName({ item, contact_id, result }: JobItem): Html {
   return contact_id === null ? html`${name}` : link(name, `/app/contacts/${contact_id}`);
 }
 
-const outcome = ({ status, reason }: JobItem): Html =>
-  html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`;
-const outcomeColumn: Column<JobItem> = ['Outcome', outcome];
+const outcomeColumn: Column<JobItem> = [
+  'Outcome',
+  ({ status, reason }) => html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`,
+];
 
 const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
   [plain(jobTable[type].words[1]), itemName],

@@ -85,7 +85,7 @@ test('an import with the pages goes from the file over its mapping and a check t
   await workAtAll(app, customer);
   const ended = await visitor.get(page);
   expect(textOf(ended)).toContain('The import is complete.');
-  expect(textOf(ended)).toMatch(/Created 1 Changed 0 Unchanged 0 Failed 1/);
+  expect(textOf(ended)).toMatch(/1 created, 0 changed, 0 left unchanged\. 1 of /);
   const errors = await visitor.get(`${page}/errors.csv`);
   expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
   expect(errors.body).toContain('no address');
@@ -109,15 +109,21 @@ test('the upload of corrected records makes new ones only if all of them lack th
 });
 
 test.each([
-  ['as the file shows changes whom it finds by the address', '', 'E-Mail', {}, 'Created 1 Changed 1 Unchanged 0'],
+  [
+    'as the file shows changes whom it finds by the address',
+    '',
+    'E-Mail',
+    {},
+    '1 created, 1 changed, 0 left unchanged',
+  ],
   [
     'as the file shows goes by the columns as they are at the start',
     '',
     'Adresse elektronisch',
     { 'column-0': 'work_email' },
-    'Created 1 Changed 1',
+    '1 created, 1 changed',
   ],
-  ['creates all when that is chosen', '', 'E-Mail', { mode: 'create' }, 'Created 2 Changed 0'],
+  ['creates all when that is chosen', '', 'E-Mail', { mode: 'create' }, '2 created, 0 changed'],
 ])('an import with the pages %s', async (_what, mode, header, fields, outcome) => {
   await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
   const file = `${header};Vorname;Telefon\nada@example.com;Ada;+44 20 79460002\ngrace@example.com;Grace;+44 20 79460001\n`;
@@ -147,7 +153,7 @@ test('an import with the pages is checked first, shows what would happen to each
   expect((await visitor.submit(page, { do: 'import' })).location).toBe(page);
   await workAtAll(app, customer);
   expect(textOf(await visitor.get(page))).toContain(
-    'The import is complete. 1 of 3 records failed. 1 record was written',
+    'The import is complete. 2 created, 0 changed, 0 left unchanged. 1 of 3 records failed. 1 record was',
   );
   expect(await imports()).toMatchObject([{ status: 'COMPLETED', dry_run: false }]);
   const { body } = await customer.post('/contacts/list', { filters: { work_email: 'ada@example.com' } });
@@ -177,10 +183,10 @@ test('an import with the pages shows in its check who stands in the file several
   }
   const checked = await visitor.get(page);
   expect(textOf(checked)).toContain('lines 4, 5, 1006.');
-  expect(textOf(checked)).toContain('Created 1,003 Changed 2 Unchanged 0 Failed 0');
+  expect(textOf(checked)).toContain('1,003 would be created, 2 changed, 0 left unchanged. The same');
   await visitor.submit(page, { do: 'import' });
   await workAtAll(app, customer);
-  expect(textOf(await visitor.get(page))).toContain('Created 1,001 Changed 3 Unchanged 1 Failed 0');
+  expect(textOf(await visitor.get(page))).toContain('1,001 created, 3 changed, 1 left unchanged. Next:');
 });
 
 test('an import with the pages is checked with a new list, which is there only once the records are imported', async () => {
