@@ -35,7 +35,7 @@ const readsLabel: Changes = {
   sources: {
     'src/queries/crm/products.ts': [['`p.id, ', '`p.id, p.label, ']],
     'src/schemas/products.ts': [
-      ["  id: Uuid('Id of the product.'),\n", "  id: Uuid('Id of the product.'),\n  label: Type.String(),\n"],
+      ["  id: wire.Uuid('Id of the product.'),\n", "  id: wire.Uuid('Id of the product.'),\n  label: Type.String(),\n"],
     ],
   },
   migrations: {
