@@ -320,6 +320,12 @@ export function fromOf(
   return (alias === 'c' || alias === 'o') && withCompany ? sql`${rows} ${lookUpCompany(sql, customerId, alias)}` : rows;
 }
 
+/** Returns the SQL condition for the records of a source that the customer has, and that reads show. */
+export function ownedBy(sql: FragmentMaker, { alias, visible }: Source, customerId: string): Fragment {
+  const ofCustomer = sql`${constant(sql, alias)}.customer_id = ${customerId}::uuid`;
+  return visible ? sql`${ofCustomer} and ${constant(sql, visible)}` : ofCustomer;
+}
+
 export type Folded = Record<string, string>;
 
 export type RecordFields = Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
 import { isLongText, type Position } from './cursor.ts';
-import { fromOf, type Column, singleList } from './columns.ts';
+import { fromOf, ownedBy, type Column, singleList } from './columns.ts';
 import {
   usesCompany,
   candidateConditionOf,
@@ -40,8 +40,7 @@ function pageContextOf(
   { narrowed, rows }: { narrowed?: Fragment | undefined; rows?: Fragment } = {},
 ): PageContext {
   const { source, customerId, filter } = query;
-  const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
-  const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
+  const owned = ownedBy(sql, source, customerId);
   return {
     sql,
     query,

@@ -2,13 +2,14 @@ import { type Locked, type Transaction, originOf } from '../../database/db.ts';
 import { validationFailed, type Fault } from '../../errors.ts';
 import { activitySource, foldRecord, canonicalInstant } from '../../filters/columns.ts';
 import { constant, type FragmentMaker } from '../../filters/sql.ts';
-import { activityFields, type Activity, type ActivityCreate, type ActivityPatch } from '../../schemas/activities.ts';
+import { Activity, activityFields, type ActivityCreate, type ActivityPatch } from '../../schemas/activities.ts';
+import { blankOf } from '../../schemas/wire.ts';
 import type { EventActor } from '../../schemas/events.ts';
 import { activityFileFields } from '../../schemas/files.ts';
 import { recordReads } from './record-pages.ts';
 import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
 import { activityTable, insertRows, type WrittenTable } from '../records/batch-rows.ts';
-import { finderOf, inOrderOf } from '../records/finders.ts';
+import { inOrderOf } from '../records/finders.ts';
 import { addDeletions, recordWrites, writeRows, type Writing } from '../records/record-writes.ts';
 
 type ActivityColumns = Pick<Activity, (typeof activityFields)[number]>;
@@ -22,19 +23,11 @@ const shown = `
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 export const {
+  find: findActivities,
   list: listActivities,
   count: countActivities,
   export: exportActivities,
 } = recordReads<Activity>({ source: activitySource, projection, fields: activityFileFields, title: 'Activities' });
-
-export const findActivities = finderOf<Activity>(
-  (sql, customerId) => sql`
-    select ${projection(sql)}
-    from activities a
-    where a.customer_id = ${customerId}
-      and a.id = wanted.id
-      and a.hidden_at is null`,
-);
 
 /** Returns those of the given notes that are already stored for their contact or company. */
 export const findNotes = (
@@ -65,19 +58,7 @@ export function referencesOf(body: Readonly<Record<string, unknown>>): Reference
 }
 
 /** Columns of a new activity. The empty `occurred_at` stands for the time of the insert. */
-const blank: ActivityColumns = {
-  type: 'note',
-  title: '',
-  body: '',
-  contact_id: null,
-  company_id: null,
-  opportunity_id: null,
-  assigned_to: null,
-  due_at: null,
-  done_at: null,
-  occurred_at: '',
-  external_id: null,
-};
+const blank: ActivityColumns = { ...blankOf(Activity, activityFields), type: 'note' };
 
 const instants = ['due_at', 'done_at', 'occurred_at'] as const;
 

@@ -172,18 +172,19 @@ const shown = `
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 export const {
+  find: findCompanies,
   list: listCompanies,
   count: countCompanies,
   countUpTo: countCompaniesUpTo,
   export: exportCompanies,
-} = recordReads<Company>({ source: companySource, projection, fields: companyFileFields, title: 'Companies' });
-
-export const findCompanies = finderOf<Company>(
-  (sql, customerId) => sql`
-    select ${projection(sql)}, ${lastActivityAt(sql, customerId, 'company', 'co.id')} as last_activity_at
-    from ${liveCompanies(sql, customerId)}
-      and co.id = wanted.id`,
-);
+} = recordReads<Company>({
+  source: companySource,
+  projection,
+  detailed: (sql, customerId) => sql`
+    ${projection(sql)}, ${lastActivityAt(sql, customerId, 'company', 'co.id')} as last_activity_at`,
+  fields: companyFileFields,
+  title: 'Companies',
+});
 
 export const maxOfCompany = 200;
 

@@ -1,7 +1,7 @@
 import type { Transaction, Database, Locked, LockedId } from '../../database/db.ts';
 import { type DomainError, validationFailed } from '../../errors.ts';
 import { removeFromAllLists } from './list-members.ts';
-import { contactSource, fromOf } from '../../filters/columns.ts';
+import { contactSource } from '../../filters/columns.ts';
 import { isLive, liveLists, constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { searchColumnsOfContact, arrayLiteral } from '../../filters/to-sql.ts';
 import { completeRules, rulesFilter } from '../../filters/rules.ts';
@@ -14,7 +14,7 @@ import type { RuleGiven } from '../../schemas/lists.ts';
 import { fold, normalise } from '../../text/fold.ts';
 import { profileKey } from '../../text/domains.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import { finderOf, inOrderOf } from '../records/finders.ts';
+import { inOrderOf } from '../records/finders.ts';
 import type { DeferredWrites, Removal } from '../records/deferred-writes.ts';
 import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { detachActivities, lastActivityAt, removeFromOpportunities } from './links.ts';
@@ -65,13 +65,18 @@ const manualLists = (sql: FragmentMaker, customerId: string, column: 'id' | 'nam
     ))`;
 
 export const {
+  find: findContacts,
   list: listContacts,
   count: countContacts,
   countUpTo: countContactsUpTo,
   export: exportContacts,
-} = recordReads<Contact>({
+} = recordReads<Contact, ContactDetail>({
   source: contactSource,
   projection,
+  detailed: (sql, customerId) => sql`
+    ${projection(sql)},
+    array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids,
+    ${lastActivityAt(sql, customerId, 'contact', 'c.id')} as last_activity_at`,
   forPeople: (sql, customerId) =>
     sql`
       ${projection(sql)},
@@ -90,17 +95,6 @@ export function countRuleMatches(
   const filter = rulesFilter(contactSource.fields, completeRules(rules));
   return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, max);
 }
-
-export const findContacts = finderOf<ContactDetail>(
-  (sql, customerId) => sql`
-    select
-      ${projection(sql)},
-      array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids,
-      ${lastActivityAt(sql, customerId, 'contact', 'c.id')} as last_activity_at
-    from ${fromOf(sql, contactSource, customerId)}
-    where c.customer_id = ${customerId}
-      and c.id = wanted.id`,
-);
 
 interface ContactChange {
   stored: Locked<ContactColumns>;

@@ -1,5 +1,5 @@
-import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
-import { constant, type Fragment } from '../../filters/sql.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
+import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { maxMovedRecords } from '../../schemas/clean-data.ts';
 import { clearValues } from '../records/journal.ts';
 import { countUpTo } from '../records/finders.ts';
@@ -195,7 +195,12 @@ export async function purgeActivitiesOf(
  * Returns SQL for the time of a record's last activity, except activities in the future.
  * @param id SQL expression: the id of the record
  */
-export const lastActivityAt = (sql: Queryable, customerId: string, noun: ActivityHolder, id: string): Fragment => sql`(
+export const lastActivityAt = (
+  sql: FragmentMaker,
+  customerId: string,
+  noun: ActivityHolder,
+  id: string,
+): Fragment => sql`(
   select max(a.occurred_at)
   from activities a
   where a.customer_id = ${customerId}::uuid

@@ -1,15 +1,9 @@
 import type { LockedId, Transaction, Queryable } from '../../database/db.ts';
 import { conflict, validationFailed, type Fault } from '../../errors.ts';
-import {
-  type Detail,
-  type Line,
-  type LinesPatch,
-  opportunityFields,
-  type Opportunity,
-  type OpportunityCreate,
-  type OpportunityPatch,
-} from '../../schemas/opportunities.ts';
-import { fromOf, opportunitySource, lookUp, canonicalInstant } from '../../filters/columns.ts';
+import { Opportunity, opportunityFields, type OpportunityCreate } from '../../schemas/opportunities.ts';
+import type { Detail, Line, LinesPatch, OpportunityPatch } from '../../schemas/opportunities.ts';
+import { blankOf } from '../../schemas/wire.ts';
+import { opportunitySource, lookUp, canonicalInstant } from '../../filters/columns.ts';
 import { countClauses } from '../../filters/page-clauses.ts';
 import { parseRecordQuery } from '../../filters/parse.ts';
 import { recorder, run, constant, type FragmentMaker } from '../../filters/sql.ts';
@@ -23,7 +17,6 @@ import { errorOfMissing, lockReferencesOf, type Reference } from '../records/ref
 import { addEvents, opportunityTable, setUnchanged, eventSubjectOf, writeItems } from '../records/batch-rows.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import type { Item } from '../records/batches.ts';
-import { finderOf } from '../records/finders.ts';
 import { addDeletions, recordWrites, type Writing } from '../records/record-writes.ts';
 import { detachActivities } from './links.ts';
 import { findProducts } from './products.ts';
@@ -181,7 +174,11 @@ const projection = (sql: FragmentMaker, customerId: string) => sql`
   o.created_at,
   o.updated_at`;
 
-export const { list: listOpportunities, export: exportOpportunities } = recordReads<Opportunity>({
+export const {
+  find: findOpportunities,
+  list: listOpportunities,
+  export: exportOpportunities,
+} = recordReads<Opportunity>({
   source: opportunitySource,
   projection,
   // With the lines as requests have them.
@@ -247,14 +244,6 @@ export function sumByStage(
   );
 }
 
-export const findOpportunities = finderOf<Opportunity>(
-  (sql, customerId) => sql`
-    select ${projection(sql, customerId)}
-    from ${fromOf(sql, opportunitySource, customerId)}
-    where o.customer_id = ${customerId}
-      and o.id = wanted.id`,
-);
-
 /**
  * Returns the references of an item to records that do not exist. A line that the opportunity already has may keep a
  * deleted product.
@@ -269,19 +258,9 @@ function unknownOf(item: OpportunityItem, missing: readonly Reference[]): { noun
 
 /** Values of a new opportunity where the body gives none. Those that must be given, such as `stage_id`, are empty here. */
 const blank: OpportunityColumns = {
-  name: '',
-  description: '',
-  price: 0,
+  ...blankOf(Opportunity, [...opportunityFields, 'contacts_ids', 'details']),
   priority: 'NONE',
-  stage_id: '',
-  company_id: null,
-  user_id_assigned: '',
-  source_id: null,
-  estimated_closing_date: '',
-  close_date: '',
-  external_id: null,
-  contacts_ids: [],
-  details: [],
+  price: 0,
 };
 
 function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored = blank): OpportunityColumns {

@@ -8,7 +8,6 @@ import { normalise } from '../../text/fold.ts';
 import { recordReads } from './record-pages.ts';
 import { productTable, type WrittenTable } from '../records/batch-rows.ts';
 import type { Batch, Item } from '../records/batches.ts';
-import { finderOf } from '../records/finders.ts';
 import { addDeletions, recordWrites, writeRows } from '../records/record-writes.ts';
 
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
@@ -16,7 +15,11 @@ type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 const projection = (sql: FragmentMaker) =>
   constant(sql, `p.id, ${productFields.map((name) => `p.${name}`).join(', ')}, p.created_at, p.updated_at`);
 
-export const { list: listProducts, export: exportProducts } = recordReads<ProductListItem>({
+export const {
+  find: findProducts,
+  list: listProducts,
+  export: exportProducts,
+} = recordReads<ProductListItem, Product>({
   source: productSource,
   projection,
   fields: productFileFields,
@@ -29,15 +32,6 @@ export const { list: listProducts, export: exportProducts } = recordReads<Produc
       (select count(distinct l.pipeline_id) ${used}) as pipelines_count`;
   },
 });
-
-export const findProducts = finderOf<Product>(
-  (sql, customerId) => sql`
-    select ${projection(sql)}
-    from products p
-    where p.customer_id = ${customerId}
-      and p.id = wanted.id
-      and p.deleted_at is null`,
-);
 
 async function blankProduct(
   sql: Transaction,

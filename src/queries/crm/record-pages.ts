@@ -1,6 +1,6 @@
-import type { RecordPage } from '../records/finders.ts';
+import { finderOf, type RecordPage } from '../records/finders.ts';
 import type { Database, Queryable } from '../../database/db.ts';
-import { fromOf, defaultOrder, singleList, type Filter, type Source } from '../../filters/columns.ts';
+import { fromOf, ownedBy, defaultOrder, singleList, type Filter, type Source } from '../../filters/columns.ts';
 import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
 import {
   firstOfNewest,
@@ -276,19 +276,29 @@ interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   source: Source;
   projection: (sql: FragmentMaker, customerId: string) => Fragment;
   listed?: (sql: FragmentMaker, customerId: string) => Fragment;
+  detailed?: (sql: FragmentMaker, customerId: string) => Fragment;
   exported?: (sql: FragmentMaker, customerId: string) => Fragment;
   forPeople?: (sql: FragmentMaker, customerId: string) => Fragment;
 }
 
-export const recordReads = <Listed extends object>({
+export const recordReads = <Listed extends object, Detailed extends object = Listed>({
   source,
   projection,
   listed = projection,
+  detailed = projection,
   exported = projection,
   forPeople = exported,
   fields,
   title,
 }: Shown) => ({
+  find: finderOf<Detailed>(
+    (sql, customerId) => sql`
+      select ${detailed(sql, customerId)}
+      from ${fromOf(sql, source, customerId)}
+      where ${ownedBy(sql, source, customerId)}
+        and ${constant(sql, source.alias)}.id = wanted.id`,
+  ),
+
   list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Listed>> =>
     readRecordPage(db, parseRecordQuery(source, customerId, request), (sql) => listed(sql, customerId)),
 
