@@ -4,16 +4,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { sessionSettings } from './connection.ts';
-import {
-  isAlive,
-  openCluster,
-  reasonOfEnd,
-  runningPort,
-  startServer,
-  stopServer,
-  type Cluster,
-  createFolder,
-} from './embedded-cluster.ts';
+import * as embedded from './embedded-cluster.ts';
 
 export interface EmbeddedPostgres {
   ownerUrl: string;
@@ -63,7 +54,7 @@ export async function openEmbeddedPostgres(
   settings: Record<string, string> = {},
 ): Promise<EmbeddedPostgres> {
   const home = resolve(dataDir);
-  await createFolder(home);
+  await embedded.createFolder(home);
   const ownerFile = join(home, 'postgres.owner');
   const owner = await claim(ownerFile);
   const hasOwner = () => readFile(ownerFile).then(Boolean, () => false);
@@ -80,7 +71,7 @@ export async function openEmbeddedPostgres(
     owner,
     watch: (onEnd) => {
       const check = async () => {
-        if ((await runningPort(cluster)) === undefined && timer) onEnd(await reasonOfEnd(cluster));
+        if ((await embedded.runningPort(cluster)) === undefined && timer) onEnd(await embedded.reasonOfEnd(cluster));
       };
       timer = setInterval(() => void check(), watchMs).unref();
     },
@@ -88,7 +79,7 @@ export async function openEmbeddedPostgres(
       clearInterval(timer);
       timer = undefined;
       if (owner !== undefined) return;
-      await stopServer(cluster);
+      await embedded.stopServer(cluster);
       await disclaim(ownerFile);
     },
   };
@@ -114,7 +105,7 @@ async function linkOwner(file: string, own: string): Promise<number | undefined>
     }
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     const owner = Number(await readFile(file, 'utf8').catch(() => ''));
-    if (owner > 0 && (owner === process.pid ? owned.has(file) : isAlive(owner))) return owner;
+    if (owner > 0 && (owner === process.pid ? owned.has(file) : embedded.isAlive(owner))) return owner;
     await rm(file, { force: true }); // its process was killed
   }
 }
@@ -133,13 +124,13 @@ async function open(
   home: string,
   settings: Record<string, string>,
   { isOwner, mayCome }: { isOwner: boolean; mayCome: () => Promise<boolean> },
-): Promise<{ cluster: Cluster; addresses: Addresses } | undefined> {
+): Promise<{ cluster: embedded.Cluster; addresses: Addresses } | undefined> {
   const passwords = await readPasswords(join(home, 'postgres.json'));
   const options = { superuser: logins.superuser, password: passwords.superuser, settings };
-  const cluster = await openCluster(join(home, 'postgres'), options);
+  const cluster = await embedded.openCluster(join(home, 'postgres'), options);
   if (isOwner) {
-    await stopServer(cluster); // it still runs if its owner was killed
-    await startServer(cluster);
+    await embedded.stopServer(cluster); // it still runs if its owner was killed
+    await embedded.startServer(cluster);
   }
   const connected = await connectWhenReady(cluster, passwords.superuser, mayCome);
   if (!connected) return undefined;
@@ -152,10 +143,10 @@ async function open(
   return { cluster, addresses: urls(port, passwords) };
 }
 
-async function connectWhenReady(cluster: Cluster, password: string, mayCome: () => Promise<boolean>) {
+async function connectWhenReady(cluster: embedded.Cluster, password: string, mayCome: () => Promise<boolean>) {
   const deadline = Date.now() + openTimeoutMs;
   while (Date.now() < deadline) {
-    const port = await runningPort(cluster);
+    const port = await embedded.runningPort(cluster);
     const sql = port === undefined ? undefined : await connectAt(port, password);
     if (sql) return { sql, port: port! };
     if (!(await mayCome())) return undefined;

@@ -5,18 +5,7 @@ import { trimText } from '../text/fold.ts';
 import { phoneText, type PhoneNumber } from './phones.ts';
 import { InvalidCell, isNothing, quoted, type ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
-import {
-  companyKeys,
-  companyParts,
-  fieldSets,
-  hasCustomFields,
-  importableNames,
-  isFileField,
-  maxFileFields,
-  namesOf,
-  readableNames,
-} from '../schemas/files.ts';
-import type { ExportFormat, FileFields, GivenFields } from '../schemas/files.ts';
+import * as files from '../schemas/files.ts';
 import { formats, type Format } from '../schemas/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import { priorities } from '../schemas/opportunities.ts';
@@ -214,16 +203,16 @@ type Path = readonly [field: string, part?: string];
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
 export function columnsOf(
-  fields: FileFields,
-  selected: GivenFields,
-  format: ExportFormat,
+  fields: files.FileFields,
+  selected: files.GivenFields,
+  format: files.ExportFormat,
   custom: readonly LabelledKey[] = [],
   hasTitles = selected === 'readable' && format === 'xlsx',
 ): FileColumn[] {
   const { names, faults } = readFields(fields, selected, '/fields');
   if (faults.length > 0) throw validationFailed(faults);
   const columns = [...names, ...custom.map(({ key }) => `custom_fields.${key}`)]
-    .flatMap((name) => (name === 'company' && format !== 'ndjson' ? Object.keys(companyParts) : [name]))
+    .flatMap((name) => (name === 'company' && format !== 'ndjson' ? Object.keys(files.companyParts) : [name]))
     .map((name) => columnOf(fields, name));
   return hasTitles ? withTitles(fields, columns, custom) : columns;
 }
@@ -238,7 +227,7 @@ export interface LabelledKey {
  * its label.
  */
 function withTitles(
-  { table }: FileFields,
+  { table }: files.FileFields,
   columns: readonly FileColumn[],
   custom: readonly LabelledKey[],
 ): FileColumn[] {
@@ -256,16 +245,16 @@ function withTitles(
 }
 
 export function readFields(
-  fields: FileFields,
+  fields: files.FileFields,
   selected: unknown,
   pointer: string,
 ): { names: string[]; faults: Fault[] } {
-  if (selected === 'importable') return { names: importableNames(fields), faults: [] };
-  if (selected === 'readable') return { names: readableNames(fields), faults: [] };
+  if (selected === 'importable') return { names: files.importableNames(fields), faults: [] };
+  if (selected === 'readable') return { names: files.readableNames(fields), faults: [] };
   if (selected === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
-  if (!Array.isArray(selected) || selected.length === 0 || selected.length > maxFileFields) {
-    const sets = fieldSets.map((name) => `"${name}"`).join(', ');
-    const message = `must be ${sets} or an array of 1 to ${maxFileFields} names of fields`;
+  if (!Array.isArray(selected) || selected.length === 0 || selected.length > files.maxFileFields) {
+    const sets = files.fieldSets.map((name) => `"${name}"`).join(', ');
+    const message = `must be ${sets} or an array of 1 to ${files.maxFileFields} names of fields`;
     return { names: [], faults: [{ path: pointer, message }] };
   }
   const faults = selected.flatMap((name: unknown, i) => {
@@ -275,18 +264,18 @@ export function readFields(
   return { names: selected as string[], faults };
 }
 
-function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
-  if (typeof name !== 'string' || !isFileField(fields, name))
-    return `is not a field; allowed are ${[...namesOf(fields), ...(hasCustomFields(fields) ? ['custom_fields.<key>'] : [])].join(', ')}`;
+function faultOf(fields: files.FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
+  if (typeof name !== 'string' || !files.isFileField(fields, name))
+    return `is not a field; allowed are ${[...files.namesOf(fields), ...(files.hasCustomFields(fields) ? ['custom_fields.<key>'] : [])].join(', ')}`;
   if (selected.indexOf(name) < i) return 'is named twice';
   const whole = ['company', 'custom_fields'].find((field) => name.startsWith(`${field}.`) && selected.includes(field));
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
 /** Returns the column of a field. Returns undefined if an import cannot write the field. */
-export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
-  (isFileField(fields, name) && name !== 'custom_fields.__proto__') ||
-  (fields.noun === 'contacts' && Object.hasOwn(companyKeys, name)) ||
+export const columnNamed = (fields: files.FileFields, name: string): FileColumn | undefined =>
+  (files.isFileField(fields, name) && name !== 'custom_fields.__proto__') ||
+  (fields.noun === 'contacts' && Object.hasOwn(files.companyKeys, name)) ||
   Object.hasOwn(fields.references ?? {}, name)
     ? columnOf(fields, name)
     : undefined;
@@ -306,7 +295,7 @@ export const fullNameColumn = writtenColumn('full_name', ['full_name'], { type: 
 
 export const noteColumn = writtenColumn('note', ['note'], { type: 'text', kind: 'text', maxLength: 10_000 });
 
-function columnOf(fields: FileFields, name: string): FileColumn {
+function columnOf(fields: files.FileFields, name: string): FileColumn {
   const key = customKey(name);
   if (key !== undefined) return writtenColumn(name, ['custom_fields', key], { type: 'custom', mayBeEmpty: true });
   const reference = fields.references?.[name];
@@ -343,7 +332,7 @@ function columnOf(fields: FileFields, name: string): FileColumn {
 }
 
 const externalId = 'external_id';
-const partsOfCompany = { ...companyParts, ...companyKeys };
+const partsOfCompany = { ...files.companyParts, ...files.companyKeys };
 
 const typesOf = (schema: TSchema): string[] => [schema['type']].flat() as string[];
 

@@ -14,15 +14,7 @@ import { InvalidCell, quoted } from './read-value.ts';
 import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
 import { trimText } from '../text/fold.ts';
-import {
-  invalidBytes,
-  FileRefused,
-  declaredColumn,
-  ignoredFields,
-  importColumn,
-  invalidValuesOf,
-  type ImportFile,
-} from './encodings.ts';
+import * as encodings from './encodings.ts';
 import { isIberian } from './header.ts';
 import { recordHeader, type CsvLayout } from './layout.ts';
 import { observe } from './settle-layout.ts';
@@ -125,21 +117,21 @@ export interface FileRecord {
   note?: string;
 }
 
-export function survey(file: ImportFile, layout: CsvLayout | null, raw: RawRecord): void {
+export function survey(file: encodings.ImportFile, layout: CsvLayout | null, raw: RawRecord): void {
   refuseWholeFile(file, raw);
   if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers)) observe(file, layout, raw);
   else if (layout?.tail) layout.tail.records = [];
 }
 
 export async function readRecords(
-  file: ImportFile,
+  file: encodings.ImportFile,
   layout: CsvLayout | null,
   rows: readonly StoredRow[],
 ): Promise<FileRecord[]> {
   const read = layout
     ? cellReader(file, layout, { codeOf: await countryCodes(), phones: await phoneReader() })
     : itemOfCell(file, 0);
-  const skipsInvalid = invalidValuesOf(file) === 'skip';
+  const skipsInvalid = encodings.invalidValuesOf(file) === 'skip';
   const hasNotes = layout?.columns.includes(noteColumn.name) === true;
   const records: FileRecord[] = [];
   const slice = new TimeSlice();
@@ -152,7 +144,7 @@ export async function readRecords(
 }
 
 /** Moves the note from the body to `note`. Drops the note if the import may not create notes. */
-function withNote(record: FileRecord, { takesNotes }: ImportFile): FileRecord {
+function withNote(record: FileRecord, { takesNotes }: encodings.ImportFile): FileRecord {
   if (record.item instanceof DomainError) return record;
   const { [noteColumn.name]: note, ...item } = record.item;
   return { ...record, item, ...(takesNotes && typeof note === 'string' && { note }) };
@@ -162,11 +154,11 @@ function withNote(record: FileRecord, { takesNotes }: ImportFile): FileRecord {
  * Checks a record for faults that reject the whole file: invalid bytes and an open quote.
  * @throws FileRefused
  */
-export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord): void {
+export function refuseWholeFile({ format }: encodings.ImportFile, { fault, faultLine }: RawRecord): void {
   // Of NDJSON no other encoding can be named.
   const advice = format === 'ndjson' ? 'NDJSON is UTF-8: save it in this encoding' : undefined;
-  if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine, advice);
-  if (fault === 'open quote') throw new FileRefused(faultTexts[fault], faultLine);
+  if (fault === 'invalid bytes') throw encodings.invalidBytes('utf-8', faultLine, advice);
+  if (fault === 'open quote') throw new encodings.FileRefused(faultTexts[fault], faultLine);
 }
 
 /**
@@ -210,7 +202,7 @@ function errorOf(faults: Fault[]): DomainError {
 const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path: '', message }] });
 
 function cellReader(
-  file: ImportFile,
+  file: encodings.ImportFile,
   { headers, columns: fields, types, decimalMarks }: CsvLayout,
   values: ValueReader,
 ): ReadItemOf {
@@ -218,13 +210,13 @@ function cellReader(
   if (fields.includes(recordHeader)) return itemOfCell(file, fields.indexOf(recordHeader));
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => {
-    const column = importColumn(file.object, fields[i]!)!;
+    const column = encodings.importColumn(file.object, fields[i]!)!;
     if (column === fullNameColumn) return { ...column, hasTwoFamilyNames: isIberian(headers) };
     const customType = column.type === 'custom' ? (types?.[i] ?? 'text') : column.customType;
     if (customType === undefined) return column;
     const type = file.format === 'xlsx' && customType === 'number' ? 'sheet number' : 'custom';
     // Layouts without marks are of earlier versions, which read `1.200` with a decimal point.
-    const choices = declaredColumn(file, fields[i]!)?.choices ?? []; // of a built-in field, its column has them
+    const choices = encodings.declaredColumn(file, fields[i]!)?.choices ?? []; // of a built-in field, its column has them
     return {
       ...column,
       type,
@@ -263,8 +255,8 @@ function brokenFault({ item }: FileColumn, { text, broken }: Cell, column: numbe
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
   cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
 
-function itemOfCell(file: ImportFile, place: number): ReadItemOf {
-  const ignored = ignoredFields(file);
+function itemOfCell(file: encodings.ImportFile, place: number): ReadItemOf {
+  const ignored = encodings.ignoredFields(file);
   return ({ cells }) => {
     const { value, fault } = parseCell(cells[place]?.text ?? '');
     if (fault !== undefined) return recordFault(fault);

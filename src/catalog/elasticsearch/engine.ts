@@ -5,25 +5,7 @@ import { findUnlockingCustomers, markIndexed, findUnindexedUnlocks } from '../..
 import type { UnlockKey } from '../../queries/jobs/unlocks.ts';
 import { toDocument, type CatalogDocument } from '../document.ts';
 import * as cluster from './cluster.ts';
-import {
-  writeAlias,
-  findIndexes,
-  catalogLost,
-  standingOf,
-  wasImported,
-  whenIndexMissing,
-  refreshIntervals,
-  createIndex,
-  deleteIndexes,
-  saveTarget,
-  isNamedFor,
-  namesOf,
-  createPeople,
-  findTarget,
-  isUp,
-  statusOf,
-} from './indexes.ts';
-import type { FoundIndex, Indexes, WriteTarget } from './indexes.ts';
+import * as indexing from './indexes.ts';
 import { fromSource, toSource, type PersonSource, readAllPeople, reads } from './search.ts';
 import { readSuppressedPeople } from '../suppressed-people.ts';
 import { rebuildValues } from './values.ts';
@@ -35,7 +17,7 @@ import type { Catalog } from '../catalog.ts';
 /** Milliseconds for which a call is retried while unlocks are copied. Short, because the job can run again later. */
 const syncRetryTimeoutMs = 10_000;
 
-const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
+const unlocksOf = ({ unlocks }: indexing.Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   unlocks.search((sql) => findUnlockingCustomers(sql, ids));
 
 const attempts = 20;
@@ -53,12 +35,12 @@ type Demand = 'searched' | 'any';
  * @param ids ids of the people
  * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
  */
-async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
+async function syncUnlocks(catalog: indexing.Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
   for (let from = 0; from < ids.length; from += batchSize)
     await syncBatch(catalog, ids.slice(from, from + batchSize), demand);
 }
 
-async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promise<void> {
+async function syncBatch(catalog: indexing.Indexes, ids: string[], demand: Demand): Promise<void> {
   let left = ids;
   for (let attempt = 0; left.length > 0; attempt += 1) {
     if (attempt === attempts) throw unavailable('Not all unlocks could be written to the catalog');
@@ -67,7 +49,7 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
   }
 }
 
-async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
+async function syncOnce(catalog: indexing.Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
   if (indexes.length === 0) return [];
   const read = await Promise.all(indexes.map((index) => readPeople(catalog, index, ids)));
@@ -86,12 +68,13 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
  * another index.
  * @throws DomainError `unavailable` if the index for searches is lost, or is not one of ours
  */
-async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
+async function indexesOf(catalog: indexing.Indexes, demand: Demand): Promise<indexing.FoundIndex[]> {
   const { nodes, names } = catalog;
-  const found = await findIndexes(nodes, names.people, syncRetryTimeoutMs);
-  const standing = standingOf(found, names.people);
-  if (standing === 'foreign') throw catalogLost();
-  if (standing === 'missing' && demand === 'searched' && (await wasImported(catalog))) throw catalogLost();
+  const found = await indexing.findIndexes(nodes, names.people, syncRetryTimeoutMs);
+  const standing = indexing.standingOf(found, names.people);
+  if (standing === 'foreign') throw indexing.catalogLost();
+  if (standing === 'missing' && demand === 'searched' && (await indexing.wasImported(catalog)))
+    throw indexing.catalogLost();
   return found.filter(
     ({ name, aliases }) =>
       name !== names.people && [names.people, names.everywhere].some((alias) => aliases.includes(alias)),
@@ -99,12 +82,12 @@ async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]
 }
 
 interface PeopleRead {
-  index: FoundIndex;
+  index: indexing.FoundIndex;
   found: estypes.GetGetResult<PersonSource>[];
   unread: string[];
 }
 
-async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
+async function readPeople({ nodes }: indexing.Indexes, index: indexing.FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
     syncRetryTimeoutMs,
@@ -117,7 +100,7 @@ async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]):
 }
 
 async function writeUnlocks(
-  { nodes, names }: Indexes,
+  { nodes, names }: indexing.Indexes,
   { index, found, unread }: PeopleRead,
   customers: Map<string, string[]>,
 ): Promise<string[]> {
@@ -127,7 +110,7 @@ async function writeUnlocks(
     return cluster.toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
   });
   // An index that an earlier release created has no write alias. It is written through the alias for searches.
-  const own = writeAlias(index.name);
+  const own = indexing.writeAlias(index.name);
   const alias = index.aliases.includes(own) ? own : names.people;
   const results = await cluster
     .bulk(nodes, alias, operations, syncRetryTimeoutMs)
@@ -142,7 +125,7 @@ const allLeft = (ids: string[]) => (error: unknown) => {
   throw error;
 };
 
-async function noteIndexed(catalog: Indexes, indexed: UnlockKey[]): Promise<void> {
+async function noteIndexed(catalog: indexing.Indexes, indexed: UnlockKey[]): Promise<void> {
   if (indexed.length > 0) await catalog.unlocks.transaction((sql) => markIndexed(sql, indexed));
 }
 
@@ -154,11 +137,11 @@ const encode = (document: CatalogDocument): string =>
  * meantime.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
-async function writePeople(catalog: Indexes, index: string, people: cluster.Operation[]): Promise<void> {
+async function writePeople(catalog: indexing.Indexes, index: string, people: cluster.Operation[]): Promise<void> {
   const ids = people.map(({ id }) => id);
   const before = await unlocksOf(catalog, ids);
   const operations = people.map((person) => withUnlocks(person, before.get(person.id)));
-  await cluster.bulk(catalog.nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  await cluster.bulk(catalog.nodes, indexing.writeAlias(index), operations).catch(indexing.whenIndexMissing);
   const after = await unlocksOf(catalog, ids);
   const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
   if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
@@ -171,18 +154,20 @@ function withUnlocks(person: cluster.Operation, customers: string[] | undefined)
   return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
 }
 
-async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
+async function findStored({ nodes }: indexing.Indexes, index: string, ids: string[]): Promise<string[]> {
   const docs = await nodes
     .work(async (client, options) =>
-      cluster.requireAllDocuments((await client.mget({ index: writeAlias(index), ids, _source: false }, options)).docs),
+      cluster.requireAllDocuments(
+        (await client.mget({ index: indexing.writeAlias(index), ids, _source: false }, options)).docs,
+      ),
     )
-    .catch(whenIndexMissing);
+    .catch(indexing.whenIndexMissing);
   return docs.filter(({ found }) => found).map(({ _id }) => _id);
 }
 
-async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
+async function erasePeople({ nodes }: indexing.Indexes, index: string, ids: string[]): Promise<number> {
   const operations = ids.map((id) => cluster.toOperation(id, { delete: { _id: id } }));
-  const results = await cluster.bulk(nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  const results = await cluster.bulk(nodes, indexing.writeAlias(index), operations).catch(indexing.whenIndexMissing);
   return [...results.values()].filter(({ result }) => result === 'deleted').length;
 }
 
@@ -193,15 +178,15 @@ async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Pr
  * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
  */
 async function reindex(
-  indexes: Indexes,
-  old: WriteTarget,
+  indexes: indexing.Indexes,
+  old: indexing.WriteTarget,
   progress: (done: number, total: number) => Promise<void> | void,
-): Promise<{ people: number; index: WriteTarget }> {
+): Promise<{ people: number; index: indexing.WriteTarget }> {
   const { nodes, names, config } = indexes;
-  if (!old.isSearched) throw catalogLost();
+  if (!old.isSearched) throw indexing.catalogLost();
   await cluster.refresh(nodes, old.name);
   const total = await cluster.countAll(nodes, old.name);
-  const index = await createIndex(indexes, [names.everywhere]);
+  const index = await indexing.createIndex(indexes, [names.everywhere]);
   const copied = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
   await cluster.refresh(nodes, index.name);
   const people = await cluster.countAll(nodes, index.name);
@@ -209,7 +194,7 @@ async function reindex(
     throw new Error(
       `${copied} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
     );
-  await cluster.changeSettings(nodes, index.name, { refresh_interval: refreshIntervals.atRest });
+  await cluster.changeSettings(nodes, index.name, { refresh_interval: indexing.refreshIntervals.atRest });
   const actions = [
     { remove: { index: old.name, alias: names.people } },
     { remove: { index: old.name, alias: names.everywhere } },
@@ -217,17 +202,17 @@ async function reindex(
   ];
   const next = { ...index, isSearched: true };
   // Both indexes are complete now, so after an interruption either one may be chosen.
-  await saveTarget(indexes, next);
+  await indexing.saveTarget(indexes, next);
   await cluster.changeAliases(nodes, actions);
   await rebuildValues(nodes, names, config);
   // Waits for searches that still use the old index.
   await sleep(nodes.maxReadMs);
-  await deleteIndexes(nodes, [old]);
+  await indexing.deleteIndexes(nodes, [old]);
   return { people, index: next };
 }
 
 async function copyPeople(
-  indexes: Indexes,
+  indexes: indexing.Indexes,
   from: string,
   to: string,
   progress: (done: number) => Promise<void> | void,
@@ -251,16 +236,16 @@ async function copyPeople(
   return copied;
 }
 
-async function purge({ nodes, names }: Indexes): Promise<void> {
+async function purge({ nodes, names }: indexing.Indexes): Promise<void> {
   // Waits for searches that still use the old suggestions.
   await sleep(nodes.maxReadMs);
-  const values = await findIndexes(nodes, names.values);
+  const values = await indexing.findIndexes(nodes, names.values);
   const unused = values.filter(
-    ({ name, aliases }) => !aliases.includes(names.values) && isNamedFor(name, names.values),
+    ({ name, aliases }) => !aliases.includes(names.values) && indexing.isNamedFor(name, names.values),
   );
-  await deleteIndexes(nodes, unused);
-  const people = (await findIndexes(nodes, names.people)).filter(
-    ({ name, isOurs, isClosed }) => isOurs && !isClosed && isNamedFor(name, names.people),
+  await indexing.deleteIndexes(nodes, unused);
+  const people = (await indexing.findIndexes(nodes, names.people)).filter(
+    ({ name, isOurs, isClosed }) => isOurs && !isClosed && indexing.isNamedFor(name, names.people),
   );
   for (const { name: index } of people) await mergeDeletions({ nodes }, index);
 }
@@ -269,7 +254,7 @@ async function purge({ nodes, names }: Indexes): Promise<void> {
  * Removes all deleted documents from the files of an index. With default settings, a merge leaves up to a tenth of
  * them.
  */
-async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
+async function mergeDeletions({ nodes }: Pick<indexing.Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
   await cluster.changeSettings(nodes, index, allow(0));
   await nodes.work((client, options) =>
@@ -283,17 +268,17 @@ const mergeMs = 3_600_000;
 /** Opens the catalog in Elasticsearch, for many millions of people. Connects at the first read or write. */
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
   const nodes = new cluster.ClusterClient(config);
-  const names = namesOf(config);
-  const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
+  const names = indexing.namesOf(config);
+  const indexes: indexing.Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
   /**
    * Index for writes, until the next `prepare` or `reindex`. If it is lost, later writes fail; they do not go to
    * another index.
    */
-  let target: WriteTarget | undefined;
-  const known = async (): Promise<WriteTarget | undefined> => (target ??= await findTarget(indexes));
-  const requireTarget = async (): Promise<WriteTarget> => {
+  let target: indexing.WriteTarget | undefined;
+  const known = async (): Promise<indexing.WriteTarget | undefined> => (target ??= await indexing.findTarget(indexes));
+  const requireTarget = async (): Promise<indexing.WriteTarget> => {
     const found = await known();
-    if (!found) throw catalogLost();
+    if (!found) throw indexing.catalogLost();
     return found;
   };
   return {
@@ -305,42 +290,42 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
 
     syncUnlocks: (ids) => syncUnlocks(indexes, ids),
     refresh: () => cluster.refresh(nodes, [names.everywhere, names.people], syncRetryTimeoutMs),
-    isUp: () => isUp(indexes),
+    isUp: () => indexing.isUp(indexes),
 
     prepare: async () => {
-      target = (await findTarget(indexes)) ?? (await createPeople(indexes));
+      target = (await indexing.findTarget(indexes)) ?? (await indexing.createPeople(indexes));
       return target.uuid;
     },
     encode,
     write: async (people) => writePeople(indexes, (await requireTarget()).name, people),
     findStored: async (ids) => findStored(indexes, (await requireTarget()).name, ids),
     people: async function* () {
-      if (!(await known()) && !(await wasImported(indexes))) return;
+      if (!(await known()) && !(await indexing.wasImported(indexes))) return;
       const { name } = await requireTarget();
       await cluster.refresh(nodes, name);
       yield* readAllPeople(nodes, name);
     },
     remove: async (ids) => {
-      if (!(await known()) && !(await wasImported(indexes))) return 0;
+      if (!(await known()) && !(await indexing.wasImported(indexes))) return 0;
       const { name, isSearched } = await requireTarget();
       // The catalog was lost. An import that replaces it is running or was interrupted.
-      if (!isSearched) throw catalogLost();
+      if (!isSearched) throw indexing.catalogLost();
       return erasePeople(indexes, name, ids);
     },
     finish: async () => {
-      if (!(await known()) && !(await wasImported(indexes))) return 0;
-      const people = await finish(indexes, await requireTarget()).catch(whenIndexMissing);
+      if (!(await known()) && !(await indexing.wasImported(indexes))) return 0;
+      const people = await finish(indexes, await requireTarget()).catch(indexing.whenIndexMissing);
       target = { ...target!, isSearched: true };
       return people;
     },
     purge: () => purge(indexes),
     reindex: async (progress) => {
-      const old = (await findTarget(indexes)) ?? (await createPeople(indexes));
-      const { people, index } = await reindex(indexes, old, progress).catch(whenIndexMissing);
+      const old = (await indexing.findTarget(indexes)) ?? (await indexing.createPeople(indexes));
+      const { people, index } = await reindex(indexes, old, progress).catch(indexing.whenIndexMissing);
       target = index;
       return people;
     },
-    status: () => statusOf(indexes),
+    status: () => indexing.statusOf(indexes),
     close: () => nodes.close(),
   };
 }
@@ -350,13 +335,13 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
  * replaces a lost one is searched from now on. Returns the number of people.
  * @throws DomainError `unavailable` if searches use another index by now
  */
-async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
+async function finish(indexes: indexing.Indexes, { name, uuid, isSearched }: indexing.WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;
-  await cluster.refresh(nodes, writeAlias(name));
-  await cluster.changeSettings(nodes, name, { refresh_interval: refreshIntervals.atRest });
+  await cluster.refresh(nodes, indexing.writeAlias(name));
+  await cluster.changeSettings(nodes, name, { refresh_interval: indexing.refreshIntervals.atRest });
   await rebuildValues(nodes, names, config, undefined, name);
   if (!isSearched) await cluster.changeAliases(nodes, [{ add: { index: name, alias: names.people } }]);
-  const standing = standingOf(await findIndexes(nodes, names.people), names.people);
+  const standing = indexing.standingOf(await indexing.findIndexes(nodes, names.people), names.people);
   if (typeof standing === 'string' || standing.uuid !== uuid) throw replaced();
   return cluster.countAll(nodes, name);
 }

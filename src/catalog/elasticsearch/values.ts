@@ -6,21 +6,11 @@ import { usualSpelling, groupSpellings, inBatches, wordPatterns } from '../docum
 import type { Spelling, SuggestedValue } from '../document.ts';
 import { bulk, toOperation, requireAllShards, changeAliases, refresh } from './cluster.ts';
 import type { Operation, Reader, ClusterClient } from './cluster.ts';
-import {
-  foldedField,
-  isNamedFor,
-  newIndex,
-  spelledField,
-  valuesIndex,
-  writeAlias,
-  type Names,
-  findIndexes,
-  deleteIndexes,
-} from './indexes.ts';
+import * as indexing from './indexes.ts';
 
 export async function suggest(
   reader: Reader,
-  names: Names,
+  names: indexing.Names,
   { source, search = '' }: SuggestionQuery,
 ): Promise<Suggestion[]> {
   const patterns = wordPatterns(search);
@@ -53,22 +43,22 @@ const batchSize = 1_000;
  */
 export async function rebuildValues(
   nodes: ClusterClient,
-  names: Names,
+  names: indexing.Names,
   config: Config,
   pageSize = 5_000,
   people = names.people,
 ): Promise<void> {
-  const index = newIndex(names.values);
-  const aliases = { [writeAlias(index)]: {} };
+  const index = indexing.newIndex(names.values);
+  const aliases = { [indexing.writeAlias(index)]: {} };
   await nodes.work((client, options) =>
-    client.indices.create({ index, ...valuesIndex(config), aliases }, { ...options, ignore: [400] }),
+    client.indices.create({ index, ...indexing.valuesIndex(config), aliases }, { ...options, ignore: [400] }),
   );
   const members = textFields.values();
   const countMembers = async (): Promise<void> => {
     for (const member of members) {
       const values = groupSpellings(member, spellings(nodes, people, member, pageSize));
       for await (const batch of inBatches(values, batchSize))
-        await bulk(nodes, writeAlias(index), batch.map(encodeValue));
+        await bulk(nodes, indexing.writeAlias(index), batch.map(encodeValue));
     }
   };
   // Two loops share the fields: one can wait for the cluster while the other writes.
@@ -77,8 +67,8 @@ export async function rebuildValues(
   await show(nodes, names, index);
 }
 
-async function show(nodes: ClusterClient, names: Names, index: string): Promise<void> {
-  const found = await findIndexes(nodes, names.values);
+async function show(nodes: ClusterClient, names: indexing.Names, index: string): Promise<void> {
+  const found = await indexing.findIndexes(nodes, names.values);
   const before = found.filter(({ name }) => name !== index);
   const shown = before.filter(({ aliases }) => aliases.includes(names.values));
   const actions = [
@@ -86,8 +76,8 @@ async function show(nodes: ClusterClient, names: Names, index: string): Promise<
     { add: { index, alias: names.values } },
   ];
   await changeAliases(nodes, actions);
-  const unused = before.filter((index) => !shown.includes(index) && isNamedFor(index.name, names.values));
-  await deleteIndexes(nodes, unused);
+  const unused = before.filter((index) => !shown.includes(index) && indexing.isNamedFor(index.name, names.values));
+  await indexing.deleteIndexes(nodes, unused);
 }
 
 /**
@@ -105,7 +95,7 @@ async function* spellings(
 ): AsyncGenerator<Spelling> {
   // Two requests for each page: one counts texts in lower case, the other the stored spellings. One request for the
   // pairs takes ten times as long. People without a stored spelling have the usual spelling.
-  const field = foldedField(member);
+  const field = indexing.foldedField(member);
   // Empty values are not suggested.
   const isSaid = { range: { [field]: { gt: '' } } };
   for await (const forms of countTerms(nodes, people, field, pageSize, isSaid)) {
@@ -113,7 +103,7 @@ async function* spellings(
       forms.map(({ key: folded, doc_count: people }) => [folded, [{ folded, value: usualSpelling(folded), people }]]),
     );
     const isOfPage = { range: { [field]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
-    for await (const spelled of countTerms(nodes, people, spelledField(member), pageSize, isOfPage))
+    for await (const spelled of countTerms(nodes, people, indexing.spelledField(member), pageSize, isOfPage))
       for (const { key: value, doc_count: people } of spelled) {
         const folded = fold(value);
         const found = spellingsOf.get(folded);

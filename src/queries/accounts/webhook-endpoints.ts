@@ -1,15 +1,7 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { Actor, AuditEventName } from '../../schemas/accounts.ts';
-import {
-  maxEndpoints,
-  type DisablingReason,
-  type Endpoint,
-  type EndpointChange,
-  type EndpointSettings,
-  type DeliveriesQuery,
-  type Delivery,
-} from '../../schemas/webhooks.ts';
+import * as webhooks from '../../schemas/webhooks.ts';
 import { recordEvent } from './customers.ts';
 import { newestPlace, type FeedPosition } from '../records/feed.ts';
 import { highestId } from '../../database/connection.ts';
@@ -27,7 +19,7 @@ export const needsDelivery = (sql: Queryable) => sql`
   and j.type = any(e.types)
   and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
 
-interface EndpointState extends Omit<Endpoint, 'waiting'> {
+interface EndpointState extends Omit<webhooks.Endpoint, 'waiting'> {
   pending: number;
   /** First feed position for which a delivery must still be created. Null: there is none. */
   begins_at: number | null;
@@ -94,8 +86,9 @@ export async function createEndpoint(sql: Transaction, customerId: string, given
     select count(*) as count
     from webhook_endpoints
     where customer_id = ${customerId}`;
-  if (count >= maxEndpoints) throw conflict(`A customer can have at most ${maxEndpoints} webhook endpoints`);
-  const [row] = await sql<[EndpointSettings]>`
+  if (count >= webhooks.maxEndpoints)
+    throw conflict(`A customer can have at most ${webhooks.maxEndpoints} webhook endpoints`);
+  const [row] = await sql<[webhooks.EndpointSettings]>`
     insert into webhook_endpoints as e (
       customer_id, url, types, bulk, description, secret, first_position, ahead, api_key_id
     )
@@ -127,9 +120,9 @@ export async function changeEndpoint(
   sql: Transaction,
   customerId: string,
   id: string,
-  { change, end, apiKeyId }: { change: EndpointChange; end: number; apiKeyId: string | null },
+  { change, end, apiKeyId }: { change: webhooks.EndpointChange; end: number; apiKeyId: string | null },
   by: Actor,
-): Promise<EndpointSettings> {
+): Promise<webhooks.EndpointSettings> {
   const [before] = await sql<{ url: string; active: boolean }[]>`
     select url, active
     from webhook_endpoints
@@ -145,7 +138,7 @@ export async function changeEndpoint(
       : active
         ? sql`ahead + ${rangeBehind(sql, end)}`
         : sql`ahead * ${rangeUpTo(sql, end)}`;
-  const [row] = await sql<[EndpointSettings]>`
+  const [row] = await sql<[webhooks.EndpointSettings]>`
     update webhook_endpoints e
     set
       url = coalesce(${change.url ?? null}, url),
@@ -211,8 +204,8 @@ export async function rotateEndpoint(
   id: string,
   { secret, apiKeyId }: { secret: Buffer; apiKeyId: string | null },
   by: Actor,
-): Promise<EndpointSettings> {
-  const [row] = await sql<EndpointSettings[]>`
+): Promise<webhooks.EndpointSettings> {
+  const [row] = await sql<webhooks.EndpointSettings[]>`
     update webhook_endpoints e
     set
       previous_secret = secret,
@@ -228,7 +221,7 @@ export async function rotateEndpoint(
 }
 
 export async function deleteEndpoint(sql: Transaction, customerId: string, id: string, by: Actor): Promise<void> {
-  const [row] = await sql<EndpointSettings[]>`
+  const [row] = await sql<webhooks.EndpointSettings[]>`
     delete from webhook_endpoints e
     where customer_id = ${customerId}
       and id = ${id}
@@ -282,7 +275,7 @@ export async function startReplay(
 
 export async function disableEndpointsOf(sql: Transaction, customerId: string, apiKeyId: string): Promise<void> {
   const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
-  const rows = await sql<Pick<EndpointSettings, 'id' | 'url'>[]>`
+  const rows = await sql<Pick<webhooks.EndpointSettings, 'id' | 'url'>[]>`
     update webhook_endpoints
     set active = false, disabled_reason = 'revoked', ahead = ahead * ${rangeUpTo(sql, end.position)}
     where customer_id = ${customerId}
@@ -318,8 +311,8 @@ export const secretsOf = (sql: Queryable) => sql`
 export const recordDisabled = (
   sql: Transaction,
   customerId: string,
-  endpoint: Pick<EndpointSettings, 'id' | 'url'>,
-  reason: DisablingReason,
+  endpoint: Pick<webhooks.EndpointSettings, 'id' | 'url'>,
+  reason: webhooks.DisablingReason,
 ): Promise<void> =>
   record(sql, 'webhook.disabled', customerId, endpoint, { actor: 'service', address: null }, { reason });
 
@@ -331,7 +324,7 @@ const record = (
   sql: Transaction,
   event: Extract<AuditEventName, `webhook.${string}`>,
   customerId: string,
-  { id, url }: Pick<EndpointSettings, 'id' | 'url'>,
+  { id, url }: Pick<webhooks.EndpointSettings, 'id' | 'url'>,
   by: Actor,
   more: Record<string, string> = {},
 ): Promise<void> =>
@@ -341,8 +334,8 @@ export const listDeliveries = (
   sql: Sql,
   customerId: string,
   endpointId: string,
-  { filters, paginate }: { filters?: DeliveriesQuery['filters']; paginate?: PageById },
-): Promise<(Delivery & { id: string })[]> => sql`
+  { filters, paginate }: { filters?: webhooks.DeliveriesQuery['filters']; paginate?: PageById },
+): Promise<(webhooks.Delivery & { id: string })[]> => sql`
   select id, event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
   from webhook_deliveries
   where customer_id = ${customerId}

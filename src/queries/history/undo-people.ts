@@ -29,20 +29,7 @@ import { findRefused, findTaken } from '../records/references.ts';
 import { reattachActivities } from '../crm/links.ts';
 import { isOfChange, type Effect, type Values } from './effects.ts';
 import { findLaterMerges, readLater } from './history.ts';
-import {
-  keep,
-  lostOf,
-  outcomeOf,
-  restore,
-  revert,
-  lockPresent,
-  movedOf,
-  restoreLinks,
-  takeBackRecords,
-  undoCreated,
-  undoDeleted,
-} from './undo-links.ts';
-import type { Deleted, Outcome, Reverted, Undoing } from './undo-links.ts';
+import * as undo from './undo-links.ts';
 
 interface People {
   noun: 'contact' | 'company';
@@ -51,25 +38,27 @@ interface People {
   serviceColumns: readonly string[];
   blank: Values;
   lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<(Values & { id: LockedId })[]>;
-  remove: (undoing: Undoing, ids: readonly LockedId[]) => Promise<void>;
-  findInUse: (undoing: Undoing, ids: readonly LockedId[]) => Promise<Set<string>>;
-  update: (undoing: Undoing, rows: readonly (Values & { id: LockedId })[]) => Promise<void>;
-  restore: (undoing: Undoing, rows: readonly (Values & { id: string })[]) => Promise<Set<string>>;
+  remove: (undoing: undo.Undoing, ids: readonly LockedId[]) => Promise<void>;
+  findInUse: (undoing: undo.Undoing, ids: readonly LockedId[]) => Promise<Set<string>>;
+  update: (undoing: undo.Undoing, rows: readonly (Values & { id: LockedId })[]) => Promise<void>;
+  restore: (undoing: undo.Undoing, rows: readonly (Values & { id: string })[]) => Promise<Set<string>>;
 }
 
-export const undoContacts = (undoing: Undoing): Promise<Map<string, Outcome>> => undoPeople(undoing, contacts);
+export const undoContacts = (undoing: undo.Undoing): Promise<Map<string, undo.Outcome>> =>
+  undoPeople(undoing, contacts);
 
-export const undoCompanies = (undoing: Undoing): Promise<Map<string, Outcome>> => undoPeople(undoing, companies);
+export const undoCompanies = (undoing: undo.Undoing): Promise<Map<string, undo.Outcome>> =>
+  undoPeople(undoing, companies);
 
 // What was created goes first and what was deleted comes last, so that an external id is free when its record gets it
 // back: a merge gives that of a merged record to the one that stays.
-async function undoPeople(undoing: Undoing, people: People): Promise<Map<string, Outcome>> {
+async function undoPeople(undoing: undo.Undoing, people: People): Promise<Map<string, undo.Outcome>> {
   const { sql, customerId, effects, deferred } = undoing;
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   await lockBulk(sql, customerId);
   const companiesBefore = [...valuesOf('company_id'), ...valuesOf('deleted_company_id')];
-  const companyIds = new Set(await lockPresent(sql, customerId, 'companies', companiesBefore));
+  const companyIds = new Set(await undo.lockPresent(sql, customerId, 'companies', companiesBefore));
   const liveIds = await findLiveCompanies(sql, customerId, [...companyIds]);
   const ids = effects.map(({ id }) => id);
   const locked = new Map((await people.lock(sql, customerId, ids)).map((row) => [row.id as string, row]));
@@ -82,7 +71,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     services.map((row) => [row.id, { ...row, ...locked.get(row.id) } as Values & { id: LockedId }]),
   );
   const lockedIds = (given: readonly string[]): LockedId[] => given.map((id) => current.get(id)!.id);
-  const outcomes = await undoCreated(
+  const outcomes = await undo.undoCreated(
     undoing,
     current,
     (created) => people.findInUse(undoing, lockedIds(created)),
@@ -91,17 +80,17 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const updated = effects.flatMap((effect) => {
     const row = effect.kind === 'updated' ? current.get(effect.id) : undefined;
     if (!row) return [];
-    const reverted = revert(row, effect);
+    const reverted = undo.revert(row, effect);
     const company = reverted.columns['company_id'] as string | null | undefined;
-    if (company && !liveIds.has(company)) keep(reverted, 'company_id', 'gone');
+    if (company && !liveIds.has(company)) undo.keep(reverted, 'company_id', 'gone');
     // A company that was deleted before the change gets the contact back with its own undo.
     const former = company === null ? (effect.before['deleted_company_id'] as string | null | undefined) : null;
-    if (former && liveIds.has(former)) restore(reverted, 'company_id', former);
+    if (former && liveIds.has(former)) undo.restore(reverted, 'company_id', former);
     return [{ effect, row, reverted, former: former && companyIds.has(former) ? { company_id: former } : {} }];
   });
   await revertVerifications(sql, customerId, updated);
   await keepTaken(undoing, people, updated);
-  for (const { effect, reverted } of updated) outcomes.set(effect.id, outcomeOf(reverted));
+  for (const { effect, reverted } of updated) outcomes.set(effect.id, undo.outcomeOf(reverted));
   // In one statement, two records could not exchange their external ids.
   const freed = updated.filter(({ reverted }) => 'external_id' in reverted.columns).map(({ row }) => row.id);
   await sql`
@@ -125,16 +114,16 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   for (const { id, merged_into } of effects)
     if (mergedSince.has(merged_into) && !current.has(id))
       outcomes.set(id, { status: 'skipped', reason: 'changed_since' });
-  const restored = await undoDeleted(undoing, current, outcomes, people.records, async (deleted) => {
-    const companyOf = ({ company_id }: Deleted) => (companyIds.has(company_id as string) ? company_id : null);
+  const restored = await undo.undoDeleted(undoing, current, outcomes, people.records, async (deleted) => {
+    const companyOf = ({ company_id }: undo.Deleted) => (companyIds.has(company_id as string) ? company_id : null);
     const rows = deleted.map((row) => ({ ...people.blank, ...row, company_id: companyOf(row) }));
-    return lostOf(deleted, await people.restore(undoing, rows));
+    return undo.lostOf(deleted, await people.restore(undoing, rows));
   });
   deferred.count(people.table, restored.length);
   await forgetMerged(sql, customerId, [...restored.map(({ id }) => id), ...changes.flatMap(regainedOf)]);
   for (const effect of restored)
     if (effect.merged_into !== null)
-      await takeBackMerged(sql, customerId, effect.id, { ...movedOf(effect), from: effect.merged_into });
+      await takeBackMerged(sql, customerId, effect.id, { ...undo.movedOf(effect), from: effect.merged_into });
   return outcomes;
 }
 
@@ -142,7 +131,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
 async function revertVerifications(
   sql: Transaction,
   customerId: string,
-  updated: readonly { effect: Effect; row: Values; reverted: Reverted }[],
+  updated: readonly { effect: Effect; row: Values; reverted: undo.Reverted }[],
 ): Promise<void> {
   const readdressed = updated.filter(
     ({ row, reverted: { columns } }) =>
@@ -157,20 +146,20 @@ async function revertVerifications(
       const next = `${effect.last} ${name}`;
       const after = found.has(next) ? found.get(next) : row[name];
       const before = name in effect.before ? effect.before[name] : after;
-      if (!isSame(row[name], before)) restore(reverted, name, before);
+      if (!isSame(row[name], before)) undo.restore(reverted, name, before);
     }
   for (const { reverted } of updated)
     if (reverted.kept.includes('work_email'))
-      for (const name of verification) if (name in reverted.columns) keep(reverted, name);
+      for (const name of verification) if (name in reverted.columns) undo.keep(reverted, name);
 }
 
 const verification = ['verification_status', 'last_verified'];
 
 /** Excludes an external id from the undo if another record now has it or gets it back. */
 async function keepTaken(
-  { sql, customerId }: Undoing,
+  { sql, customerId }: undo.Undoing,
   { records }: People,
-  updated: readonly { row: Values; reverted: Reverted }[],
+  updated: readonly { row: Values; reverted: undo.Reverted }[],
 ): Promise<void> {
   const changing = updated
     .filter(({ reverted }) => 'external_id' in reverted.columns)
@@ -185,11 +174,11 @@ async function keepTaken(
     records,
     changing.flatMap(({ wants }) => wants ?? []),
   );
-  for (const { reverted } of findRefused(taken, changing)) keep(reverted, 'external_id', 'taken');
+  for (const { reverted } of findRefused(taken, changing)) undo.keep(reverted, 'external_id', 'taken');
 }
 
 /** Returns the id under which `rememberMerge` stored an external id, if the record gets this external id back. */
-function regainedOf({ row, reverted }: { row: { id: string }; reverted: Reverted }): string[] {
+function regainedOf({ row, reverted }: { row: { id: string }; reverted: undo.Reverted }): string[] {
   const regained = reverted.columns['external_id'] as string | null | undefined;
   return regained ? [lostIdOf(row.id, regained)] : [];
 }
@@ -218,7 +207,7 @@ const contacts: People = {
     await insertRows(sql, customerId, table, rows, ({ id, ...row }) => ({ id, ...wholeContactRow(customerId, row) }));
     await markRemoved(sql, customerId, rows);
     const ids = new Set(rows.map(({ id }) => id));
-    await restoreLinks(
+    await undo.restoreLinks(
       sql,
       customerId,
       effects.filter(({ id }) => ids.has(id)),
@@ -291,11 +280,11 @@ const companies: People = {
       returning id`;
     const ids = new Set<string>(present.map(({ id }) => id));
     await companies.update(
-      { sql, customerId } as Undoing,
+      { sql, customerId } as undo.Undoing,
       rows.filter(({ id }) => ids.has(id)) as (Values & { id: LockedId })[],
     );
     for (const effect of effects)
-      if (ids.has(effect.id) && effect.merged_into !== null) await takeBackRecords(sql, customerId, effect);
+      if (ids.has(effect.id) && effect.merged_into !== null) await undo.takeBackRecords(sql, customerId, effect);
     await reattachActivities(sql, customerId, 'company', [...ids]);
     return ids;
   },
