@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import * as wire from './wire.ts';
-import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
+import { Filters, filterFieldsOf, listBodies, textOfFilters } from './filters.ts';
 
 export const activityTypes = ['note', 'task', 'call', 'meeting', 'email'] as const;
 
@@ -90,15 +90,8 @@ const text = [
 ].join('\n');
 const example = { type: 'task', is_done: false };
 export const ActivityFilters = Filters(activityFilterFields, text, example);
-const listed = { filters: ActivityFilters, order_by: OrderBy(activityFilterFields, ['occurred_at', 'type']) };
-
-export const ActivityQuery = wire.PartialBody(
-  'ActivityQuery',
-  [{ filters: example, order_by: { due_at: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-  { ...listed, paginate: wire.PaginateOrContinue },
-);
-
-export const ActivityCount = wire.PartialBody('ActivityCount', [{ filters: example }], {
-  ...listed,
-  paginate: wire.Paginate,
+export const { query: ActivityQuery, count: ActivityCount } = listBodies(activityFilterFields, ActivityFilters, {
+  filters: example,
+  order: { due_at: 'ASC' },
+  orderBy: ['occurred_at', 'type'],
 });

@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import * as wire from './wire.ts';
-import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
+import { exampleOfPeople, Filters, filterFieldsOf, listBodies, textOfPeople } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
 
 const writable = {
@@ -119,17 +119,7 @@ export const companyTable = {
 
 export const companyFilterFields = filterFieldsOf('company', 'Company', companyTable);
 export const CompanyFilters = Filters(companyFilterFields, textOfPeople, exampleOfPeople);
-const listed = { filters: CompanyFilters, order_by: OrderBy(companyFilterFields) };
-
-export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: wire.PaginateOrContinue }), {
-  additionalProperties: false,
-  title: 'CompanyQuery',
-  examples: [
-    { filters: { industry: 'Computing' }, order_by: { company_name: 'ASC' }, paginate: { page: 1, limit: 25 } },
-  ],
-});
-
-export const CompanyCount = wire.PartialBody('CompanyCount', [{ filters: { industry: 'Computing' } }], {
-  ...listed,
-  paginate: wire.Paginate,
+export const { query: CompanyQuery, count: CompanyCount } = listBodies(companyFilterFields, CompanyFilters, {
+  filters: { industry: 'Computing' },
+  order: { company_name: 'ASC' },
 });

@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import * as wire from './wire.ts';
-import { exampleOfPeople, Filters, filterFieldsOf, OrderBy, textOfPeople } from './filters.ts';
+import { exampleOfPeople, Filters, filterFieldsOf, listBodies, textOfPeople } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
 
 const PhoneNumber = wire.Strict(
@@ -308,16 +308,8 @@ export const ContactFilters = Filters(
   `${textOfPeople}\nA number of at least 5 digits also finds the phone numbers that contain it, however both are written.`,
   exampleOfPeople,
 );
-const listed = { filters: ContactFilters, order_by: OrderBy(contactFilterFields) };
-
-export const ContactQuery = wire.PartialBody(
-  'ContactQuery',
-  [{ filters: { location_country: 'GB' }, order_by: { last_name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-  { ...listed, paginate: wire.PaginateOrContinue },
-);
-export type ContactQuery = Static<typeof ContactQuery>;
-
-export const ContactCount = wire.PartialBody('ContactCount', [{ filters: { location_country: 'GB' } }], {
-  ...listed,
-  paginate: wire.Paginate,
+export const { query: ContactQuery, count: ContactCount } = listBodies(contactFilterFields, ContactFilters, {
+  filters: { location_country: 'GB' },
+  order: { last_name: 'ASC' },
 });
+export type ContactQuery = Static<typeof ContactQuery>;

@@ -1,6 +1,14 @@
 import { Type, type TProperties, type TSchema, type TString, type TUnsafe } from '@sinclair/typebox';
 import { lengthOf } from '../text/fold.ts';
-import { namesWhere, type FieldTable, type FieldType, Enum } from './wire.ts';
+import {
+  namesWhere,
+  type FieldTable,
+  type FieldType,
+  Enum,
+  Paginate,
+  PaginateOrContinue,
+  PartialBody,
+} from './wire.ts';
 
 export interface FilterFields {
   readonly noun: string;
@@ -258,6 +266,24 @@ export const OrderBy = (fields: FilterFields, [first, second]: [string, string] 
       ],
     ],
   });
+
+/**
+ * Returns the bodies of the calls that list and count records.
+ * @param given `filters` and `order`: examples of them; `orderBy`: fields for further examples
+ */
+export function listBodies<F extends TSchema>(
+  fields: FilterFields,
+  filters: F,
+  given: { filters: object; order: object; orderBy?: [string, string] },
+) {
+  const { filters: example, order } = given;
+  const listed = { filters, order_by: OrderBy(fields, given.orderBy) };
+  const page = { filters: example, order_by: order, paginate: { page: 1, limit: 25 } };
+  return {
+    query: PartialBody(`${fields.title}Query`, [page], { ...listed, paginate: PaginateOrContinue }),
+    count: PartialBody(`${fields.title}Count`, [{ filters: example }], { ...listed, paginate: Paginate }),
+  };
+}
 
 export const textOfPeople = textOfFilters("the names, the e-mail addresses or the company's name");
 export const exampleOfPeople = {

@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import * as wire from './wire.ts';
-import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
+import { Filters, filterFieldsOf, listBodies, textOfFilters } from './filters.ts';
 
 const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
@@ -234,15 +234,11 @@ export const OpportunityFilters = Filters(
   example,
 );
 
-export const OpportunityQuery = wire.PartialBody(
-  'OpportunityQuery',
-  [{ filters: example, order_by: { close_date: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-  {
-    filters: OpportunityFilters,
-    order_by: OrderBy(opportunityFilterFields, ['price', 'close_date']),
-    paginate: wire.PaginateOrContinue,
-  },
-);
+export const { query: OpportunityQuery } = listBodies(opportunityFilterFields, OpportunityFilters, {
+  filters: example,
+  order: { close_date: 'ASC' },
+  orderBy: ['price', 'close_date'],
+});
 
 export const OpportunityPatch = Type.Partial(
   Type.Object({

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import * as wire from './wire.ts';
 import type { FieldTable } from './wire.ts';
-import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
+import { Filters, filterFieldsOf, listBodies, textOfFilters } from './filters.ts';
 
 const writable = {
   name: wire.Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
@@ -63,15 +63,11 @@ export const productFilterFields = filterFieldsOf('products', 'Product', product
 const example = { active: true, price: { lt: 100 } };
 export const ProductFilters = Filters(productFilterFields, textOfFilters(), example);
 
-export const ProductQuery = wire.PartialBody(
-  'ProductQuery',
-  [{ filters: example, order_by: { name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
-  {
-    filters: ProductFilters,
-    order_by: OrderBy(productFilterFields, ['price', 'name']),
-    paginate: wire.PaginateOrContinue,
-  },
-);
+export const { query: ProductQuery } = listBodies(productFilterFields, ProductFilters, {
+  filters: example,
+  order: { name: 'ASC' },
+  orderBy: ['price', 'name'],
+});
 
 export const ProductListItem = wire.Named('ProductListItem', {
   ...productProperties,
