@@ -8,6 +8,7 @@ import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { Config } from '../process/config.ts';
 import { logger } from '../process/logger.ts';
 import { answerClientError, bodyOf, refuseOnSocket, watchRequests, type Refusal } from './error-handler.ts';
+import { answerHeaders } from './openapi-operations.ts';
 import { requestId } from './request-log.ts';
 import { validationFailed, DomainError, unavailable, noRoute } from '../errors.ts';
 
@@ -216,21 +217,7 @@ export const crossOrigin = plugin({ name: 'cors', dependencies: ['services'] }, 
   const options = {
     origin: origins,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
-    exposedHeaders: [
-      'etag',
-      'x-change-id',
-      'idempotency-replayed',
-      'ratelimit',
-      'ratelimit-policy',
-      'retry-after',
-      'www-authenticate',
-      'x-required-scope',
-      'x-next-cursor',
-      'x-more',
-      'x-events-cursor',
-      'x-as-of',
-      'x-request-id',
-    ],
+    exposedHeaders: Object.keys(answerHeaders),
   };
   await app.register(cors, {
     delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>

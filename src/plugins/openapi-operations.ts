@@ -179,7 +179,7 @@ const describeResponses = (route: RouteOptions, body: unknown, response: Record<
       status,
       {
         ...errorBody(Number(status), schema),
-        headers: answerHeaders(route, body, status),
+        headers: headersOf(route, body, status),
         'x-response-description': describeStatus(Number(status)),
       },
     ]),
@@ -222,29 +222,29 @@ function errorBody(status: number, schema: Json): Json {
   return { ...schema, title, properties: { ...properties, ...Object.fromEntries(fixed) } };
 }
 
-function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: string): Json {
+function headersOf({ config, schema }: RouteOptions, body: unknown, status: string): Json {
   const isSuccess = status.startsWith('2');
   return {
-    'x-request-id': headers['x-request-id'],
-    ...(isSuccess && config?.etag ? { etag: headers.etag } : {}),
+    'x-request-id': answerHeaders['x-request-id'],
+    ...(isSuccess && config?.etag ? { etag: answerHeaders.etag } : {}),
     ...(isSuccess && [body, schema?.querystring].some(takesCursor)
-      ? { 'x-next-cursor': headers['x-next-cursor'] }
+      ? { 'x-next-cursor': answerHeaders['x-next-cursor'] }
       : {}),
-    ...(isSuccess && config?.hasMoreHeader ? { 'x-more': headers['x-more'] } : {}),
-    ...(isSuccess && config?.concurrent === 'exports' ? { 'x-events-cursor': headers['x-events-cursor'] } : {}),
-    ...(isSuccess && status !== '202' && config?.isChange ? { 'x-change-id': headers['x-change-id'] } : {}),
-    ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
-    ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
-    ...(status === '403' ? { 'x-required-scope': headers['x-required-scope'] } : {}),
-    ...(status === '401' ? { 'www-authenticate': headers['www-authenticate'] } : limitHeaders(config)),
-    ...(status === '503' || status === '429' ? { 'retry-after': headers['retry-after'] } : {}),
+    ...(isSuccess && config?.hasMoreHeader ? { 'x-more': answerHeaders['x-more'] } : {}),
+    ...(isSuccess && config?.concurrent === 'exports' ? { 'x-events-cursor': answerHeaders['x-events-cursor'] } : {}),
+    ...(isSuccess && status !== '202' && config?.isChange ? { 'x-change-id': answerHeaders['x-change-id'] } : {}),
+    ...(isSuccess && config?.isCounted ? { 'x-as-of': answerHeaders['x-as-of'] } : {}),
+    ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': answerHeaders['idempotency-replayed'] } : {}),
+    ...(status === '403' ? { 'x-required-scope': answerHeaders['x-required-scope'] } : {}),
+    ...(status === '401' ? { 'www-authenticate': answerHeaders['www-authenticate'] } : limitHeaders(config)),
+    ...(status === '503' || status === '429' ? { 'retry-after': answerHeaders['retry-after'] } : {}),
   };
 }
 
 const limitHeaders = (config: FastifyContextConfig = {}): Json =>
   policiesOf(config).length === 0
     ? {}
-    : { 'ratelimit-policy': headers['ratelimit-policy'], ratelimit: headers.ratelimit };
+    : { 'ratelimit-policy': answerHeaders['ratelimit-policy'], ratelimit: answerHeaders.ratelimit };
 
 function takesCursor(body: unknown): boolean {
   const fields = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
@@ -253,12 +253,8 @@ function takesCursor(body: unknown): boolean {
 
 const item = String.raw`"[a-z]+"`;
 
-const headers = {
-  'x-request-id': {
-    type: 'string',
-    pattern: '^[A-Za-z0-9._-]{1,64}$',
-    description: 'Identifies the request in the logs: the value that the caller sent in this header, or a new one.',
-  },
+/** Headers of responses, other than those of HTTP itself. Web pages of other origins may read them, too. */
+export const answerHeaders = {
   etag: { type: 'string', pattern: '^"[^"]+"$', description: 'The version of the record, for `If-Match`.' },
   'x-next-cursor': {
     type: 'string',
@@ -313,6 +309,11 @@ const headers = {
     description: 'What remains of each limit: `r` requests, until it is reset in `t` seconds.',
   },
   'retry-after': { type: 'integer', minimum: 1, description: 'Seconds after which to try again.' },
+  'x-request-id': {
+    type: 'string',
+    pattern: '^[A-Za-z0-9._-]{1,64}$',
+    description: 'Identifies the request in the logs: the value that the caller sent in this header, or a new one.',
+  },
 } satisfies Json;
 
 function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
