@@ -107,10 +107,9 @@ const itemRow = ({ item, contact_id, status, reason, charged, result }: JobItem)
 });
 
 function resultRow(result: JobItem['result']): Row {
-  if (result && '_id' in result) return { prospect: withoutEmpty(prospectRow(result)) };
-  if (result && 'changed' in result) return { prospect_id: result.prospect_id, changed: result.changed };
-  if (result && 'restored' in result) return { restored: result.restored };
-  return { verification: result?.status };
+  if (result === null) return {};
+  if ('_id' in result) return { prospect: withoutEmpty(prospectRow(result)) };
+  return 'checks' in result ? { verification: result.status } : result;
 }
 
 const withoutEmpty = (row: Row): Row =>
