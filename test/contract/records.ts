@@ -3,8 +3,9 @@ import { endpointCreation } from '../../src/accounts/webhooks.ts';
 import { createApproval } from '../../src/queries/accounts/approvals.ts';
 import { commandLine } from '../../src/schemas/accounts.ts';
 import { eventNouns, type EventNoun } from '../../src/schemas/events.ts';
-import { recordScopes, undoScopes, type Scope } from '../../src/schemas/scopes.ts';
-import { pools } from '../../src/schemas/jobs.ts';
+import { mayCall, recordScopes, type Scope } from '../../src/schemas/scopes.ts';
+import { startJob, toInputs } from '../../src/jobs/start-job.ts';
+import { jobScopes, jobTable, jobTypes, pools, type JobType } from '../../src/schemas/jobs.ts';
 import { mintToken, sessionPrefix } from '../../src/access/credentials.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
@@ -194,14 +195,13 @@ export async function makeRecords(
   for (const pool of pools) await grant(app, customer.id, pool, 1_000_000);
   const { keyId: apiKey } = await customer.withScopes(['customer:read']);
   const user = await makeUser(app, customer.id);
-  const jobs = await startJobs(customer, contact, list.id);
+  const jobs = await startJobs(app, customer);
   const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create']! };
   const imports = await makeImports(customer, importKindOf(scope));
   const webhook = await makeWebhook(app, customer);
   const approval = await makeApproval(app, customer);
   const sales = await makeSales(customer);
   const change = await makeChange(customer, scope);
-  if (scope && undoScopes.includes(scope)) jobs[scope] = (await customer.post(`/changes/${change}/undo`, {})).body.id;
   return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, approval, change };
 }
 
@@ -245,17 +245,18 @@ export function makeApproval(app: TestApp['fastify'], { id, keyId }: TestCustome
   return dbOf(app).transaction((sql) => createApproval(sql, id, call));
 }
 
-async function startJobs(
-  customer: TestCustomer,
-  contact: string,
-  list: string,
-): Promise<Partial<Record<Scope, string>>> {
-  const start = async (path: string, body?: object): Promise<string> => (await customer.post(path, body)).body.id;
-  return {
-    'payment_prospect:create': await start('/service-handler/unlock-selected-contacts', { ids: [contact] }),
-    'verify_email:create': await start('/service-handler/verify-email', { emails: [{ email: 'ada@example.com' }] }),
-    'list_contacts:read': (await customer.post(`/list-contact/verify-contacts/${list}`)).body.data.id as string,
-  };
+/** Starts a job for each scope that alone lets a key see it. */
+async function startJobs(app: TestApp['fastify'], { id }: TestCustomer): Promise<Partial<Record<Scope, string>>> {
+  const inputs = toInputs(['no address'], (item) => ({ item }));
+  const rest = { sync_crm: false, request: {}, cost: 0, reserved: 0, total: 1, inputs };
+  const start = (type: JobType) =>
+    dbOf(app).transaction((sql) => startJob(sql, { customerId: id, apiKeyId: null }, { type, ...rest }));
+  const jobs: Partial<Record<Scope, string>> = {};
+  for (const scope of jobScopes) {
+    const type = jobTypes.find((one) => mayCall([scope], jobTable[one].access));
+    if (type) jobs[scope] = (await start(type)).id;
+  }
+  return jobs;
 }
 
 /** Creates an import that has its file, and one that waits for it. */
