@@ -67,7 +67,7 @@ export function undoButton(request: FastifyRequest): Html {
   const view = new URLSearchParams(query);
   for (const name of ['done', 'n', 'more', 'change']) view.delete(name);
   const back = pathWith(path, Object.fromEntries(view));
-  return form(pathWith(`/app/changes/${change}/undo`, { back }), html`<button class="link">Undo</button>`);
+  return form(pathWith(`/app/changes/${change}/undo`, { back }), '<button class="link">Undo</button>', 'data-once');
 }
 
 interface FieldOptions {
