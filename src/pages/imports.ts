@@ -373,7 +373,7 @@ function nextSteps({ object, match, failed, warnings }: Import, list = '', isCre
   const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;
   return html`<p>
     Next: <a href="/app/${object}">see the ${object}</a> ·
-    !${when(list, html`<a href="/app/lists/${list}">see their list</a> · <a href="${assign}" data-dialog>assign them</a> ·`)}
+    !${when(list, html`<a href="/app/lists/${list}">see their list</a> · <a href="${assign}" data-dialog>assign all in it</a> ·`)}
     <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a
     >!${when(failed + warnings > 0, upload)}
   </p>`;

@@ -206,7 +206,7 @@ test('an import with the pages is checked with a new list, which is there only o
   expect((await visitor.post(page, sent)).status).toBe(409);
   await workAtAll(app, customer);
   expect(await lists()).toMatchObject([{ name: 'Messe & Co', contacts_count: 1 }]);
-  const assign = /href="([^"]+)"[^>]*>assign them</.exec((await visitor.get(page)).body)![1]!;
+  const assign = /href="([^"]+)"[^>]*>assign all in it</.exec((await visitor.get(page)).body)![1]!;
   await visitor.submit(assign.replaceAll('&#38;', '&').replaceAll('&#61;', '='));
   const { body } = await customer.post('/contacts/list', {});
   expect(body).toMatchObject([{ assigned_to: visitor.user.userId }]);
