@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { CountryCode, parsePhoneNumberFromString } from 'libphonenumber-js/max';
+import otherNames from './country-names.json' with { type: 'json' };
 import { formats } from '../schemas/formats.ts';
 import { words, trimText } from '../text/fold.ts';
 
@@ -18,6 +19,7 @@ async function loadCodes(): Promise<CountryCodes> {
   const short = new Intl.DisplayNames('en', { type: 'region' });
   for (const [alpha2, alpha3] of Object.entries(names.getAlpha2Codes()))
     for (const name of [alpha2, alpha3, short.of(alpha2)!]) codes.add(name, alpha2);
+  // Names that the library lacks: parts of a country, and other official names.
   for (const [alpha2, others] of Object.entries(otherNames))
     for (const name of others.split('|')) codes.add(name, alpha2);
   // Signs of cars, which Europeans use as codes.
@@ -29,41 +31,6 @@ async function loadCodes(): Promise<CountryCodes> {
 }
 
 const carSigns = 'A=AT B=BE BRD=DE D=DE E=ES F=FR H=HU I=IT L=LU N=NO P=PT S=SE';
-
-/** Country names that the library `i18n-iso-countries` lacks: parts of a country, and other official names. */
-const otherNames: Record<string, string> = {
-  AE: 'Emirates|UAE',
-  AR: 'Argentine Republic|República Argentina',
-  CD: 'Congo-Kinshasa|DR Congo|DRC|Congo (Kinshasa)',
-  CG: 'Republic of the Congo|Congo-Brazzaville|Congo (Brazzaville)',
-  CH: 'Swiss Confederation|Schweizerische Eidgenossenschaft|Confédération suisse',
-  CN: "People's Republic of China|PR China|PRC|Mainland China",
-  CV: 'Cape Verde',
-  CZ: 'Czech Republic',
-  FR: 'French Republic|République française',
-  GA: 'Gabonese Republic',
-  GB: 'England|Scotland|Wales|Northern Ireland|United Kingdom of Great Britain and Northern Ireland|U.K.',
-  GR: 'Hellenic Republic',
-  HK: 'Hong Kong SAR|Hong Kong S.A.R.|Hong Kong Special Administrative Region of China',
-  IE: 'Republic of Ireland|Eire',
-  IT: 'Italian Republic|Repubblica italiana',
-  KG: 'Kyrgyz Republic|Kirgizia',
-  KP: "Democratic People's Republic of Korea|DPRK",
-  KR: 'Korea|Republic of Korea',
-  LB: 'Lebanese Republic',
-  MM: 'Burma',
-  MO: 'Macao SAR|Macau SAR|Macao S.A.R.|Macau',
-  MX: 'United Mexican States|Estados Unidos Mexicanos',
-  NL: 'Holland',
-  PT: 'Portuguese Republic|República Portuguesa',
-  SK: 'Slovak Republic',
-  SZ: 'Swaziland',
-  TG: 'Togolese Republic',
-  TL: 'East Timor',
-  TN: 'Tunisian Republic',
-  TW: 'Republic of China|Taiwan, Province of China',
-  US: 'United States of America|Estados Unidos de América',
-};
 
 const longestName = 100;
 
