@@ -14,7 +14,6 @@ export interface Message {
   id: string;
   body: string;
   sentAt: Date;
-  /** Secrets of the endpoint. The body is signed with each of them. */
   secrets: readonly string[];
 }
 

@@ -12,7 +12,6 @@ import type { Scope } from '../schemas/scopes.ts';
 export interface Tool {
   title: string;
   description: string;
-  /** A key sees the tool if it has one of these scopes. */
   scopes: readonly Scope[];
   /** What a call does to the customer's data. Assistants see it as annotations of the Model Context Protocol. */
   effect: 'reads' | 'adds' | 'overwrites';

@@ -177,7 +177,6 @@ export const misreadText = (word: string): string =>
     : `the file is read as windows-1252, but ${JSON.stringify(word.slice(0, 40))} looks wrong: if it has another encoding, ` +
       'name it (such as macintosh or windows-1250), or save the file as UTF-8';
 
-/** How the columns of a file are read. Stored with the import. */
 export interface CsvLayout extends CsvHeader {
   columns: (string | null)[];
   /** How each column got its field, such as `guess`. Null: the column has no field. */

@@ -130,7 +130,6 @@ const particles = new Set(
   ),
 );
 
-/** Titles before a name, in lower case without the final dot. */
 const titles = new Set(
   'herr herrn frau fräulein mr mrs ms miss mx sir mme mlle monsieur madame sr sra srta don doña dott dott.ssa avv dr drs dra prof professor professorin profa univ priv doz dipl mag maga ddr dkfm lic rev'.split(
     ' ',

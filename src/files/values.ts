@@ -307,7 +307,6 @@ const readTexts: Record<
   },
 };
 
-/** Genders by salutations, which address books have instead. */
 const genders = new Map([
   ...['herr', 'herrn', 'mr', 'm', 'monsieur', 'sr'].map((one) => [one, 'male'] as const),
   ...['frau', 'fraulein', 'mrs', 'ms', 'miss', 'mme', 'mlle', 'madame', 'sra', 'srta'].map(

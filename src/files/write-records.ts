@@ -255,7 +255,6 @@ function csvWriter(columns: readonly FileColumn[], isForPeople: boolean): Record
   };
 }
 
-/** Text at the beginning of a file by which Excel recognizes UTF-8. */
 const byteOrderMark = '\ufeff';
 
 export const csvHeader = (names: readonly string[], separator = ','): string =>

@@ -43,13 +43,11 @@ function readSearch({ name }: Field, given: string, hasPhones: boolean): Filter 
   return all(rest.trim() === '' && phones.length > 0 ? phones : [searchFor(name, texts), ...phones]);
 }
 
-/** Returns a filter for the records that have all words of one of the texts. */
 function searchFor(field: string, texts: Iterable<string>): Filter {
   const parts = Array.from(texts, (text) => [...new Set(words(text))]).filter(hasWords);
   return any(parts.flatMap(spellingsOf).map((one) => ({ kind: 'search', field, words: one })));
 }
 
-/** Returns false for a text without letters and digits. */
 const hasWords = (found: string[]): found is Words => found.length > 0;
 
 const maxWordsInTwoSpellings = 3;

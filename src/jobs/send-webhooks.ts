@@ -57,7 +57,6 @@ export function startSending(context: SendContext, key: string): { stop(): Promi
   const sender = openSender(context.config);
   const stopping = new AbortController();
   const slots = new FairSemaphore(count);
-  /** Slots for endpoints whose last delivery failed, and for new endpoints. */
   const slotsOfOthers = new FairSemaphore(Math.ceil(count / 2));
   const busy = new Map<string, Promise<void>>();
   // Endpoints that work do not wait until many others have been looked at.

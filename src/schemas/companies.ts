@@ -70,7 +70,6 @@ export const CompanyPatch = wire.PartialBody(
 );
 export type CompanyPatch = Static<typeof CompanyPatch>;
 
-/** Fields of companies. To add a field, add it here, to `writable` and to a migration. */
 export const companyTable = {
   company_name: { label: 'Name', filter: 'text', isSearched: true, isIndexed: true, form: { group: 'Company' } },
   note: wire.noteEntry,

@@ -204,7 +204,6 @@ export type ContactPatch = Static<typeof ContactPatch>;
  */
 export const listNames = 'list_names';
 
-/** Fields of contacts. To add a field, add it here, to `writable` and to a migration. */
 export const contactTable = {
   first_name: { label: 'First name', filter: 'text', isSearched: true, form: { group: 'Person' } },
   middle_name: { label: 'Middle name', filter: 'text', isSearched: true, form: { group: 'Person' } },

@@ -3,7 +3,6 @@ import { jobScopes } from './jobs.ts';
 import type { Scope } from './scopes.ts';
 import { Actor, Enum, Instant, Nullable, Strict, Uuid, Flag, Named, PartialBody } from './wire.ts';
 
-/** Kinds of records whose changes create events, such as `contact.created`. */
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity', 'activity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
 

@@ -163,7 +163,6 @@ export const VerificationEstimate = wire.Named('VerificationEstimate', {
 });
 
 interface JobEntry {
-  /** Queue whose workers run the job. */
   queue: 'unlock' | 'verify';
   /** Credits that pay for the job. Null: it is free. */
   pool: Pool | null;

@@ -24,7 +24,6 @@ export const scopes = [
 
 export type Scope = (typeof scopes)[number];
 
-/** Beginning of the scopes for each kind of record, as in `contacts:read`. */
 export const recordScopes = {
   contact: 'contacts',
   company: 'companies',

@@ -6,7 +6,6 @@ import type { Scope } from './scopes.ts';
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
-/** Returns the schema of an object that is a component of the API document. */
 export const Named = <P extends TProperties>(title: string, properties: P): TObject<P> =>
   Type.Object(properties, { title });
 
@@ -337,11 +336,9 @@ export interface FieldEntry {
   isUnsorted?: true;
   /** True if the database has an index on customer, value and id. The value is then never null. */
   isIndexed?: true;
-  /** Whether the filter `search` looks into the field. */
   isSearched?: true;
   /** Whether files for people leave the field out. */
   isInternal?: true;
-  /** Whether the MCP tools name the field. */
   isInTools?: true;
   /**
    * Scope that a key needs to see the names of other records in this field. Files for people have no such column for a
@@ -353,7 +350,6 @@ export interface FieldEntry {
   form?: { group: string; control?: FormControl; hint?: string };
 }
 
-/** Column of a file that creates notes on contacts and companies. */
 export const noteEntry = { label: 'Note', isInternal: true } as const satisfies FieldEntry;
 
 export type FormControl =

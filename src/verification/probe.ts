@@ -253,7 +253,6 @@ export function openProbe(dns: Dns, config: Config): Probe {
 interface Server {
   host: string;
   address?: string;
-  /** Why the host has no known address. Undefined if `address` is set. */
   reason?: string;
 }
 

@@ -24,7 +24,6 @@ export interface Effect {
   first: number;
   last: number;
   merged_into: string | null;
-  /** True if the change restored the record, by undoing its deletion. */
   is_restored: boolean;
 }
 

@@ -113,7 +113,6 @@ interface Subject {
   deleted: Values | null;
 }
 
-/** Returns the kinds of records, and the last values of records that were deleted. */
 export const findSubjects = (sql: Queryable, customerId: string, ids: readonly string[]) => sql<Subject[]>`
   select distinct on (record_id)
     record_id as id,
@@ -174,11 +173,9 @@ interface Row {
 interface ChangeSearch {
   filters?: ChangeQuery['filters'];
   verb?: Change['type'];
-  /** Id of the actor whose changes are left out. */
   notBy?: string;
   /** True: also the merges of other records into `filters.record_id`. */
   withMerged?: true;
-  /** Only changes with lower positions. */
   before?: number | undefined;
   limit: number;
 }

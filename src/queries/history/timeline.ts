@@ -71,7 +71,6 @@ export async function listChangesByOthers(
 
 export interface NamedRecord {
   noun: EventNoun;
-  /** The record, or only the id and the name of a list. */
   record: { id: string };
 }
 
@@ -92,7 +91,6 @@ export async function findNamedRecords(
   return new Map(found.flat());
 }
 
-/** A deletion, and what stands against its undo. */
 interface Deletion extends Change {
   state: 'restored' | 'merged_since' | 'open';
 }

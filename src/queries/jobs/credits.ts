@@ -296,7 +296,6 @@ export async function findLastGrants(sql: Sql, customerId: string): Promise<Part
   return Object.fromEntries(rows.map(({ pool, amount }) => [pool, amount]));
 }
 
-/** @param without kinds of entries that are left out */
 export const listEntries = (
   db: Database,
   customerId: string,

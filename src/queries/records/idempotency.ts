@@ -6,7 +6,6 @@ import type { Queryable, Transaction } from '../../database/db.ts';
 export interface StoredAnswer {
   status: number;
   body: object;
-  /** Id of the change that the request made, or null if it changed no record. */
   change_id: string | null;
 }
 

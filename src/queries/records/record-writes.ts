@@ -21,7 +21,6 @@ export interface Writing<Row> {
 }
 
 interface Plan<Row> {
-  /** Returns why an item cannot be written, such as a reference to a missing record. */
   errorOf?: (item: Item<Row>) => DomainError | undefined;
   patched: (body: Item<Row>['body'], stored: Row | undefined, item: Item<Row>) => Row;
   /** Writes the items that have not failed, with their related rows (such as list memberships), and adds the events. */
