@@ -4,17 +4,17 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
-import { makeRecords, openSession, recordAt, snapshot, type Records } from './records.ts';
+import { knownOf, makeRecords, openSession, recordAt, snapshot, type Records } from './records.ts';
 import { brokenTexts, mutantsOf } from './mutants.ts';
-import { valuesOf } from './schema-values.ts';
+import { sampleBody, wholeBody } from './positions.ts';
 import { seed } from '../setup/seed.ts';
 
-// Random requests, made from the OpenAPI document as a stranger reads it: valid ones, ones with a fault, and texts that
-// are not JSON. `make fuzz` sends 20,000.
+// Random requests: valid ones, the examples of the OpenAPI document, ones that differ from these in one or two places, and
+// texts that are not JSON. `make fuzz` sends 20,000.
 const requests = Number(process.env['FUZZ_REQUESTS'] ?? 700);
 
 interface Operation {
-  requestBody?: { content: Record<string, { schema: Json }> };
+  requestBody?: { content: Record<string, { example?: unknown; examples?: Record<string, { value: unknown }> }> };
   responses: Record<string, { $ref?: string; content?: Record<string, { schema?: Json }> }>;
 }
 
@@ -77,28 +77,34 @@ const strangeHeaders: Record<string, string>[] = [
   { accept: 'image/png' },
 ];
 
-/** Returns random requests to a route. */
+/** Returns random requests to a route: valid ones, and such as differ from them in some places. */
 function attemptsAt(route: DeclaredRoute, records: Records, count: number): Attempt[] {
   const ids = Object.values(records).filter(
     (value): value is string => typeof value === 'string' && value.length === 36,
   );
-  const schema = operationOf(route).requestBody?.content['application/json']?.schema;
-  const valid = schema ? valuesOf(schema, { resolve, ids }) : fc.constant(undefined);
-  const mutant = valid.chain((value) => mutantsOf(value));
-  const asText = (body: fc.Arbitrary<unknown>) =>
-    body.map((value) => (value === undefined ? undefined : JSON.stringify(value)));
-  const bodies = fc.oneof<fc.MaybeWeightedArbitrary<string | undefined>[]>(
-    { weight: 5, arbitrary: asText(valid) },
+  const body = fc.constantFrom(...validBodies(route, records));
+  const mutant = body.chain(mutantsOf);
+  const asText = (one: fc.Arbitrary<unknown>) =>
+    one.map((value) => (value === undefined ? undefined : JSON.stringify(value)));
+  const text = fc.oneof<fc.MaybeWeightedArbitrary<string | undefined>[]>(
+    { weight: 2, arbitrary: asText(body) },
     { weight: 4, arbitrary: asText(mutant) },
+    { weight: 3, arbitrary: asText(mutant.chain(mutantsOf)) },
     { weight: 1, arbitrary: brokenTexts },
   );
   const own = route.url.includes(':id') ? recordAt(records, route.url) : '';
-  const attempts = fc.record({
-    id: fc.oneof({ weight: 6, arbitrary: fc.constant(own) }, fc.constantFrom(...ids, ...strangeIds)),
-    text: bodies,
-    headers: fc.oneof({ weight: 9, arbitrary: fc.constant({}) }, fc.constantFrom(...strangeHeaders)),
-  });
-  return fc.sample(attempts, { seed, numRuns: count });
+  const id = fc.oneof({ weight: 6, arbitrary: fc.constant(own) }, fc.constantFrom(...ids, ...strangeIds));
+  const headers = fc.oneof({ weight: 9, arbitrary: fc.constant({}) }, fc.constantFrom(...strangeHeaders));
+  return fc.sample(fc.record({ id, text, headers }), { seed, numRuns: count });
+}
+
+/** Returns the smallest body, one with every field, and the examples of the document. */
+function validBodies(route: DeclaredRoute, records: Records): unknown[] {
+  if (!route.body) return [undefined];
+  const { example, examples = {} } = operationOf(route).requestBody?.content['application/json'] ?? {};
+  const shown = [example, ...Object.values(examples).map(({ value }) => value)].filter((one) => one !== undefined);
+  const known = knownOf(records, route);
+  return [sampleBody(route.body, known), wholeBody(route.body, known), ...shown];
 }
 
 /** Sends an attempt, with the key or the session of the customer. */

@@ -42,17 +42,12 @@ const anywhere: Record<string, Hostile> = {
   'deep objects': () => nested('{"a":', '}', Math.floor(size / 6) - 1),
   'arrays as deep as they may be': () => `[${repeated(nested('[', ']', 50))}]`,
   numbers: () => `[${repeated('0')}]`,
-  nulls: () => `[${repeated('null')}]`,
   'empty objects': () => `[${repeated('{}')}]`,
-  'empty arrays': () => `[${repeated('[]')}]`,
   'objects with an index for a name': () => `[${repeated('{"499":0}')}]`,
-  'objects of many shapes': () => `[${numbered((i) => `{"${i.toString(36)}":0}`)}]`,
   'many names': () => `{${numbered((i) => `"${i.toString(36)}":0`)}}`,
-  'many numbers for names': () => `{${numbered((i) => `"${i * 7919}":0`)}}`,
   'many names to escape': () => `{${numbered((i) => `"~/${i}~/":{}`)}}`,
   'the same name again and again': () => `{${repeated('"a":0')}}`,
   'a long name': () => `{"${longName}":0}`,
-  'a long name to escape': () => `{"${'~'.repeat(size - 10)}":0}`,
   'faults below a long name': () =>
     `{"${longName}":[${Array(30_000)
       .fill(String.raw`"\u0000"`)
@@ -60,10 +55,7 @@ const anywhere: Record<string, Hostile> = {
   'names that cannot be kept': () => `{${numbered((i) => String.raw`"\ud800${i}":0`)}}`,
   'texts that cannot be kept': () => `[${repeated(String.raw`"\u0000"`)}]`,
   'a text of NUL characters': () => escaped('0000'),
-  'a text of escapes': () => escaped('0041'),
   'a text of surrogate pairs': () => `"${'😀'.repeat(size / 4)}"`,
-  'a text of white space': () => `"${' '.repeat(size)}"`,
-  'a text of quotes': () => `"${String.raw`\"`.repeat(size / 2)}"`,
   'a number of a million digits': () => '1'.repeat(size),
   // Without the exponent it is read as 0, which a price may be.
   'a number of a million digits with an exponent': () => `0.${'0'.repeat(size - 20)}1e2000000`,
@@ -71,7 +63,6 @@ const anywhere: Record<string, Hostile> = {
   'an array that does not end': () => `[${repeated('0')}`,
   'an object that does not end': () => `{${numbered((i) => `"${i}":0`)}`,
   'names of the prototype': () => `[${repeated('{"__proto__":0}')}]`,
-  'names like that of the prototype': () => `[${repeated(String.raw`"__proto__"`)}]`,
 };
 
 /** Texts that match the schema's format except for their end. */

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
-import { contactsCsv, importFile } from '../jobs/importing.ts';
 import { visitorOf } from '../pages/visitor.ts';
 import { declaredRoutes } from './declared.ts';
 import { makeRecords, recordAt, unchecked, type Records } from './records.ts';
@@ -56,13 +55,9 @@ describe('pages', () => {
     const customer = await app.customer();
     const visitor = await visitorOf(app.fastify, customer.id);
     const section = url.split('/')[2]!;
-    const completed = { object: 'contacts', mode: 'create', format: 'csv' };
-    const made = section in recordsOf && (await makeRecords({ ...app, customer: async () => customer }));
-    const id = made
-      ? made[recordsOf[section as keyof typeof recordsOf]]
-      : section === 'imports'
-        ? (await importFile(app, customer, completed, contactsCsv('Ada'))).id
-        : await savedView(customer.id, visitor.user.userId);
+    const made = await makeRecords({ ...app, customer: async () => customer });
+    const kind = recordsOf[section as keyof typeof recordsOf];
+    const id = kind ? made[kind] : await savedView(customer.id, visitor.user.userId);
     const shown = async (spelling: Spelling) => {
       const { status, location, body } = await visitor.get(url.replace(':id', spelling(id)));
       return { status, location, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
@@ -94,6 +89,7 @@ describe('pages', () => {
     activities: 'activity',
     approvals: 'approval',
     changes: 'change',
+    imports: 'import',
     jobs: 'job',
     keys: 'apiKey',
     webhooks: 'webhook',
