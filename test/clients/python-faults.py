@@ -1,7 +1,6 @@
 """Guarantees of the Python client under faults and odd input, against the real service and against servers that misbehave."""
 
 import json
-import pickle
 import socket
 import sys
 import threading
@@ -25,7 +24,7 @@ from sales_data_client import (
     ValidationError,
 )
 from sales_data_client._errors import CLASSES, error_of
-from sales_data_client.types import ContactFilters, ContactQuery, Event
+from sales_data_client.types import Event
 
 base_url, key, contract = sys.argv[1:]
 ID = "00000000-0000-4000-8000-000000000000"
@@ -34,17 +33,13 @@ ID = "00000000-0000-4000-8000-000000000000"
 class Server:
     """Sends the given bytes to each request, then closes the connection; with `is_stalling` it keeps the connection open."""
 
-    def __init__(self, sent: bytes, *, is_stalling: bool = False, is_listening: bool = True) -> None:
+    def __init__(self, sent: bytes, *, is_stalling: bool = False) -> None:
         self.requests = 0
         self.sent, self._is_stalling = sent, is_stalling
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._open: list[socket.socket] = []
-        if is_listening:
-            self.listen()
-
-    def listen(self) -> None:
         self._socket.listen()
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -84,12 +79,6 @@ class Faults(unittest.TestCase):
             self.raised(ValueError, lambda: SalesData(base_url, session=wrong))
         self.raised(ValueError, lambda: SalesData("127.0.0.1:3000", key))
 
-    def test_iteration_begins_at_the_page_that_is_asked_for(self) -> None:
-        with SalesData(base_url, key) as api:
-            for name in "abcde":
-                api.create_product({"name": name, "price": 1, "unit": "piece"})
-            self.assertEqual([one["name"] for one in api.iter_products({"paginate": {"page": 2, "limit": 2}})], ["c", "b", "a"])
-
     def test_a_loop_that_deletes_skips_nothing(self) -> None:
         with SalesData(base_url, key) as api:
             for name in "vwxyz":
@@ -98,22 +87,6 @@ class Faults(unittest.TestCase):
                 api.delete_product(one["id"])
             self.assertEqual(api.list_products({}), [])
 
-    def test_filters_by_custom_field_have_types(self) -> None:
-        filters: ContactFilters = {"custom_fields.plan": "gold", "_or": [{"custom_fields.plan": "gold"}]}
-        query: ContactQuery = {"filters": filters, "paginate": {"limit": 10}}
-        with SalesData(base_url, key) as api:
-            self.assertEqual(api.list_contacts(query), [])
-            self.assertEqual(api.list_contacts({"filters": {"custom_fields.plan": {"contains": "x"}}}), [])
-
-    def test_errors_survive_pickling(self) -> None:
-        with SalesData(base_url, key) as api:
-            error = self.raised(ValidationError, lambda: api.list_contacts({"paginate": {"limit": 101}}))
-        copy = pickle.loads(pickle.dumps(error))
-        self.assertIs(type(copy), ValidationError)
-        self.assertEqual(str(copy), "/paginate/limit: must be <= 100")
-        self.assertEqual(vars(copy), vars(error))
-        self.assertTrue(copy.request_id)
-
     def test_the_text_of_an_error_names_the_first_faults(self) -> None:
         broken: Any = {"last_name": 5, "birth_year": "x"}
         with SalesData(base_url, key) as api:
@@ -121,11 +94,6 @@ class Faults(unittest.TestCase):
         named = "; ".join(f"{one['path']}: {one['message']}" for one in error.errors[:3])
         self.assertEqual(len(error.errors), 5)
         self.assertEqual(str(error), f"5 values are not valid ({named}; and 2 more)")
-
-    def test_the_text_of_a_permission_error_names_the_scopes_of_which_the_key_lacks_one(self) -> None:
-        error = error_of(httpx.Response(403, headers={"x-required-scope": "a:read b:read"}, json={"message": "No"}))
-        self.assertEqual(error.required_scopes, ["a:read", "b:read"])
-        self.assertEqual(str(pickle.loads(pickle.dumps(error))), "No (needs a:read or b:read)")
 
     def test_every_declared_status_of_an_error_has_a_class(self) -> None:
         with open(contract, encoding="utf8") as file:
@@ -151,22 +119,6 @@ class Faults(unittest.TestCase):
             self.assertEqual({one["status"] for one in first.results}, {"created"})
             self.assertEqual(again.results, first.results)
             self.assertEqual(api.count_contacts()["pagination"]["total_records"], 1_002)
-
-    def test_an_empty_idempotency_key_is_refused_and_not_replaced(self) -> None:
-        with SalesData(base_url, key) as api:
-            before = api.count_contacts()["pagination"]["total_records"]
-            self.raised(ValidationError, lambda: api.call("create_contact", body=person(1_100), idempotency_key=""))
-            self.raised(ValidationError, lambda: api.batch("create_contact_batch", [person(1_100)], idempotency_key=""))
-            self.assertEqual(api.count_contacts()["pagination"]["total_records"], before)
-
-    def test_a_call_that_was_not_sent_is_repeated(self) -> None:
-        late = Server(response(404, b"{}"), is_listening=False)
-        timer = threading.Timer(0.1, late.listen)
-        timer.start()
-        with SalesData(late.url, key) as api:
-            self.raised(NotFoundError, lambda: api.delete_contact(ID))
-        timer.join()
-        self.assertEqual(late.requests, 1)
 
     def test_a_call_is_repeated_unless_it_has_an_effect_of_its_own_each_time(self) -> None:
         calls: list[tuple[int, Callable[[SalesData], Any]]] = [
@@ -202,28 +154,17 @@ class Faults(unittest.TestCase):
             with SalesData(Server(sent).url, key, max_retries=0) as api:
                 return self.raised(SalesDataError, api.get_credits)
 
-        said(response(200, b"<html>"))
-        said(response(200, b"no gzip", b"content-encoding: gzip"))
+        for text in (b"<html>", b"null", b"[" * 100_000):
+            said(response(200, text))
         page = said(response(404, b"<html>"))
         self.assertEqual((type(page), page.code, page.body), (NotFoundError, "http_404", "<html>"))
-        nulls = said(response(400, b'{"code": null, "errors": null, "message": null}'))
-        self.assertEqual((nulls.code, nulls.errors, str(nulls)), ("http_400", [], "The service responded with 400"))
         for wait in (b"\xb2", b"-1", b"Mon, 23 Nov 2026 06:00:00 GMT"):
             busy = said(response(503, b"{}", b"retry-after: " + wait))
             self.assertEqual((type(busy), busy.retry_after), (UnavailableError, None))
-        said(response(200, b"null"))
-        said(response(200, b"[" * 100_000))
-        odd = said(response(400, b'{"errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}, [], "x"]}'))
-        self.assertEqual((type(odd), odd.errors), (ValidationError, [{"path": "/a", "message": "b"}]))
-        self.assertIn("400", str(odd))
+        odd = said(response(400, b'{"code": null, "message": null, "errors": [null, {"path": 1}, {"path": "/a", "message": "b"}]}'))
+        self.assertEqual((type(odd), odd.code, odd.errors), (ValidationError, "http_400", [{"path": "/a", "message": "b"}]))
         moved = said(response(302, b"", b"location: http://127.0.0.1:1/"))
         self.assertEqual((type(moved), moved.status), (ResponseError, 302))
-
-    def test_pages_and_batches_of_another_form_are_errors_of_the_package(self) -> None:
-        for text in (b"null", b"{}", b'{"data": null}', b'{"data": {"results": null}}'):
-            with SalesData(Server(response(200, text)).url, key, max_retries=0) as api:
-                self.raised(SalesDataError, lambda: list(api.each("list_contacts")))
-                self.raised(SalesDataError, lambda: api.batch("create_contact_batch", [person(1)]))
 
     def test_the_feed_is_followed_from_a_cursor(self) -> None:
         def make(name: str) -> str:
@@ -262,11 +203,6 @@ class Faults(unittest.TestCase):
         for status, kind in ((503, UnavailableError), (401, ResponseError)):
             with SalesData(Server(response(status, b"{}")).url, key, max_retries=0) as api:
                 self.raised(kind, lambda: next(api.events.follow()))
-
-    def test_reading_pages_ends_if_the_cursor_does_not_change(self) -> None:
-        with SalesData(Server(response(200, b"[{}]", b"x-next-cursor: same")).url, key) as api:
-            error = self.raised(SalesDataError, lambda: list(api.each("list_contacts")))
-        self.assertEqual(str(error), "The service returned the same page again.")
 
 
 unittest.main(argv=sys.argv[:1])

@@ -177,22 +177,6 @@ test('a file that stops coming is a TimeoutError, one that is cut off a Connecti
   expect((await cut).name).toBe('ConnectionError');
 });
 
-test('a reader of a file may take its time', async () => {
-  const whole = 'x'.repeat(4 * 1024 * 1024);
-  const api = await clientOf((_, response) => void response.end(whole), { timeoutMs: 2_000 });
-  let bytes = 0;
-  for await (const piece of (await api.exportContacts({ body: {} })) as ReadableStream<Uint8Array>) {
-    if (bytes === 0) await new Promise((resolve) => setTimeout(resolve, 3_000));
-    bytes += piece.length;
-  }
-  expect(bytes).toBe(whole.length);
-});
-
-test('an upload without an answer is a TimeoutError', async () => {
-  const silent = await clientOf(() => undefined, { uploadTimeoutMs: 300 });
-  expect((await failure(silent.uploadImportFile({ id: 'x', body: 'a,b' }))).name).toBe('TimeoutError');
-});
-
 test.each(['<html>', 'null', '5', '{"data": null}', '{"data": {"results": null}}'])(
   'a response of another form is an error of the package: %s',
   async (text) => {
@@ -214,6 +198,9 @@ test.each<[what: string, status: number, headers: Record<string, string>, body: 
   ],
   ['a spend cap', 402, {}, `${caps}"spend_cap_exceeded"}`, { name: 'SpendCapExceededError', body: { available: 2 } }],
   ['too few credits', 402, {}, `${caps}"insufficient_credits"}`, { name: 'InsufficientCreditsError' }],
+  ['404', 404, {}, '{}', { name: 'NotFoundError' }],
+  ['412', 412, {}, '{}', { name: 'PreconditionFailedError' }],
+  ['422', 422, {}, '{}', { name: 'IdempotencyMismatchError' }],
   ['JSON that is no object', 200, {}, 'null', { message: expect.stringMatching('unexpected form') as string }],
   ['Retry-After 7', 503, { 'retry-after': '7' }, '{}', { name: 'UnavailableError', retryAfter: 7 }],
   ...['', '-1', 'Mon, 23 Nov 2026 06:00:00 GMT'].map(
@@ -297,15 +284,6 @@ test.each([
   const became = await imported.catch((error: Error) => error);
   expect(became).toMatchObject(outcome);
   expect(calls).toEqual(expected);
-});
-
-test('the message of a permission error names the scopes of which the key lacks one', async () => {
-  const [baseUrl, , , readKey] = await argumentsOf();
-  const api = new SalesData({ baseUrl, key: readKey });
-  const body = { first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] };
-  const { message, requiredScopes } = await failure(api.createContact({ body }));
-  expect(requiredScopes).toEqual(['contacts:create']);
-  expect(message).toBe('The user does not have permission to perform this action (needs contacts:create)');
 });
 
 test('the message of an error names the first faults', async () => {
