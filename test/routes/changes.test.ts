@@ -19,20 +19,6 @@ describe('the header x-change-id of a write', () => {
     const { body } = await customer.post(`/changes/${id}/undo`, { dry_run: true });
     expect(body).toMatchObject({ records: 2, restored: 2 });
   });
-
-  test('is absent if no record changed', async () => {
-    const id = await make(customer, '/contacts', contactBody());
-    const list_id = (await customer.post('/list-contact', { name: 'Chosen' })).body.id;
-    const unchanged = await Promise.all([
-      customer.patch(`/contacts/${id}`, {}),
-      customer.post('/list-contact-details/add-contacts', { list_id, contact_ids: [id] }),
-      customer.post('/contacts/batch/update', { items: [{ id }, { id: list_id, job_title: 'Clerk' }] }),
-      customer.post('/contacts/batch/update', { atomic: true, items: [{ id, job_title: 'Clerk' }, { id: list_id }] }),
-      customer.get(`/contacts/${id}`),
-    ]);
-    expect(unchanged.map(({ status }) => status)).toEqual([200, 200, 200, 404, 200]);
-    for (const { headers } of unchanged) expect(headers).not.toHaveProperty('x-change-id');
-  });
 });
 
 describe('the history of a record', () => {
@@ -141,19 +127,13 @@ describe('the list of changes', () => {
   test('has pages, and its cursors belong to the customer', async () => {
     const items = Array.from({ length: 5 }, () => contactBody());
     await customer.post('/contacts/batch/create', { items });
-    const seen: string[] = [];
-    let cursor: string | undefined;
-    do {
-      const page = await list({}, { limit: 2, ...(cursor && { cursor }) });
-      expect(page.body.length).toBeLessThanOrEqual(2);
-      seen.push(...page.body.map(({ record_id }: { record_id: string }) => record_id));
-      cursor = page.headers['x-next-cursor'] as string | undefined;
-    } while (cursor);
-    expect(new Set(seen).size).toBe(5);
-    expect(seen).toEqual(seen.toSorted().toReversed());
-    const [first] = [(await list({}, { limit: 2 })).headers['x-next-cursor']];
+    const first = await list({}, { limit: 2 });
+    const cursor = first.headers['x-next-cursor'];
+    const rest = await list({}, { limit: 10, cursor });
+    expect([...first.body, ...rest.body]).toEqual((await list()).body);
+    expect([first.body.length, rest.body.length]).toEqual([2, 3]);
     const fault = { status: 400, body: { errors: [{ path: '/paginate/cursor' }] } };
-    expect(await list({}, { cursor: first }, await app.customer())).toMatchObject(fault);
+    expect(await list({}, { cursor }, await app.customer())).toMatchObject(fault);
   });
 
   test('is for the records that the key may read', async () => {

@@ -60,52 +60,38 @@ const starts: [name: string, start: (customer: TestCustomer) => Promise<Answer>,
 ];
 
 test.each(starts)(
-  '%s returns the id and PENDING, and reserves the maximum cost of the job',
+  '%s returns the id and PENDING, and reserves the maximum cost of the job; with less it is 402, and changes nothing',
   async (_name, start, pool, cost) => {
-    const customer = await customerWith(app, { subscription: 10, verification: 10 });
+    const queue = pool === 'subscription' ? 'unlock' : 'verify';
+    const [customer, poor] = [
+      await customerWith(app, { subscription: 10, verification: 10 }),
+      await customerWith(app, { subscription: 1, verification: 1 }),
+    ];
     const { status, body } = await start(customer);
     expect({ status, body }).toEqual({ status: 200, body: { id: expect.any(String), status: 'PENDING' } });
     const job = (await read(customer, body.id)).body;
+    const none = { processed: 0, succeeded: 0, failed: 0, skipped: 0, error: null, waiting_for: null };
     expect(job).toEqual({
       id: body.id,
       type: expect.any(String),
       status: 'PENDING',
       sync_crm: false,
       total: 2,
-      processed: 0,
-      succeeded: 0,
-      failed: 0,
-      skipped: 0,
+      ...none,
       credits: { pool, reserved: cost, charged: 0, refunded: 0 },
-      error: null,
-      waiting_for: null,
       created_at: expect.any(String),
       started_at: null,
       finished_at: null,
     });
     expect((await creditsOf(customer))[pool]).toEqual({ balance: 10 - cost, reserved: cost });
-    expect(await waitingMessages(app, pool === 'subscription' ? 'unlock' : 'verify', customer.id)).toBe(1);
-  },
-);
+    expect(await waitingMessages(app, queue, customer.id)).toBe(1);
 
-test.each(starts)(
-  '%s without enough credits is 402 with the shortage, and changes nothing',
-  async (_, start, pool, cost) => {
-    const customer = await customerWith(app, { subscription: 1, verification: 1 });
-    const { status, body } = await start(customer);
-    expect(status).toBe(402);
-    expect(body).toEqual({
-      statusCode: 402,
-      error: 'Payment Required',
-      code: 'insufficient_credits',
-      message: expect.stringMatching(/\S/),
-      required: cost,
-      available: 1,
-      pool,
-    });
-    expect(await countJobs(customer)).toBe(0);
-    expect(await waitingMessages(app, pool === 'subscription' ? 'unlock' : 'verify', customer.id)).toBe(0);
-    expect((await creditsOf(customer))[pool]).toEqual({ balance: 1, reserved: 0 });
+    const refused = await start(poor);
+    const shortage = { code: 'insufficient_credits', required: cost, available: 1, pool };
+    const error = { statusCode: 402, error: 'Payment Required', message: expect.stringMatching(/\S/) };
+    expect([refused.status, refused.body]).toEqual([402, { ...error, ...shortage }]);
+    expect([await countJobs(poor), await waitingMessages(app, queue, poor.id)]).toEqual([0, 0]);
+    expect((await creditsOf(poor))[pool]).toEqual({ balance: 1, reserved: 0 });
   },
 );
 

@@ -1,5 +1,4 @@
 import { beforeAll, expect, test } from 'vitest';
-import { retryJob } from '../../src/jobs/job-types.ts';
 import { endJob } from '../../src/jobs/turns.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
 import { person, writePeople } from '../catalog/people.ts';
@@ -171,18 +170,6 @@ test.skipIf(isOnCitus())(
     expect(await faultsOf(customer)).toEqual([]);
   },
 );
-
-test('what a key has spent does not grow by jobs that no key starts: a retry by an operator', async () => {
-  const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
-  const { body } = await start(client, 5);
-  await client.post(`/service-handler/${body.id}/cancel`);
-  const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, body.id));
-  expect((await keyOf()).spent.verification).toBe(0);
-  expect((await start(client, 5)).status).toBe(200);
-  await customer.post(`/service-handler/${retry.id}/cancel`);
-  expect((await keyOf()).spent.verification).toBe(5);
-  expect(await faultsOf(customer)).toEqual([]);
-});
 
 test('what a key has spent is proved by the check of credits', async () => {
   const { customer, client } = await capped({});
