@@ -1,10 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-
-export interface Answer {
-  status: number;
-  body: any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
-}
+import { sendTo, type HttpAnswer } from '../setup/over-http.ts';
 
 /** The servers of the service. A server that is down has no URL. */
 export type Servers = readonly { url: string | undefined }[];
@@ -35,7 +31,7 @@ export class Client {
     path: string,
     body?: unknown,
     { accepted = [], key = randomUUID() }: { accepted?: number[]; key?: string } = {},
-  ): Promise<Answer> {
+  ): Promise<HttpAnswer> {
     for (;;) {
       const answer = await this.#send(method, path, body, key);
       // The first request with the key, or as many imports as a customer may have: this 409 is not the one that is accepted.
@@ -48,26 +44,12 @@ export class Client {
     }
   }
 
-  async #send(method: string, path: string, body: unknown, key: string): Promise<Answer | undefined> {
+  async #send(method: string, path: string, body: unknown, key: string): Promise<HttpAnswer | undefined> {
     const { url } = pick(this.#servers);
     if (!url) return undefined;
-    const isFile = typeof body === 'string';
-    try {
-      const answer = await fetch(`${url}/api/ext${path}`, {
-        method,
-        headers: {
-          authorization: `X-API-Key ${pick(this.#keys)}`,
-          'content-type': isFile ? 'application/octet-stream' : 'application/json',
-          'idempotency-key': key,
-          // Sometimes the server dies between its commit and its response.
-          ...(randomInt(1_000) < 5 && method !== 'GET' ? { 'x-die-before-answer': '1' } : {}),
-        },
-        ...(body === undefined ? {} : { body: isFile ? body : JSON.stringify(body) }),
-        signal: AbortSignal.timeout(60_000),
-      });
-      return { status: answer.status, body: await answer.json() };
-    } catch {
-      return undefined;
-    }
+    // Sometimes the server dies between its commit and its response.
+    const dying = randomInt(1_000) < 5 && method !== 'GET' ? { 'x-die-before-answer': '1' } : {};
+    const headers = { 'idempotency-key': key, ...dying };
+    return sendTo({ url, key: pick(this.#keys) }, method, path, body, headers).catch(() => undefined);
   }
 }

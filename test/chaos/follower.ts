@@ -2,7 +2,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * A script that keeps a copy of a customer's contacts, companies and products by the feed alone, and logs each event, until it is
+ * A script that keeps a copy of a customer's contacts and companies by the feed alone, and logs each event, until it is
  * killed. It then resumes at its saved cursor: `node follower.ts <file> <key> <url>...`. The rows of a page and the
  * cursor after it are committed together. An event that comes twice violates the primary key, and ends the process.
  */
@@ -43,11 +43,9 @@ for (let n = 0; ; n += 1) {
     method: 'POST',
     headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
     body: JSON.stringify({
-      types: ['contact', 'company', 'product'].flatMap((noun) => [
-        `${noun}.created`,
-        `${noun}.updated`,
-        `${noun}.deleted`,
-      ]),
+      types: ['contact', 'company'].flatMap((noun) =>
+        ['created', 'updated', 'deleted'].map((verb) => `${noun}.${verb}`),
+      ),
       paginate: { limit: 1 + Math.floor(Math.random() * 500), ...stored },
       expand: true,
       wait: 1,

@@ -1,27 +1,24 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { companyBody, contactBody, productBody } from '../setup/factories.ts';
+import { companyBody, contactBody } from '../setup/factories.ts';
 import { byFrequency, pick, type Client } from './client.ts';
 
 /** A record that a writer owns. */
 interface Owned {
   id: string;
-  noun: 'contact' | 'company' | 'product';
-  external_id: string | null;
+  noun: 'contact' | 'company';
+  external_id: string;
 }
 type Noun = Owned['noun'];
-type Many = Exclude<Noun, 'product'>;
 
-/** The noun of a batch. */
-const someNoun = (): Many => pick(['contact', 'contact', 'company']);
+const someNoun = (): Noun => pick(['contact', 'contact', 'company']);
 
-const paths = { contact: '/contacts', company: '/company', product: '/products' };
+const paths = { contact: '/contacts', company: '/company' };
 
 /** Fields of each kind of record that writers change, in groups. Each change has new values. */
 const changes = {
   contact: [['job_title'], ['first_name', 'last_name'], ['middle_name'], ['custom_fields.n', 'gender']],
   company: [['company_name'], ['industry', 'size'], ['custom_fields.n', 'location_metro']],
-  product: [['name'], ['price', 'unit']],
 };
 
 /** How writers write, each as often as its number says. */
@@ -60,8 +57,8 @@ export class Writer {
   }
 
   async create(): Promise<void> {
-    const noun = pick(['contact', 'company', 'product'] as const);
-    const external_id = noun === 'product' ? null : randomUUID();
+    const noun = someNoun();
+    const external_id = randomUUID();
     const answer = await this.#client.insist('POST', paths[noun], this.#bodyFor(noun, external_id));
     this.#own({ id: answer.body.data.id, noun, external_id });
   }
@@ -143,8 +140,7 @@ export class Writer {
   }
 
   /** Half of the contacts get a company, if the writer has one. */
-  #bodyFor(noun: Noun, external_id: string | null): object {
-    if (noun === 'product') return productBody();
+  #bodyFor(noun: Noun, external_id: string): object {
     if (noun === 'company') return companyBody({ external_id });
     const company = pick([true, false]) ? this.#some(1, 'company')[0] : undefined;
     return contactBody({ external_id, ...(company ? { company: { id: company.id } } : {}) });
@@ -152,11 +148,7 @@ export class Writer {
 
   #valuesFor(names: readonly string[]): object {
     const n = (this.#values += 1);
-    const values: Record<string, unknown> = {
-      gender: `g${n}`,
-      price: n,
-      custom_fields: { n },
-    };
+    const values: Record<string, unknown> = { gender: `g${n}`, custom_fields: { n } };
     return Object.fromEntries(
       names.map((name) => {
         const field = name.split('.')[0]!;
