@@ -11,12 +11,10 @@ interface Recorded {
   history: string[];
 }
 
-interface Batch<T> {
+interface Batch {
   path: string;
   match: Match | null;
   items: Json[];
-  /** Checks a record that the batch reads. */
-  check?: (record: T, shown: Json) => void;
 }
 
 /**
@@ -25,13 +23,13 @@ interface Batch<T> {
  */
 export async function sendBatch<T extends Recorded>(
   caller: Caller,
-  { path, match, items, check }: Batch<T>,
+  { path, match, items }: Batch,
   apply: (item: Json) => Outcome<T>,
 ): Promise<void> {
   const { client, model } = caller;
-  const isAtomic = !check && caller.chance(20);
+  const isAtomic = caller.chance(20);
   const body = { items, ...(match === null ? {} : { match }), ...(isAtomic ? { atomic: true } : {}) };
-  const answer = check ? await client.send('POST', path, body) : await client.send('POST', path, body);
+  const answer = await client.send('POST', path, body);
   const outcomes = model.atomically(
     (results) => !isAtomic || results.every(({ status }) => status !== 'failed'),
     () => applyAll(keysOf(caller, path, match, items), items, apply),
@@ -46,8 +44,7 @@ export async function sendBatch<T extends Recorded>(
     checkResult(outcome, results[i]!, request(i));
     if (outcome.status === 'failed') continue;
     outcome.record.id ??= results[i]!.id!;
-    if (check) check(outcome.record, results[i]!.record!);
-    else remember([outcome.record], request(i));
+    remember([outcome.record], request(i));
   }
 }
 
@@ -82,7 +79,6 @@ const keyOf = (match: Match, value: unknown): string => {
 interface Result {
   status: string;
   id?: string;
-  record?: Json;
   error?: { code: string; message: string };
 }
 

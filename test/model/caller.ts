@@ -1,5 +1,6 @@
 import type { Random } from '../../src/commands/generate-people.ts';
-import { Client, Difference, type Answer, type Journal, type Server } from './client.ts';
+import type { HttpAnswer } from '../setup/over-http.ts';
+import { Client, Difference, type Journal, type Server } from './client.ts';
 import { Model, type Company, type Contact, type Json, type Outcome, type SharedCompanies } from './model.ts';
 import { Changes } from './undo.ts';
 import { anyCase, chance } from './random-values.ts';
@@ -80,7 +81,7 @@ export function remember(records: Iterable<{ history: string[] }>, operation: st
 
 /** Throws if a response has another status than the model expects. */
 export function expectStatus(
-  answer: Answer,
+  answer: HttpAnswer,
   status: number,
   request: string,
   records: { history: string[] }[] = [],

@@ -1,12 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../../src/commands/generate-people.ts';
-
-/** A response. Tests read any field of the body. */
-export interface Answer {
-  status: number;
-  headers: Headers;
-  body: any; // eslint-disable-line typescript/no-explicit-any
-}
+import { sendTo, type HttpAnswer } from '../setup/over-http.ts';
 
 /** What all clients did, for the output and the final checks. */
 export interface Journal {
@@ -42,52 +36,28 @@ export class Client {
     this.#journal = journal;
   }
 
-  /** Sends a request. Repeats it while the service is unavailable: nothing was written. */
-  async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  /**
+   * Sends a request. Repeats it while the service is unavailable, when nothing was written, or if need be until the exports of
+   * other callers have ended.
+   */
+  async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<HttpAnswer> {
     const end = performance.now() + patience;
     for (;;) {
-      const answer = await this.#sendOnce(method, path, body, headers);
-      if (answer.status !== 503) return answer;
-      this.#journal.unavailable.push(`${method} ${path}: ${JSON.stringify(answer.body)}`);
+      const { url } = this.#random.pick(this.#servers);
+      this.#journal.requests += 1;
+      const answer = await sendTo({ url, key: this.#key }, method, path, body, headers);
+      // 408: a busy machine was too slow to send the body.
+      if (![408, 429, 503].includes(answer.status)) return answer;
+      if (answer.status === 503) this.#journal.unavailable.push(`${method} ${path}: ${JSON.stringify(answer.body)}`);
       if (performance.now() > end) throw new Difference(`${method} ${path}: ${answer.status} for ${patience} ms`);
       await sleep(100);
     }
   }
 
-  /** Reads a file, if need be once the exports of other callers have ended. With a body, by a POST. */
+  /** Reads a file. With a body, by a POST. */
   async text(path: string, body?: unknown): Promise<string> {
-    const { url } = this.#random.pick(this.#servers);
-    const end = performance.now() + patience;
-    const headers = {
-      authorization: `X-API-Key ${this.#key}`,
-      'content-type': 'application/json',
-      connection: 'close',
-    };
-    const request = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
-    for (;;) {
-      const answer = await fetch(`${url}/api/ext${path}`, { headers, ...request });
-      const text = await answer.text();
-      if (answer.ok) return text;
-      if (performance.now() > end) throw new Difference(`${path}: ${answer.status} ${text}`);
-      await sleep(100);
-    }
-  }
-
-  async #sendOnce(method: string, path: string, body: unknown, headers: Record<string, string>): Promise<Answer> {
-    const { url } = this.#random.pick(this.#servers);
-    const isFile = typeof body === 'string' || body instanceof Uint8Array;
-    this.#journal.requests += 1;
-    const answer = await fetch(`${url}/api/ext${path}`, {
-      method,
-      headers: {
-        authorization: `X-API-Key ${this.#key}`,
-        connection: 'close', // a busy machine may be late to see that an idle connection was closed
-        'content-type': isFile ? 'text/plain' : 'application/json',
-        ...headers,
-      },
-      ...(body === undefined ? {} : { body: isFile ? (body as string) : JSON.stringify(body) }),
-      signal: AbortSignal.timeout(patience),
-    });
-    return { status: answer.status, headers: answer.headers, body: await answer.json() };
+    const answer = await this.send(body === undefined ? 'GET' : 'POST', path, body);
+    if (answer.status !== 200) throw new Difference(`${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
   }
 }

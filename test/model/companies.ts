@@ -2,7 +2,6 @@ import { sendBatch, type BatchSize } from './batches.ts';
 import { createRecord, remember, writeRecord, type Caller } from './caller.ts';
 import type { Company, Json, Mode } from './model.ts';
 import { companyFields, respelled } from './random-values.ts';
-import { checkCompany } from './shown.ts';
 
 /** Returns a name that only this caller uses. Several companies may get the same. */
 const ownName = (caller: Caller): string =>
@@ -72,20 +71,13 @@ export async function writeCompanies(caller: Caller, size: BatchSize): Promise<v
   );
 }
 
-export async function readOrDeleteCompanies(caller: Caller): Promise<void> {
-  const isRead = caller.chance(50);
+export async function deleteCompanies(caller: Caller): Promise<void> {
   const items = Array.from({ length: 2 }, () => {
     const company = caller.pick(caller.model.companies);
     return { id: company ? caller.idOf(company) : caller.unknownId() };
   });
-  const path = `/company/batch/${isRead ? 'read' : 'delete'}`;
-  await sendBatch<Company>(
-    caller,
-    { path, match: 'id', items, ...(isRead ? { check: checkCompany } : {}) },
-    ({ id }) => {
-      const [company] = caller.model.companiesBy('id', id);
-      if (!company) return { status: 'failed', code: 'not_found' };
-      return isRead ? { status: 'found', record: company } : caller.model.deleteCompany(company);
-    },
-  );
+  await sendBatch(caller, { path: '/company/batch/delete', match: 'id', items }, ({ id }) => {
+    const [company] = caller.model.companiesBy('id', id);
+    return company ? caller.model.deleteCompany(company) : { status: 'failed', code: 'not_found' };
+  });
 }

@@ -1,6 +1,5 @@
 import { sendBatch, type BatchSize } from './batches.ts';
-import { bindIds, createRecord, expectStatus, writeRecord, type Caller } from './caller.ts';
-import { checkContact } from './shown.ts';
+import { bindIds, createRecord, writeRecord, type Caller } from './caller.ts';
 import type { Contact, Json, Match, Mode } from './model.ts';
 import { anyCase, contactFields, namedCompany, someOf } from './random-values.ts';
 
@@ -116,15 +115,6 @@ export async function deleteContact(caller: Caller): Promise<void> {
   if (record) await writeRecord(caller, 'DELETE', '/contacts', { record }, () => caller.model.deleteContact(record));
 }
 
-export async function readContact(caller: Caller): Promise<void> {
-  const contact = caller.pick(caller.model.contacts);
-  if (!contact) return;
-  const path = `/contacts/${caller.idOf(contact)}`;
-  const answer = await caller.client.send('GET', path);
-  expectStatus(answer, 200, `GET ${path}`, [contact]);
-  checkContact(contact, answer.body);
-}
-
 export async function writeContacts(caller: Caller, size: BatchSize): Promise<void> {
   const mode = contactMode(caller);
   const items = Array.from({ length: size() }, () => contactItem(caller, mode));
@@ -141,24 +131,12 @@ const named = (caller: Caller, match: Match, size: number): Json[] =>
     return { [match]: value };
   });
 
-const matches = ['id', 'external_id', 'work_email'] as const;
-
 export async function deleteContacts(caller: Caller, size: BatchSize): Promise<void> {
-  const match = caller.random.pick(matches);
+  const match = caller.random.pick(['id', 'external_id', 'work_email'] as const);
   const items = named(caller, match, size());
   await sendBatch(caller, { path: '/contacts/batch/delete', match, items }, (item) => {
     const [contact, ...others] = caller.model.contactsBy(match, item[match]);
     if (!contact) return { status: 'failed', code: 'not_found' };
     return others.length > 0 ? { status: 'failed', code: 'conflict' } : caller.model.deleteContact(contact);
-  });
-}
-
-export async function readContacts(caller: Caller, size: BatchSize): Promise<void> {
-  const match = caller.random.pick(matches);
-  const items = named(caller, match, size());
-  await sendBatch(caller, { path: '/contacts/batch/read', match, items, check: checkContact }, (item) => {
-    const [contact, ...others] = caller.model.contactsBy(match, item[match]);
-    if (!contact) return { status: 'failed', code: 'not_found' };
-    return others.length > 0 ? { status: 'failed', code: 'conflict' } : { status: 'found', record: contact };
   });
 }

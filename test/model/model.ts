@@ -41,7 +41,7 @@ export interface Contact extends Recorded {
 
 /** What becomes of an item that a caller sends, as in the results of a batch. */
 export type Outcome<T> =
-  { status: 'created' | 'updated' | 'unchanged' | 'deleted' | 'found'; record: T } | { status: 'failed'; code: string };
+  { status: 'created' | 'updated' | 'unchanged' | 'deleted'; record: T } | { status: 'failed'; code: string };
 
 export type Match = 'id' | 'external_id' | 'work_email';
 

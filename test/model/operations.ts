@@ -1,14 +1,6 @@
 import type { Caller } from './caller.ts';
-import { changeCompany, createCompany, deleteCompany, readOrDeleteCompanies, writeCompanies } from './companies.ts';
-import {
-  changeContact,
-  createContact,
-  deleteContact,
-  deleteContacts,
-  readContact,
-  readContacts,
-  writeContacts,
-} from './contacts.ts';
+import { changeCompany, createCompany, deleteCompanies, deleteCompany, writeCompanies } from './companies.ts';
+import { changeContact, createContact, deleteContact, deleteContacts, writeContacts } from './contacts.ts';
 import { importCompanies, importContacts, sendExportAgain } from './imports.ts';
 import { addMembers, changeList, createList, deleteList, duplicateList } from './lists.ts';
 import { mergeCompanies, mergeContacts } from './merges.ts';
@@ -32,11 +24,9 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   createContact: [10, unlessFull(createContact)],
   changeContact: [12, changeContact],
   deleteContact: [4, deleteContact],
-  readContact: [4, readContact],
   writeContacts: [12, unlessFull((caller) => writeContacts(caller, sizeFor(caller)))],
   mergeContacts: [4, mergeContacts],
   deleteContacts: [3, (caller) => deleteContacts(caller, sizeFor(caller))],
-  readContacts: [3, (caller) => readContacts(caller, sizeFor(caller))],
   importContacts: [8, unlessFull((caller) => importContacts(caller, sizeFor(caller)()))],
   importTogether: [1, unlessFull((caller) => importContacts(caller, caller.customer.maxContacts / 2, true))],
   sendExportAgain: [2, sendExportAgain],
@@ -45,7 +35,7 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   deleteCompany: [2, deleteCompany],
   mergeCompanies: [3, mergeCompanies],
   writeCompanies: [4, (caller) => writeCompanies(caller, sizeFor(caller))],
-  readOrDeleteCompanies: [2, readOrDeleteCompanies],
+  deleteCompanies: [2, deleteCompanies],
   importCompanies: [2, importCompanies],
   createList: [7, createList],
   changeList: [6, changeList],
