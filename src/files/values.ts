@@ -163,6 +163,21 @@ function readInstant(text: string): string {
   return `${day}T${time.padStart(5, '0')}${seconds}${zone === undefined ? 'Z' : `${zone}:${zoneMinutes}`}`;
 }
 
+/** Returns a reader that returns undefined for a text that has no meaning, or two, instead of throwing. */
+const clearly =
+  <T>(read: (text: string) => T) =>
+  (text: string): T | undefined => {
+    try {
+      return read(trimText(text));
+    } catch (error) {
+      if (error instanceof InvalidCell) return undefined;
+      throw error;
+    }
+  };
+
+export const clearNumber = clearly(readNumber);
+export const clearDate = clearly(readDate);
+
 /**
  * Reads a date such as `31.12.2024` or `12/31/2024`. With points, the day comes first.
  * @throws InvalidCell if two dates are possible, as in `01/02/2024`

@@ -1,4 +1,5 @@
 import { html } from 'ghtml';
+import { clearDate, clearNumber } from '../../files/values.ts';
 
 export { html };
 
@@ -174,10 +175,7 @@ export const dialogLink = (label: string, path: string, spoken = ''): Html =>
   html`<a href="${path}" data-dialog !${when(spoken, html`aria-label="${spoken}"`)}>${label}</a>`;
 
 /** Returns links that act on a row of a table, each on a page of its own: its last part, label and spoken label. */
-export const acts = (
-  path: string,
-  ...links: readonly (readonly [verb: string, label: string, spoken: string])[]
-): Html =>
+export const acts = (path: string, ...links: readonly (readonly [verb: string, label: string, spoken: string])[]) =>
   html`<span class="acts">
     !${links.map(([verb, label, spoken]) => dialogLink(label, `${path}/${verb}`, spoken)).join(' · ')}
   </span>`;
@@ -185,12 +183,7 @@ export const acts = (
 export const submit = (label: string): Html => html`<div class="buttons"><button>${label}</button></div>`;
 
 /** @param closes attributes of the link back, which closes the dialog in which the form may be */
-export const buttons = (
-  label: string,
-  back: string,
-  refusal = 'Cancel',
-  { tone = '', closes = 'data-close' } = {},
-): Html =>
+export const buttons = (label: string, back: string, refusal = 'Cancel', { tone = '', closes = 'data-close' } = {}) =>
   html`<div class="buttons">
     <button class="${tone}">${label}</button> !${linkButton(refusal, back, 'secondary outline', closes)}
   </div>`;
@@ -246,51 +239,22 @@ const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', '
  * can mean two, such as `03/04/2026`.
  */
 export function readDay(given: string): Day | undefined {
-  if (given.length > maxLength) return undefined;
-  const text = given.trim().toLowerCase();
-  const named = /^(\d{1,2})\.? ([a-z]{3})[a-z]*\.?,? (\d{4})$/.exec(text);
-  if (named) return dayFrom(named[3], months.indexOf(named[2]!) + 1, named[1]);
-  const [year, month, day] = /^(\d{4})-(\d{1,2})-(\d{1,2})$/.exec(text)?.slice(1) ?? [];
-  if (year !== undefined) return dayFrom(year, month, day);
-  const [, first, mark, second, last] = /^(\d{1,2})([./])(\d{1,2})\2(\d{4})$/.exec(text) ?? [];
-  if (first === undefined) return undefined;
-  if (mark === '.') return dayFrom(last, second, first);
-  const days = [dayFrom(last, second, first), dayFrom(last, first, second)].filter((one) => one !== undefined);
-  return new Set(days).size === 1 ? days[0] : undefined;
+  if (given.length > maxLength || given.includes(':')) return undefined;
+  const [, day, name = '', year] = /^(\d{1,2})\.? ([a-z]{3})[a-z]*\.?,? (\d{4})$/i.exec(given.trim()) ?? [];
+  const read = clearDate(name === '' ? given : `${year}-${months.indexOf(name.toLowerCase()) + 1}-${day}`);
+  return read !== undefined && read > '0001' ? read : undefined;
 }
 
 const maxLength = 40;
-
-function dayFrom(year: unknown, month: unknown, day: unknown): Day | undefined {
-  const [y, m, d] = [Number(year), Number(month), Number(day)];
-  const text = `${String(y).padStart(4, '0')}-${String(m).padStart(2, '0')}-${String(d).padStart(2, '0')}`;
-  const instant = new Date(startOf(text));
-  return y > 0 && !Number.isNaN(instant.valueOf()) && dayOf(instant.toISOString()) === text ? text : undefined;
-}
 
 /**
  * Reads a number as people write it, such as `40.000,00`, `40,000.00` or `€ 40 000`. Returns undefined if the text is
  * not a number or can mean two, such as `1,249`.
  */
-export function readNumber(given: string): number | undefined {
-  if (given.length > maxLength) return undefined;
-  const text = given.trim().replaceAll(/^(?:\p{Sc}|[A-Z]{3})\s*|\s*(?:\p{Sc}|[A-Z]{3})$/gu, '');
-  const plain = /^\d+(?:[.,]\d+)?$/.exec(text)?.[0];
-  if (plain !== undefined) return /^[1-9]\d{0,2}[.,]\d{3}$/.test(plain) ? undefined : Number(plain.replace(',', '.'));
-  return groupings.some((grouped) => grouped.test(text)) ? Number(withPoint(text)) : undefined;
-}
-
-const groupings = [
-  /^\d{1,3}(?:\.\d{3})+(?:,\d+)?$/,
-  /^\d{1,3}(?:,\d{3})+(?:\.\d+)?$/,
-  /^\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d+)?$/,
-];
-
-function withPoint(text: string): string {
-  const hasDecimals = new Set(text.replaceAll(/\d/g, '')).size > 1;
-  const end = hasDecimals ? Math.max(text.lastIndexOf('.'), text.lastIndexOf(',')) : text.length;
-  return `${text.slice(0, end).replaceAll(/\D/g, '')}${hasDecimals ? `.${text.slice(end + 1)}` : ''}`;
-}
+export const readNumber = (given: string): number | undefined =>
+  given.length > maxLength || /[-−]/.test(given)
+    ? undefined
+    : clearNumber(given.trim().replaceAll(/^(?:\p{Sc}|[A-Z]{3})\s*|\s*(?:\p{Sc}|[A-Z]{3})$/gu, ''));
 
 const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 'UTC' });
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
