@@ -5,12 +5,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 import { spenderOf, type Spender } from '../../access/credentials.ts';
 import { DomainError, conflict, notFound, validationFailed, fromDatabase, preconditionFailed } from '../../errors.ts';
-import { SpendCapExceeded } from '../../errors.ts';
-import type { ErrorCode, Fault } from '../../errors.ts';
+import { SpendCapExceeded, type ErrorCode, type Fault } from '../../errors.ts';
 import { sessionCookies, sessionOf } from '../../plugins/auth.ts';
 import { findSent, markSent } from '../../queries/records/idempotency.ts';
 import { canonicalId, etagOf } from '../../text/ids.ts';
-import { type Html, counted } from './html.ts';
+import { counted, type Html } from './html.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { tokensOf, findUnstorableText } from '../../text/json.ts';
 import { compile, type MessageFor } from '../../validation/validator.ts';
@@ -205,8 +204,6 @@ export function placeIn(request: FastifyRequest): { cursor?: string } {
   return cursor === '' ? {} : { cursor };
 }
 
-export const pageNumberOf = (request: FastifyRequest): number => pageNumberIn(queryOf(request));
-
 /** Reads rows of controls with these names, such as of a table in a form. Removes white space around the texts. */
 export function rowsIn<Name extends string>(fields: Fields, names: readonly Name[], most: number, prefix = '') {
   const columns = names.map((name) => values(fields, `${prefix}${name}`, most));
@@ -225,6 +222,8 @@ export const queryText = (request: FastifyRequest, name: string): string => text
 /** Returns the fields of a sent form. For a request that sends no form, returns the parameters of its address. */
 export const givenIn = (request: FastifyRequest): Fields =>
   request.method === 'POST' ? fieldsOf(request) : queryOf(request);
+
+export const pageNumberOf = (request: FastifyRequest): number => pageNumberIn(queryOf(request));
 
 export const sentText = (request: FastifyRequest, name: string): string => text(fieldsOf(request), name);
 
@@ -310,38 +309,28 @@ const dearerText = 'By now it would cost more, so nothing is started yet. This i
 
 export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 
-export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
-  const limit = Number(params['limit']);
-  switch (keyword) {
-    case 'required':
-    case 'dependentRequired':
-      return 'is missing';
-    case 'minLength':
-      return limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`;
-    case 'maxLength':
-      return `can have at most ${counted(limit, 'character')}`;
-    case 'minItems':
-      return limit === 1 ? 'choose at least one' : `choose at least ${limit}`;
-    case 'maxItems':
-      return `can have at most ${counted(limit, 'value')}`;
-    case 'maxProperties':
-      return `can have at most ${counted(limit, 'field')}`;
-    case 'minimum':
-      return `must be at least ${limit}`;
-    case 'maximum':
-      return `must be at most ${limit}`;
-    case 'type':
-      return types[String(params['type']).split(',')[0] as keyof typeof types] ?? 'is not valid';
-    case 'enum':
-      return 'choose one of the choices';
-    case 'format':
-      return formats[params['format'] as Format];
-    default:
-      return message;
-  }
+/** Messages by the keyword of a schema that a value breaks. */
+const messages: Readonly<Record<string, string | ((limit: number) => string)>> = {
+  required: 'is missing',
+  dependentRequired: 'is missing',
+  minLength: (limit) => (limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`),
+  maxLength: (limit) => `can have at most ${counted(limit, 'character')}`,
+  minItems: (limit) => (limit === 1 ? 'choose at least one' : `choose at least ${limit}`),
+  maxItems: (limit) => `can have at most ${counted(limit, 'value')}`,
+  maxProperties: (limit) => `can have at most ${counted(limit, 'field')}`,
+  minimum: (limit) => `must be at least ${limit}`,
+  maximum: (limit) => `must be at most ${limit}`,
+  enum: 'choose one of the choices',
 };
 
-const types = {
+export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
+  if (keyword === 'type') return types[String(params['type']).split(',')[0]!] ?? 'is not valid';
+  if (keyword === 'format') return formats[params['format'] as Format];
+  const found = messages[keyword] ?? message;
+  return typeof found === 'string' ? found : found(Number(params['limit']));
+};
+
+const types: Readonly<Record<string, string>> = {
   number: 'is not a clear number: write it as 1249 or 1249.50',
   integer: 'must be a whole number',
   string: 'must be a text',
