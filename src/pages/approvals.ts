@@ -4,7 +4,7 @@ import { findApiKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
-import { forAdmins, addPage, formRoutes, type FormPage, listPage } from './base/layout.ts';
+import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { pageOf, numberedPager } from './base/forms.ts';
 import { lookUp, search, idOf, sentText, pageNumberOf, ask, invalid } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, link, moment, count, counted, someNames } from './base/html.ts';
@@ -69,6 +69,8 @@ export async function approvals(app: FastifyInstance): Promise<void> {
       return `${section}?done=${answer === 'true' ? 'approved' : 'refused'}`;
     },
   });
+
+  audit(app);
 }
 
 const columns: readonly Column<ListedApproval>[] = [
@@ -206,7 +208,7 @@ const namesOfAll = <T>(all: readonly T[] | undefined, nameOfOne: (one: T) => str
 const pageEvents = 100;
 const maxPages = 10;
 
-export async function audit(app: FastifyInstance): Promise<void> {
+function audit(app: FastifyInstance): void {
   addPage(app, '/audit', forAdmins, async (request) => {
     const page = Math.min(pageNumberOf(request), maxPages);
     const [newest, users, keys] = await Promise.all([

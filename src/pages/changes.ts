@@ -18,8 +18,7 @@ import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPa
 import { cursorPager, filters, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from './base/requests.ts';
 import { when, plainList, linkButton, html, factCard, link, dayMs, moment, day, count, counted } from './base/html.ts';
-import { pathWith } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { pathWith, type Html, type Column } from './base/html.ts';
 import { countryName, fieldWord, isAmount, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
@@ -99,8 +98,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
     text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
     back: backOf,
     tone: '',
-    act: async (request) => {
-      const undone = await requireUndo(request);
+    act: async (request, undone) => {
       const { change, one } = undone;
       const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), change.id, one?.record_id));
       const back = backOf(undone, request);

@@ -7,8 +7,7 @@ import { Declaration, declaredTypes, KeyParams, type DeclaredField, type Declare
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, controlsFor } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, queryText, textsIn, required, requireCurrent } from './base/requests.ts';
-import { requireValid, invalid } from './base/requests.ts';
-import type { Refused } from './base/requests.ts';
+import { requireValid, invalid, type Refused } from './base/requests.ts';
 import { when, empty, table, linkButton, buttons, html, link, dialogLink } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { typeWords } from './base/words.ts';
@@ -45,8 +44,7 @@ export async function fields(app: FastifyInstance): Promise<void> {
       about: (request) => requireDeclared(request, object),
       title: 'Remove the type',
       text: ({ label }) => html`<strong>${label}</strong> can then have any value again. The values that it has stay.`,
-      act: async (request) => {
-        const { key } = await requireDeclared(request, object);
+      act: async (request, { key }) => {
         await write(request, removeDeclaration, { object, key }, actorOf(request));
         return `${section}?done=removed`;
       },

@@ -2,15 +2,13 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Failure } from '../files/errors-file.ts';
 import { columnNames } from '../files/header.ts';
 import type { CsvLayout } from '../files/layout.ts';
-import { type ImportObject, type Import, type ImportPreview, ImportPatch } from '../schemas/imports.ts';
-import { forMembers, addPage, addAction, question, type Answer, listPage } from './base/layout.ts';
+import { ImportPatch, type ImportObject, type Import, type ImportPreview } from '../schemas/imports.ts';
+import { forMembers, addPage, addAction, question, listPage, type Answer } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, queryText, sentText, pageNumberOf } from './base/requests.ts';
-import { ask, notSent, requireValid, refusalOf, sentence, invalid } from './base/requests.ts';
-import type { Fields } from './base/requests.ts';
-import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card } from './base/html.ts';
-import { moment, count, counted } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { ask, notSent, requireValid, refusalOf, sentence, invalid, type Fields } from './base/requests.ts';
+import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
+import { count, counted, type Html, type Column } from './base/html.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
 import { inWords, fieldLabel, shortened, columnsAtOnce, shownValue, mappingForm, modeOf, modesFor } from './mapping.ts';
 import { modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
@@ -31,7 +29,7 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
-import { chosenList, chosenListId, listControls, namesList } from './records/chosen.ts';
+import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
 /** Returns a table of records that failed or have warnings, with the reason of each. */
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {

@@ -1,43 +1,23 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
-import {
-  countOutcomes,
-  findJobViews,
-  findStarters,
-  listItems,
-  listJobs,
-  requireJobView,
-} from '../queries/jobs/jobs.ts';
+import { countOutcomes, findJobViews, findStarters, listItems, listJobs } from '../queries/jobs/jobs.ts';
+import { requireJobView } from '../queries/jobs/jobs.ts';
 import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTable, jobTypes, pools } from '../schemas/jobs.ts';
 import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
 import type { LedgerEntry, Pool } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
-import { forMembers, forAdmins, addPage, backPath, question, type Page, listPage } from './base/layout.ts';
+import { forMembers, forAdmins, addPage, backPath, question, listPage, type Page } from './base/layout.ts';
 import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
-import {
-  when,
-  badge,
-  empty,
-  table,
-  linkButton,
-  html,
-  quiet,
-  link,
-  panel,
-  sideBySide,
-  moment,
-  count,
-  counted,
-} from './base/html.ts';
-import type { Html, Tone, Column } from './base/html.ts';
-import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification } from './base/words.ts';
-import { plain, statusBadge, progressBar } from './base/words.ts';
+import { when, badge, empty, table, linkButton, html, quiet, link, panel, sideBySide, moment } from './base/html.ts';
+import { count, counted, type Html, type Tone, type Column } from './base/html.ts';
+import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification, plain } from './base/words.ts';
+import { statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoOf, whoOf, wordOf } from './changes.ts';
 import { findSubjects } from '../queries/history/history.ts';
 import type { User } from '../schemas/accounts.ts';
-import { usersOf } from './records/record-form.ts';
+import { usersOf } from './records/editor.ts';
 import { findCredits, listEntries, sumCharges } from '../queries/jobs/credits.ts';
 
 const section = '/app/jobs';
@@ -79,8 +59,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       charged. The other items are skipped, and the credits held for them come back.`,
     back: ({ id }) => `${section}/${id}`,
     refusal: 'Let it run',
-    act: async (request) => {
-      const id = idOf(request, 'job');
+    act: async (request, { id }) => {
       await write(request, cancelJob, id, allJobs);
       return `${section}/${id}`;
     },

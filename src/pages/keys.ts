@@ -1,21 +1,19 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { durations, noCaps, KeyRequest, SpendCapsChange } from '../schemas/accounts.ts';
-import type { ApproveOver, capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
+import type { capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, listPage } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
 import { versionField, pageOf, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
-import { required, requireCurrent, requireValid } from './base/requests.ts';
-import type { Fields, Faults, Refused } from './base/requests.ts';
+import { required, requireCurrent, requireValid, type Fields, type Faults, type Refused } from './base/requests.ts';
 import { when, badge, linkButton, buttons, html, link, twoLines, card, folded, acts, quiet } from './base/html.ts';
-import { sideBySide, dayMs, moment, date, count, counted } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column } from './base/html.ts';
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../process/config.ts';
-import { DomainError, notFound, type Fault } from '../errors.ts';
+import { DomainError, type Fault } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys } from '../queries/accounts/api-keys.ts';
 
@@ -58,37 +56,33 @@ const spending: Record<Pool, readonly Scope[]> = {
 const nothing = { amount: 0, per: 'total' } as const;
 
 interface Preset {
-  id: string;
   label: string;
   advice: string;
   scopes: readonly Scope[];
   caps: SpendCaps;
 }
 
-const presets: readonly Preset[] = [
-  {
-    id: 'read',
+const presets: Readonly<Record<string, Preset>> = {
+  read: {
     label: 'Read only',
     advice: 'It sees everything, changes nothing and spends no credits.',
     scopes: scopes.filter((scope) => scope.endsWith(':read')),
     // A scope for reading is enough to verify a list.
     caps: { subscription: nothing, verification: nothing },
   },
-  {
-    id: 'crm',
+  crm: {
     label: 'Work with records',
     advice: 'It reads, creates, changes and deletes contacts, companies, lists, opportunities and so on.',
     scopes: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
     caps: noCaps,
   },
-  {
-    id: 'all',
+  all: {
     label: 'Everything',
     advice: 'It also finds and unlocks prospects and verifies addresses, which spends credits.',
     scopes: usualScopes,
     caps: noCaps,
   },
-];
+};
 
 const own = 'own';
 const ownLabel = 'Only what is ticked here';
@@ -107,7 +101,7 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
   const hint = 'What the key is for, such as “Nightly import”.';
   const ends = durations.map((days) => [String(days), `${days} days`] as const);
   const nameInput = input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' });
-  const ofPresets = presets.map(({ id, label, advice }) => {
+  const ofPresets = Object.entries(presets).map(([id, { label, advice }]) => {
     const words = html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`;
     return tick('radio', ['preset', id], words, id === preset, 'data-preset');
   });
@@ -139,10 +133,7 @@ const periodLabels: Record<(typeof capPeriods)[number], string> = {
   total: 'in total',
 };
 
-interface KeyLimits {
-  spend_caps: SpendCaps;
-  approve_over: ApproveOver;
-}
+type KeyLimits = Pick<ApiKey, 'spend_caps' | 'approve_over'>;
 
 function capFields({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html {
   const values = {
@@ -227,8 +218,8 @@ export async function keys(app: FastifyInstance): Promise<void> {
       html`!${named(key)} gets a new value, which lasts as long as the present one did, counted from now. The present
       one stops working at once: each program that uses it is refused until it has the new one. !${lastUse(key)}`,
     tone: '',
-    act: async (request) => {
-      const key = { customer_id: request.caller.customerId, id: idOf(request, 'API key') };
+    act: async (request, { id }) => {
+      const key = { customer_id: request.caller.customerId, id };
       const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [key]));
       const issued = await once(request, (sql) => replaceKey(sql, before, {}, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
@@ -252,9 +243,8 @@ export async function keys(app: FastifyInstance): Promise<void> {
     title: 'Revoke the key',
     text: (key) =>
       html`!${named(key)} stops working at once and for good: each program that uses it is refused. !${lastUse(key)}`,
-    act: async (request) => {
-      const isKnown = await write(request, revokeKey, idOf(request, 'API key'), actorOf(request));
-      if (!isKnown) throw notFound('API key');
+    act: async (request, { id }) => {
+      await write(request, revokeKey, id, actorOf(request));
       return `${section}?done=revoked`;
     },
   });
@@ -277,7 +267,7 @@ async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
 function draftOf(request: FastifyRequest): KeyDraft {
   const fields = fieldsOf(request);
   return {
-    preset: presets.find(({ id }) => id === text(fields, 'preset'))?.id ?? own,
+    preset: Object.hasOwn(presets, text(fields, 'preset')) ? text(fields, 'preset') : own,
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
     permissions: values(fields, 'permissions', scopes.length) as Scope[],
@@ -287,15 +277,18 @@ function draftOf(request: FastifyRequest): KeyDraft {
 
 /** Returns the key that a form describes. What the form leaves open is as its preset says. */
 function keyOf({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
-  const preset = presets.find(({ id }) => id === chosen);
+  const preset = presets[chosen];
   if (!preset) return draft;
   const caps = pools.map((pool) => [pool, draft.spend_caps[pool] ?? preset.caps[pool]]);
   return { ...draft, permissions: [...preset.scopes], spend_caps: Object.fromEntries(caps) as SpendCaps };
 }
 
+const areSame = (some: readonly string[], others: readonly string[] = []): boolean =>
+  new Set(some).symmetricDifference(new Set(others)).size === 0;
+
 /** Returns a fault if a preset is chosen and other scopes than its own are ticked. */
 const contraryTicks = ({ permissions: ticked }: KeyDraft, { permissions }: KeyRequest): Fault[] =>
-  ticked.length > 0 && new Set(ticked).symmetricDifference(new Set<string>(permissions)).size > 0
+  ticked.length > 0 && !areSame(ticked, permissions)
     ? [{ path: '/permissions', message: `choose “${ownLabel}”, or untick everything below` }]
     : [];
 
@@ -395,9 +388,8 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 }
 
 function permissionsOf({ permissions }: ApiKey): Html {
-  const isLike = ({ scopes: some }: Preset): boolean =>
-    new Set(some).symmetricDifference(new Set(permissions)).size === 0;
-  return folded(presets.find(isLike)?.label ?? counted(permissions.length, 'permission'), permissionsText(permissions));
+  const like = Object.values(presets).find((one) => areSame(one.scopes, permissions));
+  return folded(like?.label ?? counted(permissions.length, 'permission'), permissionsText(permissions));
 }
 
 export const lastUse = ({ last_used_at }: ApiKey): Html =>

@@ -11,22 +11,21 @@ import { isHttps } from '../plugins/auth.ts';
 import { activities } from './records/activities.ts';
 import { assets, errorPage } from './base/layout.ts';
 import { readForm, requireToken } from './base/requests.ts';
-import { approvals, audit } from './approvals.ts';
+import { approvals } from './approvals.ts';
 import { credits, jobs } from './jobs.ts';
 import { imports } from './imports.ts';
 import { prospects } from './records/prospects.ts';
 import { duplicates } from './records/duplicates.ts';
-import { enrichList, lists } from './records/lists.ts';
+import { lists } from './records/lists.ts';
 import { opportunities } from './records/opportunities.ts';
 import { pipelines } from './records/pipelines.ts';
 import { products } from './records/products.ts';
 import { records } from './records/records.ts';
 import { start } from './start.ts';
 import { changes } from './changes.ts';
-import { savedViews } from './saved-views.ts';
 import { fields } from './fields.ts';
 import { keys } from './keys.ts';
-import { sessions, users } from './users.ts';
+import { users } from './users.ts';
 import { webhooks } from './webhooks.ts';
 
 /**
@@ -88,32 +87,13 @@ async function pages(app: FastifyInstance): Promise<void> {
     if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
   });
 
-  for (const group of [
-    assets,
-    sessions,
-    start,
-    records,
-    activities,
-    lists,
-    enrichList,
-    duplicates,
-    opportunities,
-    pipelines,
-    products,
-    prospects,
-    keys,
-    credits,
-    jobs,
-    changes,
-    savedViews,
-    imports,
-    webhooks,
-    fields,
-    users,
-    approvals,
-    audit,
-  ])
-    await app.register(group);
+  const groups = [
+    [assets, users, start],
+    [records, activities, lists, duplicates, opportunities, pipelines, products, prospects],
+    [imports, jobs, credits, changes],
+    [keys, approvals, webhooks, fields],
+  ];
+  for (const group of groups.flat()) await app.register(group);
   await app.register(refuseOtherMethods, { paths });
 }
 

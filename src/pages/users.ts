@@ -1,19 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { setRole, issueLink, deactivateUnlessLastAdmin, userCreation, logIn } from '../accounts/users.ts';
-import { replacePassword, redeemLink, requireLink } from '../accounts/users.ts';
-import type { IssuedLink } from '../accounts/users.ts';
+import { replacePassword, redeemLink, requireLink, type IssuedLink } from '../accounts/users.ts';
 import { DomainError, Unauthorized, type Fault } from '../errors.ts';
 import { publicUrl } from '../process/config.ts';
 import { actorOf, sessionOf, sessionCookies } from '../plugins/auth.ts';
 import { findLinkEnds, listUsers, deleteSession } from '../queries/accounts/users.ts';
-import { roles, UserCreate, type Role, type User, Login, PasswordChange, PasswordByLink } from '../schemas/accounts.ts';
+import { roles, UserCreate, Login, PasswordChange, PasswordByLink, type Role, type User } from '../schemas/accounts.ts';
 import { forMembers, forAdmins, forAll, addPage, addAction, formPage, formRoutes, question } from './base/layout.ts';
-import { ownPath, secretPage, listPage } from './base/layout.ts';
-import type { Page, FormPage } from './base/layout.ts';
+import { ownPath, secretPage, listPage, type Page, type FormPage } from './base/layout.ts';
 import { pageOf, controlsFor, hidden } from './base/forms.ts';
-import { once, lookUp, fieldsOf, text, idOf, queryOf, textsIn, oneOf, notSent, requireValid } from './base/requests.ts';
-import { refusalOf } from './base/requests.ts';
-import type { Fields, Faults, Refused } from './base/requests.ts';
+import { once, lookUp, fieldsOf, text, queryOf, textsIn, oneOf, notSent, requireValid } from './base/requests.ts';
+import { refusalOf, type Fields, type Faults, type Refused } from './base/requests.ts';
 import { badge, notice, linkButton, buttons, html, when, folded, acts, submit, moment } from './base/html.ts';
 import type { Html } from './base/html.ts';
 import { roleWords } from './base/words.ts';
@@ -24,6 +21,8 @@ const section = '/app/users';
 const noun = 'user';
 
 export async function users(app: FastifyInstance): Promise<void> {
+  sessions(app);
+
   addPage(app, '/users', forAdmins, async (request) => {
     const [rows, ends] = await Promise.all([lookUp(request, listUsers), lookUp(request, findLinkEnds)]);
     const lead = lowestFirst.map((role) => html`<strong>${roleWords[role].word}s</strong> ${roleWords[role].may}.`);
@@ -61,10 +60,8 @@ export async function users(app: FastifyInstance): Promise<void> {
       html`<strong>${name}</strong> can set a new password with it, once, within 72 hours. A link from before stops
         working. The present password works until then.`,
     tone: '',
-    act: async (request) => {
-      const change = changeOf(request);
-      return showLink(request, await once(request, (sql) => issueLink(sql, change)));
-    },
+    act: async (request, user) =>
+      showLink(request, await once(request, (sql) => issueLink(sql, changeOf(request, user)))),
   });
 
   for (const role of roles)
@@ -75,8 +72,8 @@ export async function users(app: FastifyInstance): Promise<void> {
         html`<strong>${user.name}</strong> is ${withArticle(user.role)} now. As ${withArticle(role)}, the user
           ${roleWords[role].may}.`,
       tone: '',
-      act: async (request) => {
-        await request.db.transaction((sql) => setRole(sql, changeOf(request), role));
+      act: async (request, user) => {
+        await request.db.transaction((sql) => setRole(sql, changeOf(request, user), role));
         return `${section}?done=role`;
       },
     });
@@ -87,8 +84,8 @@ export async function users(app: FastifyInstance): Promise<void> {
     text: ({ name }) =>
       html`<strong>${name}</strong> cannot log in any more, and is logged out at once. Contacts and opportunities stay
         assigned, and API keys that this user made go on working.`,
-    act: async (request) => {
-      await request.db.transaction((sql) => deactivateUnlessLastAdmin(sql, changeOf(request)));
+    act: async (request, user) => {
+      await request.db.transaction((sql) => deactivateUnlessLastAdmin(sql, changeOf(request, user)));
       return `${section}?done=deactivated`;
     },
   });
@@ -97,9 +94,9 @@ export async function users(app: FastifyInstance): Promise<void> {
 /** Roles, the one that may do least first. */
 const lowestFirst = roles.toReversed();
 
-const changeOf = (request: FastifyRequest) => ({
+const changeOf = (request: FastifyRequest, { id }: User) => ({
   customerId: request.caller.customerId,
-  userId: idOf(request, noun),
+  userId: id,
   by: actorOf(request),
 });
 
@@ -158,7 +155,7 @@ const showLink = (request: FastifyRequest, issued: IssuedLink | undefined): Page
   });
 
 /** Adds the login, the page of one's own password, and that of a password link. */
-export async function sessions(app: FastifyInstance): Promise<void> {
+function sessions(app: FastifyInstance): void {
   const attempts = new LoginAttempts(app.rateLimits);
   const cookies = sessionCookies(app.config);
   const guard = ({ address }: FastifyRequest) => attempts.check(address);

@@ -6,16 +6,13 @@ import type { Page, FormPage } from './base/layout.ts';
 import { form, versionField, numberedPager, faultText, group, controlsFor, filterChoice, tick } from './base/forms.ts';
 import { filters } from './base/forms.ts';
 import { once, search, write, fieldsOf, text, linesIn, values, idOf, queryText, sentText } from './base/requests.ts';
-import { pageNumberOf, oneOf, requireCurrent, requireValid, invalid } from './base/requests.ts';
-import type { Faults, Refused } from './base/requests.ts';
+import { pageNumberOf, oneOf, requireCurrent, requireValid, invalid, type Refused } from './base/requests.ts';
 import { badge, notice, empty, table, facts, linkButton, buttons, html, when, link, twoLines } from './base/html.ts';
-import { card, folded, moment, count, sideBySide } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { card, folded, moment, count, sideBySide, type Html, type Column } from './base/html.ts';
 import { plain } from './base/words.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
 import { endpointCreation, replayEndpoint, secretRotation, showEndpoints, testEndpoint } from '../accounts/webhooks.ts';
-import { updateEndpoint } from '../accounts/webhooks.ts';
-import type { Issued, Management } from '../accounts/webhooks.ts';
+import { updateEndpoint, type Issued, type Management } from '../accounts/webhooks.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { listDeliveries, deleteEndpoint } from '../queries/accounts/webhook-endpoints.ts';
 import { defaultLimit } from '../schemas/wire.ts';
@@ -49,18 +46,6 @@ export function troubleOf({ disabled_reason: reason, active, failing_since }: He
 const waitingOf = ({ waiting }: Pick<Endpoint, 'waiting'>): string =>
   waiting > maxCounted ? `more than ${count(maxCounted)}` : count(waiting);
 
-const factsOf = ({ types, ...endpoint }: Endpoint): Html =>
-  facts([
-    ['State', stateOf(endpoint)],
-    ['Waiting', waitingOf(endpoint)],
-    ['Given up', count(endpoint.given_up)],
-    ['Last success', moment(endpoint.last_success_at, 'Never')],
-    ['Last failure', moment(endpoint.last_failure_at, 'Never')],
-    ['Created', moment(endpoint.created_at)],
-    ['Events', folded(`${types.length} of ${eventTypes.length}`, types.map((type) => typeLabels[type]).join(', '))],
-    ['Changes by imports and jobs', endpoint.bulk ? 'Sent' : 'Not sent'],
-  ]);
-
 const errorLabels: Record<DeliveryError, string> = {
   dns: 'The name was not found',
   address: 'The address is not allowed',
@@ -91,20 +76,6 @@ export const typeLabels = Object.fromEntries(
 ) as Record<EventType, string>;
 typeLabels['credits.low'] = 'Credits are low';
 typeLabels['prospect.removed'] = 'Unlocked person removed from the catalog';
-
-function endpointForm({ url, description, types, bulk }: EndpointDraft, faults: Faults): Html {
-  const { input, area } = controlsFor({ url, description }, faults);
-  const hint = 'Where events are sent, such as https://example.com/webhooks.';
-  const address = input('url', 'URL', { hint, type: 'url', more: 'maxlength="2048" autocomplete="off" required' });
-  const ticks = eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)));
-  const ofBulk = tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk);
-  return html`!${card(html`!${address} !${area('description', 'Description', 'What the endpoint is for.')}`)}
-  !${group(
-    'Events',
-    html`!${faultText('types', faults)} !${sideBySide(...ticks)}
-      <p>!${ofBulk}</p>`,
-  )}`;
-}
 
 export async function webhooks(app: FastifyInstance): Promise<void> {
   addPage(app, '/webhooks', forAdmins, async (request) => {
@@ -157,10 +128,19 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     return showEndpoint(request, notice(words, result.ok ? 'good' : 'bad'));
   });
 
-  formRoutes(app, '/webhooks/:id/replay', forAdmins, {
-    show: showReplay,
-    act: async (request) => {
-      const id = idOf(request, noun);
+  question(app, '/webhooks/:id/replay', forAdmins, {
+    about: requireShown,
+    title: 'Send again',
+    text: ({ url }, request) => {
+      const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
+      const { input } = controlsFor({ from: sentText(request, 'from') || hourAgo }, {});
+      return html`<p>What was recorded since this time is sent to <strong>${url}</strong> again.</p>
+        !${input('from', 'Since (UTC)', { type: 'datetime-local', more: 'required' })}`;
+    },
+    back: pathOf,
+    refusal: 'Cancel',
+    tone: '',
+    act: async (request, { id }) => {
       const from = new Date(`${sentText(request, 'from')}Z`);
       if (Number.isNaN(from.getTime())) throw invalid('choose a date and a time', '/from');
       await replayEndpoint(managementOf(request), id, from.toISOString());
@@ -175,8 +155,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
       html`<strong>${url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is signed with the
         previous one too.`,
     back: pathOf,
-    act: async (request) =>
-      showSecret(request, await once(request, secretRotation(managementOf(request), idOf(request, noun)))),
+    act: async (request, { id }) => showSecret(request, await once(request, secretRotation(managementOf(request), id))),
   });
 
   question(app, '/webhooks/:id/delete', forAdmins, {
@@ -184,8 +163,8 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     title: 'Delete the endpoint',
     text: ({ url }) => html`<strong>${url}</strong> gets no events any more. What waits for it is not sent.`,
     back: pathOf,
-    act: async (request) => {
-      await write(request, deleteEndpoint, idOf(request, noun), actorOf(request));
+    act: async (request, { id }) => {
+      await write(request, deleteEndpoint, id, actorOf(request));
       return `${section}?done=deleted`;
     },
   });
@@ -239,14 +218,23 @@ const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft 
 
 function showForm(request: FastifyRequest, { faults }: Refused, stored?: Endpoint): FormPage {
   const settings = stored ? settingsOf(stored) : blank;
-  const draft = request.method === 'POST' ? draftOf(request) : settings;
+  const { url, description, types, bulk } = request.method === 'POST' ? draftOf(request) : settings;
+  const { input, area } = controlsFor({ url, description }, faults);
+  const hint = 'Where events are sent, such as https://example.com/webhooks.';
+  const address = input('url', 'URL', { hint, type: 'url', more: 'maxlength="2048" autocomplete="off" required' });
+  const ticks = eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], types.includes(type)));
+  const ofBulk = tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk);
+  const events = html`!${faultText('types', faults)} !${sideBySide(...ticks)}
+    <p>!${ofBulk}</p>`;
   const [title, verb, back] = stored
     ? ['Change the endpoint', 'Save', pathOf(stored)]
     : ['New endpoint', 'Create the endpoint', section];
   return {
     title,
     lead: 'What you choose here is sent to your URL when it happens.',
-    body: html`!${versionField(settings)} !${endpointForm(draft, faults)} !${buttons(verb, back)}`,
+    body: html`!${versionField(settings)}
+    !${card(html`!${address} !${area('description', 'Description', 'What the endpoint is for.')}`)}
+    !${group('Events', events)} !${buttons(verb, back)}`,
     attributes: 'data-once',
   };
 }
@@ -275,10 +263,21 @@ async function showEndpoint(request: FastifyRequest, told: Html = '') {
   const button = (verb: string, label: string, style = 'secondary') =>
     linkButton(label, `${path}/${verb}`, `${style} outline`, verb === 'edit' ? '' : 'data-dialog');
   const trouble = troubleOf(endpoint);
+  const { types, description } = endpoint;
+  const about = facts([
+    ['State', stateOf(endpoint)],
+    ['Waiting', waitingOf(endpoint)],
+    ['Given up', count(endpoint.given_up)],
+    ['Last success', moment(endpoint.last_success_at, 'Never')],
+    ['Last failure', moment(endpoint.last_failure_at, 'Never')],
+    ['Created', moment(endpoint.created_at)],
+    ['Events', folded(`${types.length} of ${eventTypes.length}`, types.map((type) => typeLabels[type]).join(', '))],
+    ['Changes by imports and jobs', endpoint.bulk ? 'Sent' : 'Not sent'],
+  ]);
   const none = empty('No deliveries', 'What was sent in the last 30 days is listed here.');
   const body = html`!${told} !${when(trouble, html`<p class="notice warning">!${trouble}</p>`)}
     <div class="card">
-      !${when(endpoint.description, html`<p>${endpoint.description}</p>`)} !${factsOf(endpoint)}
+      !${when(description, html`<p>${description}</p>`)} !${about}
       <div class="buttons small">
         !${post('test', 'Send a test')} !${button('replay', 'Send again')} !${button('edit', 'Change')}
         !${button('rotate', 'Rotate the secret')}
@@ -291,17 +290,4 @@ async function showEndpoint(request: FastifyRequest, told: Html = '') {
     !${table('Deliveries', deliveryColumns, deliveries, none)}
     !${numberedPager(request, deliveries.length === defaultLimit, path)}`;
   return { title: endpoint.url, ...(told === '' && { done: notices }), body };
-}
-
-async function showReplay(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
-  const endpoint = await requireShown(request);
-  const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
-  const { input } = controlsFor({ from: hourAgo }, faults);
-  return {
-    title: 'Send again',
-    body: html`<p>What was recorded since this time is sent to <strong>${endpoint.url}</strong> again.</p>
-      !${input('from', 'Since (UTC)', { type: 'datetime-local', more: 'required' })}
-      !${buttons('Send again', pathOf(endpoint))}`,
-    isNarrow: true,
-  };
 }

@@ -70,28 +70,6 @@ export function undoButton(request: FastifyRequest): Html {
   return form(pathWith(`/app/changes/${change}/undo`, { back }), '<button class="link">Undo</button>', 'data-once');
 }
 
-interface FieldOptions {
-  name: string;
-  label: string;
-  hint?: string;
-  faults: Faults;
-}
-
-export function field({ name, label, hint, faults }: FieldOptions, control: (attributes: Html) => Html): Html {
-  const fault = faults[name];
-  const described = [hint && `${name}-hint`, fault && `${name}-fault`].filter(Boolean).join(' ');
-  const attributes = [
-    html`id="${name}" name="${name}"`,
-    described && html`aria-describedby="${described}"`,
-    fault && 'aria-invalid="true"',
-  ];
-  return html`<div>
-    <label for="${name}">${label}</label>
-    !${control(attributes.filter(Boolean).join(' '))} !${faultText(name, faults)}
-    !${hint ? html`<small id="${name}-hint">${hint}</small>` : ''}
-  </div>`;
-}
-
 /** Returns a card with a legend that groups controls of a form. */
 export const group = (legend: string, body: Html, id = ''): Html =>
   html`<div class="card" !${id === '' ? '' : html`id="${id}"`}>
@@ -173,7 +151,15 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
     const chosen = pairsOf(choices).find(([value]) => value === theirs[name])?.[1];
     const stored = chosen ?? theirs[name]?.replaceAll('\n', ', ');
     const shown = stored === undefined ? hint : `Stored now: ${stored || 'nothing'}`;
-    return field({ name, label, hint: shown, faults }, (attributes) => control(attributes, text(values, name)));
+    const described = [shown && `${name}-hint`, faults[name] && `${name}-fault`].filter(Boolean).join(' ');
+    const about = described && html`aria-describedby="${described}"`;
+    const named = [html`id="${name}" name="${name}"`, about, faults[name] && 'aria-invalid="true"'];
+    const attributes = named.filter(Boolean).join(' ');
+    return html`<div>
+      <label for="${name}">${label}</label>
+      !${control(attributes, text(values, name))} !${faultText(name, faults)}
+      !${shown ? html`<small id="${name}-hint">${shown}</small>` : ''}
+    </div>`;
   };
   return {
     draw,

@@ -1,3 +1,4 @@
+import { plain, roleWords } from './words.ts';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -6,9 +7,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { doneNotice, form, formFaults, hidden } from './forms.ts';
-import { queryText, withTokens, notSent, refusalOf, type Refused, invalid } from './requests.ts';
-import { when, empty, table, bullets, linkButton, pathWith, html, type Html, type Column, buttons } from './html.ts';
-import { roleWords } from './words.ts';
+import { queryText, withTokens, notSent, refusalOf, invalid, type Refused } from './requests.ts';
+import { when, empty, table, bullets, linkButton, pathWith, html, buttons, type Html, type Column } from './html.ts';
 import { Unauthorized } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
 
@@ -80,25 +80,16 @@ export interface Page {
 /** Labels of the navigation in groups, by the first part of the path of their pages. */
 const sections = [
   { '': 'Today', activities: 'Tasks' },
-  {
-    contacts: 'Contacts',
-    companies: 'Companies',
-    lists: 'Lists',
-    opportunities: 'Opportunities',
-    products: 'Products',
-    prospects: 'Prospects',
-  },
-  { imports: 'Imports', duplicates: 'Duplicates', jobs: 'Jobs', deleted: 'Deleted', credits: 'Credits' },
+  labelled('contacts', 'companies', 'lists', 'opportunities', 'products', 'prospects'),
+  labelled('imports', 'duplicates', 'jobs', 'deleted', 'credits'),
   { keys: 'API keys' },
 ];
 
-const sectionsOfAdmins = {
-  fields: 'Fields',
-  webhooks: 'Webhooks',
-  users: 'Users',
-  pipelines: 'Pipelines',
-  audit: 'Audit log',
-};
+const sectionsOfAdmins = { ...labelled('fields', 'webhooks', 'users', 'pipelines'), audit: 'Audit log' };
+
+function labelled(...names: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.map((name) => [name, plain(name)]));
+}
 
 /** Sends a page. Browsers must not store it, because it contains data of one user. */
 const sendPage = (request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply =>
@@ -148,16 +139,8 @@ interface List<Row> extends Omit<Page, 'body'> {
 }
 
 /** Returns the page of a list: its table, with a message and filters above, and links to other pages below. */
-export function listPage<Row>({
-  label,
-  columns,
-  rows,
-  none,
-  add = '',
-  above = '',
-  below = '',
-  ...page
-}: List<Row>): Page {
+export function listPage<Row>(list: List<Row>): Page {
+  const { label, columns, rows, none, add = '', above = '', below = '', ...page } = list;
   const [title, text, picture, button = add] = none ?? ['', ''];
   const shown = table(label ?? page.title, columns, rows, none && empty(title, text, picture, button));
   return { actions: when(!none || rows.length > 0, add), ...page, body: html`!${above} !${shown} !${below}` };
@@ -177,26 +160,14 @@ export interface FormPage extends Pick<Page, 'title' | 'section' | 'done'> {
   refused?: Refused | undefined;
 }
 
-export function formPage(
-  request: FastifyRequest,
-  {
-    action = urlOf(request).split('?')[0]!,
-    body,
-    attributes,
-    lead = '',
-    above = '',
-    isNarrow,
-    refused,
-    ...page
-  }: FormPage,
-  given = notSent,
-): Page {
+export function formPage(request: FastifyRequest, asked: FormPage, given = notSent): Page {
+  const { action = urlOf(request).split('?')[0]!, body, attributes, lead, above, isNarrow, refused, ...page } = asked;
   const { faults, status } = refused ?? given;
   const shown = form(action, html`!${formFaults(faults, body)} !${body}`, attributes);
   return {
     ...page,
     status,
-    body: html`!${above} !${when(lead, html`<p class="lead">${lead}</p>`)}
+    body: html`!${above ?? ''} !${when(lead, html`<p class="lead">${lead!}</p>`)}
     !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
   };
 }
@@ -314,16 +285,12 @@ interface Question<Row> {
   tone?: '' | 'danger';
   /** Returns the record's version. The form sends it back, to detect changes by others. */
   etag?: (row: Row) => string;
-  act: (request: FastifyRequest) => Promise<Answer | Refused>;
+  act: (request: FastifyRequest, row: Row) => Promise<Answer | Refused>;
 }
 
 /** Adds a page that asks the user to confirm an action on a record. */
-export function question<Row extends object>(
-  app: FastifyInstance,
-  path: string,
-  access: PageAccess,
-  { title, section, about, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, act }: Question<Row>,
-): void {
+export function question<Row extends object>(app: FastifyInstance, path: string, access: PageAccess, q: Question<Row>) {
+  const { title, section, about, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, act } = q;
   const show = async (request: FastifyRequest): Promise<FormPage | string> => {
     const row = await about(request);
     if (typeof row === 'string') return row;
@@ -340,7 +307,13 @@ export function question<Row extends object>(
       isNarrow: true,
     };
   };
-  formRoutes(app, path, access, { show, act });
+  formRoutes(app, path, access, {
+    show,
+    act: async (request) => {
+      const row = await about(request);
+      return typeof row === 'string' ? row : act(request, row);
+    },
+  });
 }
 
 /** Sends an HTML page for an error. Redirects to the login page if the session is not valid. */

@@ -14,7 +14,7 @@ import type { Role } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import { hidden } from './forms.ts';
 import { priceField } from './requests.ts';
-import { badge, html, type Html, type Tone, count, counted } from './html.ts';
+import { badge, html, count, counted, type Html, type Tone } from './html.ts';
 import { countries } from '../../schemas/formats.ts';
 import { phoneReader, phoneText } from '../../files/phones.ts';
 
@@ -82,6 +82,8 @@ export const verificationWords: Readonly<Record<VerificationStatus, { word: stri
   },
   unknown: { word: 'unclear', reason: 'The mail server gave no clear answer.', tone: 'busy' },
 };
+
+export const verificationChoices = Object.entries(verificationWords).map(([name, { word }]) => [name, word] as const);
 
 export const jobWords = Object.fromEntries(jobTypes.map((type) => [type, jobTable[type].words[0]])) as Words<JobType>;
 

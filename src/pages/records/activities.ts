@@ -5,20 +5,16 @@ import { canonicalId, etagOf } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, ownPath, backPath, urlOf } from '../base/layout.ts';
 import type { Answer, Page } from '../base/layout.ts';
 import { form, controlsFor, choices, cursorPager, differing, filterChoice, filters } from '../base/forms.ts';
-import { formFaults, tick, hidden } from '../base/forms.ts';
-import type { Choice } from '../base/forms.ts';
+import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
-import { notSent, passing, refusalOf, requireValid } from '../base/requests.ts';
-import type { Fields, Faults, Refused } from '../base/requests.ts';
+import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
 import { when, pager, pathWith, quiet, dialogLink, html, dayIn, dayOf, readDay, startOf, endOf } from '../base/html.ts';
-import { today, moment, day, shortDay } from '../base/html.ts';
-import type { Html, Day } from '../base/html.ts';
+import { today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
-import { editor, requireRecord, type Draft } from './editor.ts';
-import { usersOf, userChoices } from './record-form.ts';
+import { editor, requireRecord, usersOf, userChoices, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
-import type { References } from './record-kind.ts';
+import type { References } from './kinds.ts';
 import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
 import type { Change } from '../../schemas/events.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
@@ -79,15 +75,13 @@ function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): str
   return contact_id !== null ? `/app/contacts/${contact_id}` : `/app/companies/${company_id}`;
 }
 
+type TaskPatch = (task: Activity) => object | undefined;
+
 /**
  * Changes a task unless it is so already. Returns the path that tells it, with an undo if this request has changed it:
  * of a double click, only the first does.
  */
-async function changeTask(
-  request: FastifyRequest,
-  told: string,
-  patchOf: (task: Activity) => object | undefined,
-): Promise<string> {
+async function changeTask(request: FastifyRequest, told: string, patchOf: TaskPatch): Promise<string> {
   const task = await requireActivity(request);
   const patch = patchOf(task);
   if (patch === undefined) return told;

@@ -1,3 +1,4 @@
+import { select, form, numberedPager, tick, hidden, undoButton, doneNotice, filters } from '../base/forms.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { countAgain, findDuplicates } from '../../queries/crm/duplicates.ts';
@@ -8,17 +9,13 @@ import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-da
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, type FormPage, formRoutes } from '../base/layout.ts';
-import { form, numberedPager, select, tick, hidden, undoButton, doneNotice, filters } from '../base/forms.ts';
+import { forMembers, addPage, addAction, withUndo, formRoutes, type FormPage } from '../base/layout.ts';
 import { search, write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
-import { ask, givenIn, notSent, requireCurrent, passing, sentText } from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
+import { ask, givenIn, notSent, requireCurrent, passing, sentText, type Fields } from '../base/requests.ts';
 import { when, notice, empty, table, buttons, html, pathWith, moment, count, counted } from '../base/html.ts';
-import { someNames } from '../base/html.ts';
-import type { Html, Column } from '../base/html.ts';
-import { companyKind, contactKind } from './kinds.ts';
-import { readInOrder, type FormField, type RecordKind, type ShownRecord } from './record-kind.ts';
-import { usersOf, formText } from './record-form.ts';
+import { someNames, type Html, type Column } from '../base/html.ts';
+import { companyKind, contactKind, readInOrder, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
+import { usersOf, formText } from './editor.ts';
 import { valueOf } from './records.ts';
 
 const section = '/app/duplicates';
@@ -43,9 +40,6 @@ const searches: Record<DuplicateKey, Search> = {
   external_name: { words: 'Companies with the same name, apart from legal forms', ...companies },
 };
 
-const keyIn = (fields: Fields): DuplicateKey | undefined =>
-  Object.hasOwn(searches, text(fields, 'by')) ? (text(fields, 'by') as DuplicateKey) : undefined;
-
 /** Records that are compared because somebody chose them in a list, and those that have something in common. */
 const compared = {
   contacts: { words: 'Merge the chosen contacts', ...contacts },
@@ -57,10 +51,13 @@ type ComparedBy = keyof typeof compared;
 
 const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
 
-const comparedBy = (fields: Fields): ComparedBy =>
-  Object.hasOwn(compared, text(fields, 'by')) ? (text(fields, 'by') as ComparedBy) : 'work_email';
+function keyIn(fields: Fields): DuplicateKey {
+  const by = text(fields, 'by');
+  return isKey(by) ? by : 'work_email';
+}
 
-const keyOf = (fields: Fields): DuplicateKey => keyIn(fields) ?? 'work_email';
+const comparedBy = (fields: Fields): ComparedBy =>
+  Object.hasOwn(compared, text(fields, 'by')) ? (text(fields, 'by') as ComparedBy) : keyIn(fields);
 
 /** Returns the path of the list from which the user came to compare records. */
 const listOf = (by: ComparedBy): string => (isKey(by) ? `${section}?by=${by}` : compared[by].kind.path);
@@ -70,9 +67,8 @@ const maxCompared = 21;
 
 export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
-    const given = keyIn(queryOf(request));
-    const [by, found] = given
-      ? [given, await findUnlessCounting(request, given, pageNumberOf(request))]
+    const [by, found] = isKey(queryText(request, 'by'))
+      ? await findUnlessCounting(request, keyIn(queryOf(request)), pageNumberOf(request))
       : await findFirst(request);
     const groups = found ? await shownOf(request, searches[by], found.rows) : [];
     const equal = groups.filter(({ isEqual }) => isEqual);
@@ -82,7 +78,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return {
       title: 'Duplicates',
       isLive: found === undefined,
-      body: html`!${doneText(request)} !${choice(by)} !${shown}`,
+      body: html`!${doneText(request)}
+      !${filters(section, select('name="by" aria-label="What is the same" data-submit', choices, by))} !${shown}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
@@ -110,14 +107,14 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 
   addAction(app, '/duplicates/count', forMembers, async (request) => {
-    const by = keyOf(fieldsOf(request));
+    const by = keyIn(fieldsOf(request));
     await write(request, countAgain, by);
     return pathWith(listOf(by), { after: sentText(request, 'after') });
   });
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const [by, groups] = [keyOf(fields), values(fields, 'group', pageSize)];
+    const [by, groups] = [keyIn(fields), values(fields, 'group', pageSize)];
     const end = performance.now() + maxMergeMs;
     let [merged, tried] = [0, 0];
     // A change that merged one record twice could not be undone.
@@ -144,23 +141,25 @@ const maxMergeMs = 6_000;
 
 type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups' | 'asOf'>;
 
+type FoundBy = readonly [by: DuplicateKey, found: Found | undefined];
+
 /** Returns the first key that has duplicates, and their first page. */
-async function findFirst(request: FastifyRequest): Promise<[DuplicateKey, Found | undefined]> {
+async function findFirst(request: FastifyRequest): Promise<FoundBy> {
   const end = performance.now() + maxSearchMs;
-  for (const by of firstKeys) {
-    const found = await findUnlessCounting(request, by, 1);
-    if (found?.groups) return [by, found];
+  for (const key of firstKeys) {
+    const found = await findUnlessCounting(request, key, 1);
+    if (found[1]?.groups) return found;
     if (performance.now() > end) break;
   }
   return [firstKeys[0], { rows: [], groups: 0, asOf: undefined }];
 }
 
 /** Returns a page of duplicates, or undefined while they are still being counted, for the first time or again. */
-async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, page: number): Promise<Found | undefined> {
+async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, page: number): Promise<FoundBy> {
   const asked = ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } });
   const found = await asked.catch(passing('unavailable', undefined));
   const isOld = Date.parse(found?.asOf ?? '') <= Date.parse(queryText(request, 'after'));
-  return isOld ? undefined : found;
+  return [by, isOld ? undefined : found];
 }
 
 interface ShownGroup extends DuplicateGroup {
@@ -187,11 +186,7 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
   return (await Promise.all(shown)).flat();
 }
 
-function choice(by: DuplicateKey): Html {
-  const choices = Object.entries(searches).map(([key, { words }]) => [key, words] as const);
-  const control = select('name="by" aria-label="What is the same"', choices, by);
-  return filters(section, control, '<button class="secondary outline">Show</button>');
-}
+const choices = Object.entries(searches).map(([key, { words }]) => [key, words] as const);
 
 const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html =>
   form(
@@ -299,21 +294,15 @@ type Line = readonly [name: string, cells: readonly Html[]];
 async function comparison(request: FastifyRequest, kind: RecordKind, rows: readonly ShownRecord[]): Promise<Html> {
   const [fields, users] = [givenIn(request), await usersOf(request)];
   // A radio button for each record's value. By default, the first value is chosen.
-  const choices = (name: string, texts: readonly string[], shown: readonly Html[]): Html[] => {
+  const radios = (name: string, texts: readonly string[], shown: readonly Html[]): Html[] => {
     const chosen = text(fields, name) || rows[texts.findIndex((given) => given !== '')]!.id;
     const radio = (id: string, label: Html) => tick('radio', [name, id], label, id === chosen);
     return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(id, shown[i]!)));
   };
   const names = rows.map((row) => html`${kind.nameOf(row)}`);
+  const ids = rows.map(({ id }) => id);
   const lines: Line[] = [
-    [
-      'Stays',
-      choices(
-        'keep',
-        rows.map(({ id }) => id),
-        names,
-      ),
-    ],
+    ['Stays', radios('keep', ids, names)],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of kind.fields) {
@@ -326,12 +315,12 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
     const shown = await Promise.all(cells);
-    lines.push([one.label, isOpen ? choices(`field_${one.name}`, texts, shown) : shown]);
+    lines.push([one.label, isOpen ? radios(`field_${one.name}`, texts, shown) : shown]);
   }
   for (const [i, key] of openKeys(rows).entries()) {
     const texts = rows.map((row) => ownText(row, key));
     const shown = texts.map((one) => (one === '' ? '<span class="quiet">–</span>' : html`${one}`));
-    lines.push([key, choices(ownName(i), texts, shown)]);
+    lines.push([key, radios(ownName(i), texts, shown)]);
   }
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],

@@ -1,30 +1,33 @@
+import { verificationChoices, priceOf, fieldWord, operatorWords, countryName, countryChoices } from '../base/words.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
 import { estimateListVerification, startListVerification } from '../../jobs/verify-emails.ts';
-import { listContacts } from '../../queries/crm/contacts.ts';
+import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Transaction } from '../../database/db.ts';
-import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
-import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
-import { forMembers, forAdmins, addPage, formRoutes, question, listPage, jobPath } from '../base/layout.ts';
-import type { Answer, FormPage } from '../base/layout.ts';
-import { cursorPager, controlsFor, tick } from '../base/forms.ts';
+import { contactFilterFields, type Contact, type ContactDetail } from '../../schemas/contacts.ts';
+import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
+import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
+import { forMembers, forAdmins, addPage, question, listPage, jobPath, type Answer } from '../base/layout.ts';
+import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, withBlanks } from '../base/forms.ts';
+import type { Choice, Choices } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
-import { requireValid } from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
-import { when, empty, linkButton, buttons, html, link, twoLines, moment, count } from '../base/html.ts';
-import { counted } from '../base/html.ts';
-import type { Html, Column } from '../base/html.ts';
-import { priceOf } from '../base/words.ts';
-import { contactKind } from './kinds.ts';
-import { peopleOfCompanies } from './record-kind.ts';
-import { editLinks, editor, savedTexts } from './editor.ts';
-import { listControls, listOf, rulesText } from './list-rules.ts';
-import { rowsOf } from './record-list.ts';
-import { usersOf } from './record-form.ts';
+import { requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
+import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice, table } from '../base/html.ts';
+import { dayOf, startOf, endOf, readDay, type Html, type Column } from '../base/html.ts';
+import { contactKind, peopleOfCompanies } from './kinds.ts';
+import { editLinks, editor, savedTexts, isPreview, usersOf, type Draft, type EditForm } from './editor.ts';
+import { rowsOf, maxCounted, numberOf } from './record-list.ts';
 import { findEnriched, planEnrichment } from '../../jobs/enrichment.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
+import type { Fault } from '../../errors.ts';
+import { fieldType } from '../../schemas/filters.ts';
+import type { User } from '../../schemas/accounts.ts';
+import { countryCodes } from '../../files/phones.ts';
+import { isInstant } from '../../schemas/formats.ts';
+import { fold } from '../../text/fold.ts';
+import { canonicalId } from '../../text/ids.ts';
 
 const section = '/app/lists';
 
@@ -90,11 +93,43 @@ export async function lists(app: FastifyInstance): Promise<void> {
     back: ({ id }) => `${section}/${id}`,
     refusal: 'Not now',
     tone: '',
-    act: async (request) => {
-      const id = idOf(request, 'list');
-      const [payer, of] = [payerOf(request), { listId: id }];
-      const job = await once(request, (sql) => startListVerification(sql, payer, app.config, of));
+    act: async (request, { id }) => {
+      const payer = payerOf(request);
+      const job = await once(request, (sql) => startListVerification(sql, payer, app.config, { listId: id }));
       return jobPath(job, { list: id });
+    },
+  });
+
+  question(app, '/lists/:id/enrich', forAdmins, {
+    about: requireList,
+    title: 'Enrich the list',
+    text: async ({ id, name }, request) => {
+      const { db, caller } = request;
+      const sent = fieldsOf(request);
+      const body = { filters: { list_id: id }, max_credits: maxCredits };
+      const plan = planEnrichment(app.config, body, await ask(request, findEnriched, body));
+      const price = await db.transaction((sql) => estimateOf(sql, spenderOf(caller), plan));
+      const max_credits = text(sent, 'max_credits') || String(Math.min(price.cost, price.available));
+      const { input } = controlsFor({ max_credits }, {});
+      const hint = 'Credits. When they are used up, the rest is left out.';
+      return html`<p>
+          Looks for ${counted(price.matches, 'contact')} of <strong>${name}</strong> in the catalog, by e-mail, profile,
+          or name and company, and fills their empty fields. Who is not found, or was unlocked before, costs nothing.
+        </p>
+        !${priceOf(price)}
+        !${input('max_credits', 'Spend at most', { hint, more: 'inputmode="numeric" autocomplete="off"' })}
+        !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(sent, 'overwrite') === '1')}`;
+    },
+    back: ({ id }) => `${section}/${id}`,
+    refusal: 'Back',
+    tone: '',
+    act: async (request, { id }) => {
+      const sent = fieldsOf(request);
+      const [overwrite, max_credits] = [text(sent, 'overwrite') === '1', integer(sent, 'max_credits')];
+      const body = { filters: { list_id: id }, overwrite, max_credits };
+      requireValid(EnrichContacts, body);
+      const plan = planEnrichment(app.config, body, await ask(request, findEnriched, body));
+      return jobPath(await once(request, (sql) => startJob(sql, spenderOf(request.caller), plan)));
     },
   });
 }
@@ -153,52 +188,221 @@ const membersOf = ({ id, contacts_count }: List, rows: readonly Contact[]): Html
     !${rowsOf(contactKind, rows)}
     !${when(rows.length < contacts_count, html`<p><a href="/app/contacts?list=${id}">Show all of them</a></p>`)}`;
 
-export async function enrichList(app: FastifyInstance): Promise<void> {
-  formRoutes(app, '/lists/:id/enrich', forAdmins, {
-    show: showEnrichment,
-    act: async (request) => {
-      const { id } = await requireList(request);
-      const body = bodyOf(id, fieldsOf(request));
-      requireValid(EnrichContacts, body);
-      const ids = await ask(request, findEnriched, body);
-      const job = await once(request, (sql) =>
-        startJob(sql, spenderOf(request.caller), planEnrichment(app.config, body, ids)),
-      );
-      return jobPath(job);
-    },
-  });
-
-  async function showEnrichment(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
-    const { db, caller } = request;
-    const list = await requireList(request);
-    const fields = fieldsOf(request);
-    const body = { filters: { list_id: list.id }, max_credits: maxCredits };
-    const ids = await ask(request, findEnriched, body);
-    const plan = planEnrichment(app.config, body, ids);
-    const price = await db.transaction((sql) => estimateOf(sql, spenderOf(caller), plan));
-    const max_credits = text(fields, 'max_credits') || String(Math.min(price.cost, price.available));
-    const { input } = controlsFor({ max_credits }, faults);
-    const hint = 'Credits. When they are used up, the rest is left out.';
-    return {
-      title: `Enrich ${list.name}`,
-      body: html`<p>
-          Looks for ${counted(price.matches, 'contact')} in the catalog, by e-mail, profile, or name and company, and
-          fills their empty fields. Who is not found, or was unlocked before, costs nothing.
-        </p>
-        !${priceOf(price)}
-        !${input('max_credits', 'Spend at most', { hint, more: 'inputmode="numeric" autocomplete="off"' })}
-        !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(fields, 'overwrite') === '1')}
-        !${buttons('Enrich now', `${section}/${list.id}`, 'Back')}`,
-      attributes: 'data-once',
-      isNarrow: true,
-    };
-  }
-}
-
 const maxCredits = 1_000_000_000;
 
-const bodyOf = (listId: string, fields: Fields): EnrichContacts => ({
-  filters: { list_id: listId },
-  overwrite: text(fields, 'overwrite') === '1',
-  max_credits: integer(fields, 'max_credits'),
-});
+function draftOf(fields: Fields) {
+  // A field of the customer's own is written with its key.
+  const [names, ...others] = ['field', 'operator', 'value', 'join'].map((name) =>
+    values(fields, name, ruleLimits.rules),
+  );
+  const rules = names!.flatMap((field, i): RuleGiven[] => {
+    const [operator = 'equals', value = '', join] = others.map((all) => all[i]);
+    const logic_operator = join === 'OR' ? join : 'AND';
+    return field === '' ? [] : [{ field, operator: operator as RuleOperator, value, logic_operator }];
+  });
+  return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description'), rules };
+}
+
+/**
+ * Returns the API's request body for a form, and the form's faults. For a stored list, the body contains only the
+ * changes.
+ */
+export async function listOf(request: FastifyRequest, stored: List | undefined): Promise<Draft> {
+  const draft = draftOf(fieldsOf(request));
+  const users = await usersOf(request);
+  const faults: Fault[] = [];
+  const rules: RuleGiven[] = [];
+  for (const rule of draft.rules) {
+    // What is wrong with the shape of a rule is said by the validation.
+    const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
+    const read = isKnown ? await readRule(rule, stored?.rules ?? [], users) : { value: rule.value };
+    if ('value' in read) rules.push({ ...rule, ...read });
+    else faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field)}: ${read.fault}` });
+  }
+  const given = {
+    // Rules can be tried before the list has a name.
+    name: unchanged(draft.name, [stored?.name ?? '']) || (isPreview(request) ? '–' : ''),
+    description: unchanged(draft.description, [stored?.description ?? '']),
+    rules,
+  };
+  if (faults.length > 0) return { body: { ...given, rules: [] }, faults };
+  const changes = Object.entries(given).filter(
+    ([name, value]) => JSON.stringify(value) !== JSON.stringify(stored?.[name as keyof typeof given]),
+  );
+  return { body: stored ? Object.fromEntries(changes) : given, faults };
+}
+
+export async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
+  const { stored, sent, faults, status } = form;
+  const users = await usersOf(request);
+  const blank = { name: '', description: '', rules: [] };
+  const { rules, ...draft } = sent ? draftOf(sent) : (stored ?? blank);
+  const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, users) }));
+  const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults);
+  const isTried = isPreview(request) && status === 200;
+  return html`!${isTried ? await previewOf(request, stored) : ''}
+    <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
+    <h2>Rules</h2>
+    <p class="quiet">
+      Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
+      joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
+      a day in UTC.
+    </p>
+    !${faultText('rules', faults)} !${ruleTable(shown)} !${valueLists(users)}`;
+}
+
+async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
+  const { rules = stored?.rules ?? [] } = (await listOf(request, stored)).body as ListPatch;
+  if (rules.length === 0) return notice('Without rules, contacts are put into the list by hand.', 'busy');
+  const matches = await ask(request, countRuleMatches, rules, maxCounted);
+  return notice(`${numberOf(matches)} contacts match these rules now.`, 'busy');
+}
+
+function ruleTable(rules: readonly RuleGiven[]): Html {
+  const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
+  const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
+  const choice = (i: number, part: string, name: string, choices: Choices, chosen: string) =>
+    select(html`name="${part}" !${spoken(i, name)}`, choices, chosen);
+  const fieldsWith = (field: string) =>
+    [...new Set(['', ...ruleFields, field])].map((name): Choice => [name, name ? fieldWord('contacts', name) : '–']);
+  const [first, joins] = [hidden({ join: 'AND' }), { AND: 'and', OR: 'or' }];
+  const columns: readonly Column<RuleGiven>[] = [
+    [
+      'Joined by',
+      ({ logic_operator: join = 'AND' }, i) => (i === 0 ? first : choice(i, 'join', 'joined by', joins, join)),
+    ],
+    ['Field', ({ field }, i) => choice(i, 'field', 'field', fieldsWith(field), field)],
+    ['Comparison', ({ operator }, i) => choice(i, 'operator', 'comparison', operatorWords, operator)],
+    [
+      'Value',
+      ({ value }, i) => textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" data-values`, value),
+    ],
+  ];
+  return table('Rules', columns, withBlanks(rules, blank, ruleLimits.rules));
+}
+
+function valueLists(users: readonly User[]): Html {
+  const words = {
+    assigned_to: users.filter(({ active }) => active).map(({ name }) => name),
+    location_country: countryChoices.map(([, name]) => name),
+    verification_status: verificationChoices.map(([, word]) => word),
+  };
+  const lists = Object.entries(words).map(([field, all]) => {
+    const options = all.slice(0, 300).map((one) => html`<option>${one}</option>`);
+    return html`<datalist id="values-${field}">!${options}</datalist>`;
+  });
+  return lists.join('');
+}
+
+type Condition = Omit<RuleGiven, 'logic_operator'>;
+
+type Read = { value: string } | { fault: string };
+
+const whole: ReadonlySet<RuleOperator> = new Set(['equals', 'not_equals', 'in', 'not_in']);
+
+const isPlural = (operator: RuleOperator): boolean => operator === 'in' || operator === 'not_in';
+
+const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
+
+/** Returns a rule's value as text for users, such as the name of a user or a country. */
+export function valueText({ field, operator, value }: Condition, users: readonly User[]): string {
+  if (!isPlural(operator)) return wordOf({ field, operator, value }, users);
+  return value
+    .split(',')
+    .map((one) => wordOf({ field, operator, value: one.trim() }, users))
+    .join(', ');
+}
+
+function wordOf({ field, operator, value }: Condition, users: readonly User[]): string {
+  if (field === 'assigned_to') return userWord(value, users);
+  if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
+    return countryName(value.toUpperCase());
+  if (field === 'verification_status') return Object.fromEntries(verificationChoices)[value] ?? value;
+  if (typeOf(field) === 'instant' && isInstant(value)) {
+    const day = dayOf(value);
+    return value === boundOf(operator, day) ? day : value;
+  }
+  return value;
+}
+
+const typeOf = (field: string) => fieldType(contactFilterFields, field);
+
+/** Returns the name of a user, or the e-mail address if the name is ambiguous. */
+function userWord(id: string, users: readonly User[]): string {
+  const found = users.find((user) => user.id === id);
+  if (!found) return id;
+  const isOnly = users.filter(({ name }) => fold(name) === fold(found.name)).length === 1;
+  return isOnly && !found.name.includes(',') ? found.name : found.email;
+}
+
+/** Converts the day of a rule to an instant. "Is at least" begins with the day. "Is more than" begins after it. */
+function boundOf(operator: RuleOperator, day: string): string | undefined {
+  if (operator === 'greater_or_equal' || operator === 'less_than') return startOf(day);
+  return operator === 'greater_than' || operator === 'less_or_equal' ? endOf(day) : undefined;
+}
+
+/**
+ * Reads a rule's value as users write it.
+ * @param stored current rules of the list. A rule that was not edited keeps its stored value
+ */
+async function readRule(given: Condition, stored: readonly Rule[], users: readonly User[]): Promise<Read> {
+  const { field, operator, value } = given;
+  const same = stored
+    .filter((rule) => rule.field === field && rule.operator === operator)
+    .find((rule) => unchanged(value, [valueText(rule, users)]) === valueText(rule, users));
+  if (same) return { value: same.value };
+  if (isEmptiness(operator)) return { value };
+  const parts = isPlural(operator) ? value.split(',').map((one) => one.trim()) : [value];
+  const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, users)));
+  const wrong = read.find((one) => 'fault' in one);
+  return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
+}
+
+async function readOne({ field, operator, value }: Condition, users: readonly User[]): Promise<Read> {
+  const [text, type] = [value.trim(), typeOf(field)];
+  const read = (found: string | false | undefined, what: string): Read =>
+    found ? { value: found } : { fault: `“${text}” is not ${what}` };
+  if (field === 'assigned_to') return readUser(text, users);
+  if (type === 'uuid') return read(canonicalId(text) && text, 'an id');
+  if (type === 'instant') return readMoment(text, operator);
+  if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
+  if (text === '' || !whole.has(operator)) return { value };
+  if (field === 'location_country') return read((await countryCodes())(text), 'a country');
+  if (field !== 'verification_status') return { value };
+  const status = verificationChoices.find(([name, word]) => [name, fold(word)].includes(fold(text)));
+  return read(status?.[0], 'a status: write one such as “verified”');
+}
+
+function readUser(text: string, users: readonly User[]): Read {
+  const found = users.filter(({ id, name, email }) =>
+    [id, fold(email), fold(name)].includes(canonicalId(text) ?? fold(text)),
+  );
+  if (found.length === 1) return { value: found[0]!.id };
+  if (found.length > 1) return { fault: `several users are called “${text}”: write the e-mail address` };
+  return { fault: `“${text}” is not a user: write a name or an e-mail address` };
+}
+
+function readMoment(text: string, operator: RuleOperator): Read {
+  if (isInstant(text)) return { value: text };
+  const day = readDay(text);
+  if (day === undefined) return { fault: `“${text}” is not a clear date: write it as 2026-11-25` };
+  const value = boundOf(operator, day);
+  return value === undefined ? { fault: 'choose “is at least” or “is at most” for a date' } : { value };
+}
+
+function ruleText(rule: Condition, users: readonly User[]): string {
+  const start = `${fieldWord('contacts', rule.field)} ${operatorWords[rule.operator]}`;
+  return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, users)}`;
+}
+
+/** Returns rules as sentences. Puts rules joined by AND into one group, because AND binds tighter than OR. */
+export function rulesText(rules: readonly Rule[], users: readonly User[]): Html {
+  const groups: Html[][] = [];
+  for (const rule of rules) {
+    const text = html`${ruleText(rule, users)}`;
+    if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
+    else groups.at(-1)!.push(text);
+  }
+  const [or, and] = ['or ', ' and '].map((word) => html`<span class="quiet">${word}</span>`);
+  return groups.map((group, i) => html`<span class="line">!${when(i > 0, or!)}!${group.join(and)}</span>`).join('');
+}

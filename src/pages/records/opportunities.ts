@@ -10,16 +10,14 @@ import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } f
 import { form, select, filters, filterChoice, showButton, hidden, undoButton, type Choice } from '../base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, queryText, ask, requireValid, type Refused } from '../base/requests.ts';
 import { when, badge, notice, empty, facts, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
-import { linkButton, dialogLink, buttons, html, link, moment, day, count } from '../base/html.ts';
-import type { Html } from '../base/html.ts';
+import { linkButton, dialogLink, buttons, html, link, moment, day, count, type Html } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import { nameOfContact } from './kinds.ts';
-import { viewLinks } from '../saved-views.ts';
-import { editLinks, savedTexts } from './editor.ts';
+import { viewLinks } from './record-list.ts';
+import { editLinks, savedTexts, usersOf, userChoices } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
 import { closing, opportunityEdit, requireOpportunity } from './opportunity-form.ts';
-import { usersOf, userChoices } from './record-form.ts';
 
 const section = '/app/opportunities';
 

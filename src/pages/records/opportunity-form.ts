@@ -19,27 +19,13 @@ import { compile } from '../../validation/validator.ts';
 import { choices, faultText, group, option, controlsFor, tick, hidden, textInput, withBlanks } from '../base/forms.ts';
 import type { Choice } from '../base/forms.ts';
 import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, queryOf, ask } from '../base/requests.ts';
-import { formMessage } from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
-import {
-  when,
-  table,
-  html,
-  folded,
-  card,
-  sideBySide,
-  dayIn,
-  dayOf,
-  startOf,
-  today,
-  readNumber,
-  counted,
-} from '../base/html.ts';
-import type { Html, Column } from '../base/html.ts';
+import { formMessage, type Fields } from '../base/requests.ts';
+import { when, table, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
+import { counted, type Html, type Column } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords, phoneNumber, priorityWords, money } from '../base/words.ts';
-import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
+import { editor, requireRecord, usersOf, companySuggestions, userChoices } from './editor.ts';
+import type { Draft, EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
-import { usersOf, companySuggestions, userChoices } from './record-form.ts';
 import { pipelinesFor } from './pipelines.ts';
 
 export const opportunityEdit = (app: FastifyInstance): void =>

@@ -8,7 +8,7 @@ import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
 import { faultText, textInput, select, controlsFor, hidden, withBlanks } from '../base/forms.ts';
 import { search, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
-import { table, quiet, pathWith, linkButton, html, type Html, type Column, link } from '../base/html.ts';
+import { table, quiet, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
 import { editor, requireRecord, savedTexts, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
@@ -25,13 +25,6 @@ export async function pipelinesFor(request: FastifyRequest, stage = ''): Promise
   const isShown = ({ visibility, stages }: Pipeline): boolean =>
     isAdmin(request) || visibility === 'PUBLIC' || stages.some(({ id }) => id === stage);
   return (await search(request, listPipelinesWithStages)).filter(isShown);
-}
-
-/** Returns the stages of all pipelines by id, each with the currency of its pipeline. */
-export async function stagesById(request: FastifyRequest) {
-  const pipelines = await search(request, listPipelinesWithStages);
-  const stages = pipelines.flatMap(({ currency, stages }) => stages.map((stage) => ({ ...stage, currency })));
-  return new Map(stages.map((stage) => [stage.id, stage]));
 }
 
 export async function pipelines(app: FastifyInstance): Promise<void> {

@@ -5,11 +5,10 @@ import type { Product, ProductListItem } from '../../schemas/products.ts';
 import { forMembers, addPage, listPage } from '../base/layout.ts';
 import { cursorPager, filterChoice, filters } from '../base/forms.ts';
 import { idOf, queryText, ask, placeIn } from '../base/requests.ts';
-import { badge, searchBox, pathWith, linkButton, dialogLink, html, type Column, link, count } from '../base/html.ts';
+import { badge, searchBox, pathWith, linkButton, dialogLink, html, link, count, type Column } from '../base/html.ts';
 import { amountName, money } from '../base/words.ts';
-import { fieldForm } from './record-form.ts';
-import { formFieldsOf } from './record-kind.ts';
-import { editor, requireRecord, savedTexts } from './editor.ts';
+import { fieldForm, editor, requireRecord, savedTexts } from './editor.ts';
+import { formFieldsOf } from './kinds.ts';
 
 const section = '/app/products';
 

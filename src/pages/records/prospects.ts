@@ -1,34 +1,36 @@
+import { verificationChoices, countryName, prospectWords, verification, webLink, priceOf } from '../base/words.ts';
+import { filledIn, queryOf, placeIn, once, payerOf, fieldsOf, givenIn, text, idsIn } from '../base/requests.ts';
+import { integer, isAdmin, queryText, formMessage, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { countryCodes } from '../../files/phones.ts';
+import { fold } from '../../text/fold.ts';
+import { ProspectQuery, SuggestionQuery, textFields } from '../../schemas/prospects.ts';
+import type { ProspectFilters, Prospect, TextField } from '../../schemas/prospects.ts';
+import { validationFailed, DomainError, type Fault } from '../../errors.ts';
 import { countMatches, listProspects } from '../../catalog/prospects.ts';
-import { ProspectQuery, SuggestionQuery, textFields, type Prospect, type TextField } from '../../schemas/prospects.ts';
-import { verificationStatuses } from '../../schemas/verification.ts';
+import type { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
-import { DomainError, type Fault } from '../../errors.ts';
-import { forMembers, forAdmins, addPage, formRoutes, type Page, type FormPage, jobPath } from '../base/layout.ts';
+import { forMembers, forAdmins, addPage, formRoutes, jobPath, type Page, type FormPage } from '../base/layout.ts';
 import { cursorPager, filters, formFaults, select, tick, hidden, textInput } from '../base/forms.ts';
-import { placeIn, once, payerOf, fieldsOf, givenIn, text, idsIn, integer, isAdmin } from '../base/requests.ts';
-import { queryText, formMessage } from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
 import { when, empty, table, pathWith, linkButton, html, bullets, count, counted } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
-import { prospectWords, verificationWords, verification, webLink, priceOf } from '../base/words.ts';
-import { prospectFiltersOf, prospectViewOfRequest, searched, section, prospectViewOf } from './record-kind.ts';
-import type { ProspectView } from './record-kind.ts';
 import { spenderOf, type Spender } from '../../access/credentials.ts';
 import type { Transaction } from '../../database/db.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { findChosen, findChosenIfUp, searchOf, planSelectedUnlock, planUnlock } from '../../jobs/unlocks.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
-import { chosenList, listControls, namesList } from './chosen.ts';
+import { chosenList, listControls, namesList } from './records.ts';
 import { chooserBox, chooserForm, pageRows } from './record-list.ts';
 
+const section = '/app/prospects';
+
 export async function prospects(app: FastifyInstance): Promise<void> {
-  await app.register(unlocking);
+  unlocking(app);
 
   addPage(app, '/prospects', forMembers, async (request) => {
-    const view = prospectViewOfRequest(request);
-    const filters = await prospectFiltersOf(view);
+    const view = viewOf(queryOf(request));
+    const filters = await filtersOf(view);
     const paginate = { limit: pageRows, ...placeIn(request) } as const;
     const query: ProspectQuery = { filters, all_contacts: view['all'] === '1', paginate };
     const faults = compile(ProspectQuery).faultsOf(query, formMessage);
@@ -53,7 +55,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
 
   // Suggestions for one field: a page with links, from which the script also takes the values while one types.
   addPage(app, '/prospects/suggest', forMembers, async (request) => {
-    const view = prospectViewOfRequest(request);
+    const view = viewOf(queryOf(request));
     const source = textFields.find((one) => one === queryText(request, 'source'));
     if (!source) throw new DomainError('not_found', 'There is no such page');
     const body = { source, search: queryText(request, 'q').slice(0, 100) };
@@ -78,11 +80,10 @@ export async function prospects(app: FastifyInstance): Promise<void> {
 
 function filterForm(view: ProspectView): Html {
   const check = (name: string, label: string) => tick('checkbox', [name, '1'], label, Boolean(view[name]));
-  const statuses = verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
   const controls = html`!${searched.map((name) => textControl(name, view))}
     <label
       >${prospectWords.verification_status}
-      !${select('name="status"', [['', 'any'], ...statuses], view['status'] ?? '')}
+      !${select('name="status"', [['', 'any'], ...verificationChoices], view['status'] ?? '')}
     </label>
     <label
       >${prospectWords.score}, at least
@@ -154,9 +155,55 @@ function none(view: ProspectView, all: number): Html {
   return empty('Nobody matches', 'Take a filter away, or use the suggestions.', 'search', clear);
 }
 
+const searched: readonly TextField[] = [
+  ...(['job_title', 'job_company_name', 'job_company_industry'] as const),
+  ...(['location_country', 'location_region', 'location_locality'] as const),
+];
+
+const choiceNames = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
+
+type ProspectView = Readonly<Record<string, string>>;
+
+/**
+ * Reads a search for prospects from the parameters of an address.
+ * @throws DomainError `validation_failed` if a value contains characters that cannot be stored
+ */
+function viewOf(fields: Fields): ProspectView {
+  const view = filledIn(fields, ...textFields, ...choiceNames);
+  const faults = findUnstorableText(view);
+  if (faults.length > 0) throw validationFailed(faults);
+  return view;
+}
+
+/** Returns the filters of a view. In a text field, semicolons separate values of which one must match. */
+async function filtersOf(view: ProspectView): Promise<ProspectFilters> {
+  const texts: [TextField, string[]][] = [];
+  for (const name of textFields) {
+    const given = (view[name] ?? '').split(';').flatMap((value) => value.trim() || []);
+    if (given.length > 0) texts.push([name, name === 'location_country' ? await withEnglishNames(given) : given]);
+  }
+  const { status, score } = view;
+  return {
+    ...Object.fromEntries(texts),
+    ...(status ? { verification_status: [status as (typeof verificationStatuses)[number]] } : {}),
+    // A text that is not a number stays one, so that the validation refuses it.
+    ...(score ? { score: { gte: /^\d{1,3}$/.test(score) ? Number(score) : (score as never) } } : {}),
+    ...(view['has_email'] ? { has_email: true } : {}),
+    ...(view['has_phone'] ? { has_phone: true } : {}),
+  };
+}
+
+/** Adds the English name of each country, which the catalog uses: `Deutschland` → `Deutschland`, `Germany`. */
+async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
+  if (countries.length > 100) return [...countries]; // refused by the schema
+  const codeOf = await countryCodes();
+  const named = countries.flatMap((given) => [given, countryName(codeOf(given)) || []].flat());
+  return [...new Map(named.map((name) => [fold(name), name])).values()];
+}
+
 const maxChosen = UnlockSelectedContacts.properties.ids.maxItems as number;
 
-export async function unlocking(app: FastifyInstance): Promise<void> {
+function unlocking(app: FastifyInstance): void {
   formRoutes(app, '/prospects/unlock', forAdmins, {
     show: showUnlock,
     act: async (request) => {
@@ -186,7 +233,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
 
   async function showUnlock(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
     const fields = givenIn(request);
-    const view = prospectViewOf(fields);
+    const view = viewOf(fields);
     const bodies = await bodiesOf(fields);
     const { first, chosen } = bodies;
     const fault = faultOf(bodies);
@@ -237,6 +284,6 @@ interface Bodies {
 async function bodiesOf(fields: Fields): Promise<Bodies> {
   const sync_crm = text(fields, 'sync_crm') === '1';
   if (text(fields, 'do') !== 'first') return { chosen: { ids: idsIn(fields, 'id', maxChosen), sync_crm } };
-  const filters = await prospectFiltersOf(prospectViewOf(fields));
+  const filters = await filtersOf(viewOf(fields));
   return { first: { filters, total_records: integer(fields, 'number'), sync_crm } };
 }

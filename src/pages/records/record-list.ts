@@ -1,22 +1,27 @@
-import type { FastifyInstance } from 'fastify';
+import { verificationChoices, countryChoices, countryName, customValue } from '../base/words.ts';
+import { undoButton, doneNotice, filters, numberedPager, option, select, tick, hidden } from '../base/forms.ts';
+import { controlsFor, type Choice } from '../base/forms.ts';
+import { queryText, customName, isAdmin, queryOf, ask, text, invalid, readForm, lookUp } from '../base/requests.ts';
+import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
 import { countryCodes } from '../../files/phones.ts';
 import { countries } from '../../schemas/formats.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
-import { verificationStatuses } from '../../schemas/verification.ts';
-import { forMembers, addPage } from '../base/layout.ts';
-import { filters, numberedPager, option, select, tick, hidden, type Choice } from '../base/forms.ts';
-import { customName, isAdmin, queryOf, ask, text, invalid } from '../base/requests.ts';
+import { forMembers, addPage, formRoutes, question, type FormPage } from '../base/layout.ts';
 import { when, notice, empty, table, searchBox, linkButton, html, link, count, pathWith } from '../base/html.ts';
-import type { Html, Column } from '../base/html.ts';
-import { verificationWords, countryChoices, countryName, customValue } from '../base/words.ts';
-import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices } from './record-kind.ts';
-import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
-import { viewLinks } from '../saved-views.ts';
-import { doneText } from './chosen.ts';
-import { declaredFor, usersOf } from './record-form.ts';
+import { dialogLink, buttons, type Html, type Column } from '../base/html.ts';
+import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices, companyKind } from './kinds.ts';
+import { contactKind } from './kinds.ts';
+import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './kinds.ts';
+import { declaredFor, usersOf } from './editor.ts';
+import { Type } from '@sinclair/typebox';
+import { forbidden, notFound } from '../../errors.ts';
+import { deleteView, listSavedViews, saveView } from '../../queries/accounts/customers.ts';
+import type { SavedView, ViewObject } from '../../queries/accounts/customers.ts';
+import { canonicalId } from '../../text/ids.ts';
 
 export const pageRows = 25;
 
@@ -53,6 +58,16 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
         !${numberedPager(request, page.nextCursor)}`,
     };
   });
+}
+
+function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
+  const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
+  if (done === 'none') return notice('Choose some rows first.', 'warning');
+  if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
+  if (done !== 'deleted' && done !== 'assigned') return doneNotice(request);
+  if (!Number.isInteger(number) || number < 1) return '';
+  const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
+  return notice(`${what} ${done}.`, 'good', undoButton(request));
 }
 
 /**
@@ -141,22 +156,15 @@ function controlOf({ name, label, control }: FilterControl, value: string, known
 }
 
 function choicesOf(control: FilterControl['control'], { lists, users, me }: Known, value: string): readonly Choice[] {
-  switch (control) {
-    case 'country':
-      return countryChoices;
-    case 'status':
-      return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
-    case 'user':
-      return users
-        .toSorted((a, b) => Number(b.id === me) - Number(a.id === me) || a.name.localeCompare(b.name))
-        .filter(({ id, active }) => active || id === value)
-        .filter(({ id }, i) => id === value || i < maxUsers)
-        .map(({ id, name }) => [id, id === me ? `${name} (me)` : name] as const);
-    case 'list':
-      return lists.map(({ id, name }) => [id, name] as const);
-    default:
-      return [];
-  }
+  if (control === 'country') return countryChoices;
+  if (control === 'status') return verificationChoices;
+  if (control === 'list') return lists.map(({ id, name }) => [id, name] as const);
+  if (control !== 'user') return [];
+  return users
+    .toSorted((a, b) => Number(b.id === me) - Number(a.id === me) || a.name.localeCompare(b.name))
+    .filter(({ id, active }) => active || id === value)
+    .filter(({ id }, i) => id === value || i < maxUsers)
+    .map(({ id, name }) => [id, id === me ? `${name} (me)` : name] as const);
 }
 
 /** Returns the number of matches as text: `1,234` or `more than 10,000`. */
@@ -259,4 +267,123 @@ function none(kind: RecordKind, view: View): Html {
   }
   const add = linkButton('Import a file', importPath(kind));
   return empty(`No ${title.toLowerCase()} yet`, advice, picture, add);
+}
+
+/**
+ * Functions by table that return the parameters of an address that a saved view keeps. They leave out the page and
+ * messages.
+ */
+const keptOf: Readonly<Record<ViewObject, (fields: Fields) => URLSearchParams>> = {
+  contacts: (fields) => parametersOf(viewOf(contactKind, fields)),
+  companies: (fields) => parametersOf(viewOf(companyKind, fields)),
+  opportunities: (fields) => {
+    const given = ['pipeline', 'owner'].map((name): [string, string] => [name, canonicalId(text(fields, name)) ?? '']);
+    return new URLSearchParams(given.filter(([, id]) => id !== ''));
+  },
+};
+
+const isObject = (name: string): name is ViewObject => Object.hasOwn(keptOf, name);
+
+const maxName = 60;
+
+/** Maximum length of the parameters of a saved view (characters). */
+const maxQuery = 2_000;
+
+const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
+
+export function savedViews(app: FastifyInstance): void {
+  formRoutes(app, '/views/new', forMembers, {
+    show: showNew,
+    act: async (request) => {
+      const fields = fieldsOf(request);
+      const object = objectIn(fields);
+      const query = keptOf[object](readForm(text(fields, 'query'))).toString();
+      const name = text(fields, 'name').trim();
+      const tooLong = { path: '', message: 'this view has too long filters to be saved' };
+      requireValid(Given, { name }, query.length > maxQuery ? [tooLong] : []);
+      const view = { object, name, query, user_id: request.caller.userId, is_shared: text(fields, 'for') === 'all' };
+      await write(request, saveView, view);
+      return pathOf(view);
+    },
+  });
+
+  question(app, '/views/:id/delete', forMembers, {
+    about: requireOwn,
+    title: 'Delete the view',
+    section: ({ object }) => `/app/${object}`,
+    text: ({ name, is_shared: isShared }) =>
+      html`<strong>${name}</strong> is deleted${isShared ? ', for everybody' : ''}. What it shows stays.`,
+    back: pathOf,
+    refusal: 'Keep it',
+    act: async (request, { id, object }) => {
+      await write(request, deleteView, id);
+      return `/app/${object}`;
+    },
+  });
+}
+
+const pathOf = ({ object, query }: Pick<SavedView, 'object' | 'query'>): string =>
+  `/app/${object}${query === '' ? '' : `?${query}`}`;
+
+function objectIn(fields: Fields): ViewObject {
+  const object = text(fields, 'object');
+  if (!isObject(object)) throw notFound('table');
+  return object;
+}
+
+const viewsOf = (request: FastifyRequest): Promise<SavedView[]> =>
+  lookUp(request, listSavedViews, request.caller.userId);
+
+const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =>
+  user_id === request.caller.userId || isAdmin(request);
+
+/**
+ * Returns the saved view in the request's path.
+ * @throws DomainError `not_found` if this user may not see it; `forbidden` if this user may not delete it
+ */
+async function requireOwn(request: FastifyRequest): Promise<SavedView> {
+  const view = oneOf(request, 'view', await viewsOf(request));
+  if (!isDeletable(request, view)) throw forbidden();
+  return view;
+}
+
+function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
+  const fields = givenIn(request);
+  const [object, query] = [objectIn(fields), text(fields, 'query')];
+  const { input, choice } = controlsFor(fields, faults);
+  return {
+    title: 'Save this view',
+    section: `/app/${object}`,
+    body: html`!${hidden({ object, query })}
+    !${input('name', 'Name', {
+      hint: 'A view of yours with this name is replaced.',
+      more: html`maxlength="${maxName}" autocomplete="off" required`,
+    })}
+    !${choice('for', 'Who sees it', Object.entries({ me: 'only me', all: 'everybody here' }))}
+    !${buttons('Save the view', `/app/${object}?${keptOf[object](readForm(query)).toString()}`)}`,
+    isNarrow: true,
+  };
+}
+
+/**
+ * Returns links to the saved views of a table, and a link that saves the current view.
+ * @param shown parameters of the current view
+ */
+export async function viewLinks(request: FastifyRequest, object: ViewObject, shown: URLSearchParams): Promise<Html> {
+  const views = (await viewsOf(request)).filter((one) => one.object === object);
+  const now = shown.toString();
+  if (now === '' && views.length === 0) return '';
+  const current = views.find(({ query }) => query === now);
+  const save = new URLSearchParams({ object, query: now }).toString();
+  return html`<ul class="chips views" aria-label="Saved views">
+    !${views.map((view) => html`<li>!${viewLink(request, view, view.query === now)}</li>`)}
+    !${now === '' || current ? '' : html`<li><a href="/app/views/new?${save}" data-dialog>Save this view</a></li>`}
+  </ul>`;
+}
+
+function viewLink(request: FastifyRequest, view: SavedView, isCurrent: boolean): Html {
+  const link = html`<a href="${pathOf(view)}" !${when(isCurrent, 'aria-current="true"')}>${view.name}</a>`;
+  if (!isCurrent) return link;
+  const remove = dialogLink('×', `/app/views/${view.id}/delete`, `Delete the view ${view.name}`);
+  return html`<strong>!${link}</strong> !${when(isDeletable(request, view), remove)}`;
 }

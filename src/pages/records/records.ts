@@ -1,31 +1,38 @@
+import { savedViews, pageRows, recordList } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createHash } from 'node:crypto';
-import { forMembers, addAction, formRoutes, urlOf, type FormPage } from '../base/layout.ts';
-import { hidden } from '../base/forms.ts';
+import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
+import type { FormPage } from '../base/layout.ts';
+import { hidden, controlsFor } from '../base/forms.ts';
 import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryOf } from '../base/requests.ts';
-import { queryText, required, ask, passing } from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
+import { queryText, required, ask, passing, once, payerOf, isAdmin, requireValid, invalid } from '../base/requests.ts';
+import type { Fields, Refused, Faults } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
-import { moment, count, counted, someNames, linkButton } from '../base/html.ts';
-import type { Html } from '../base/html.ts';
-import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
-import { requestOf, viewOf, readInOrder, addressOf, parametersOf } from './record-kind.ts';
-import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
-import { pageRows, recordList } from './record-list.ts';
-import { editLinks, requireRecord, savedTexts } from './editor.ts';
-import { declaredFor, usersOf, formText, recordEdit } from './record-form.ts';
+import { moment, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
+import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
+import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
+import { contactKind, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
+import { editLinks, requireRecord, savedTexts, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
+import { userChoices } from './editor.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { sendExport } from '../../plugins/responses.ts';
 import { addMembers, removeMembers } from '../../queries/crm/list-members.ts';
-import { conflict } from '../../errors.ts';
+import { conflict, DomainError, forbidden } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { companyKind, contactKind } from './kinds.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
-import { actNamed, deletedPage } from './chosen.ts';
+import type { Transaction } from '../../database/db.ts';
+import { estimateOf, startJob } from '../../jobs/start-job.ts';
+import { planEmailVerification } from '../../jobs/verify-emails.ts';
+import { spenderOf } from '../../access/credentials.ts';
+import { createList } from '../../queries/crm/lists.ts';
+import type { Batch } from '../../queries/records/batches.ts';
+import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
+import type { ContactDetail } from '../../schemas/contacts.ts';
+import { ListCreate } from '../../schemas/lists.ts';
 
 function recordView(app: FastifyInstance, kind: RecordKind): void {
   const { path, noun } = kind;
@@ -132,24 +139,13 @@ export function valueOf(
 ): Html {
   const path = links(found)[name];
   if (path !== undefined) return link(given, path);
-  switch (control) {
-    case 'country':
-      return html`${countryName(given)}`;
-    case 'user':
-      return html`${users.find(({ id }) => id === given)?.name ?? given}`;
-    case 'email':
-      return mailLink(given);
-    case 'url':
-      return webLink(given);
-    case 'lines':
-    case 'phones':
-      return given
-        .split('\n')
-        .map(control === 'phones' ? phoneLink : mailLink)
-        .join(', ');
-    default:
-      return name === 'mobile_phone' ? phoneLink(given) : html`${given}`;
-  }
+  if (control === 'country') return html`${countryName(given)}`;
+  if (control === 'user') return html`${users.find(({ id }) => id === given)?.name ?? given}`;
+  if (control === 'email') return mailLink(given);
+  if (control === 'url') return webLink(given);
+  if (control === 'lines') return given.split('\n').map(mailLink).join(', ');
+  if (control === 'phones' || name === 'mobile_phone') return given.split('\n').map(phoneLink).join(', ');
+  return html`${given}`;
 }
 
 function groupsOf({ fields }: RecordKind, values: Values, path: string): Html {
@@ -179,6 +175,7 @@ const ownFields = (
 export async function records(app: FastifyInstance): Promise<void> {
   addPages(app, contactKind);
   addPages(app, companyKind);
+  savedViews(app);
 
   // The lists of a contact: adds it to one by hand, or takes it out.
   addAction(app, '/contacts/:id/lists', forMembers, async (request) => {
@@ -289,3 +286,164 @@ const keptOf = (
   do: text(fields, 'do'),
   digest,
 });
+
+export interface Act<Row extends ShownRecord = ShownRecord> {
+  title: string;
+  verb: string;
+  tone: '' | 'danger';
+  controls(request: FastifyRequest, rows: readonly Row[], faults: Faults): Promise<Html>;
+  run(request: FastifyRequest, rows: readonly Row[]): Promise<string>;
+}
+
+/**
+ * Returns the action with this name for chosen records.
+ * @throws DomainError `not_found` if these records have no such action; `forbidden` if it spends credits and the user
+ * is not an admin
+ */
+export function actNamed(request: FastifyRequest, kind: RecordKind, name: string): Act {
+  if (name === 'delete') return deletion(kind);
+  if (kind.object === 'contacts' && name === 'list') return listing;
+  if (kind.object === 'contacts' && name === 'assign') return assignment(kind);
+  if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
+  if (!isAdmin(request)) throw forbidden();
+  return verifying;
+}
+
+/** Writes all of these items, or none. Returns undefined if the form was sent before. */
+function writeAll(request: FastifyRequest, kind: RecordKind, operation: 'update' | 'delete', items: Batch['items']) {
+  const { customerId } = request.caller;
+  const batch = { operation, match: 'id', isAtomic: true, items } as const;
+  const write = (sql: Transaction) =>
+    withDeferredWrites(sql, customerId, (deferred) => kind.write(sql, customerId, batch, deferred));
+  return once(request, write);
+}
+
+const assignment = (kind: RecordKind): Act => ({
+  title: 'Assign',
+  verb: 'Assign',
+  tone: '',
+  controls: async (request, _rows, faults) => {
+    const sent: Fields = { assigned_to: request.caller.userId, ...fieldsOf(request) };
+    const { choice } = controlsFor(sent, faults);
+    return choice('assigned_to', 'Assigned to', userChoices(await usersOf(request), text(sent, 'assigned_to')));
+  },
+  run: async (request, rows) => {
+    const chosen = text(fieldsOf(request), 'assigned_to');
+    const assigned_to = chosen === '' ? null : required(canonicalId(chosen), 'user');
+    const items = rows.map(({ id }) => ({ id, assigned_to }));
+    const done = await writeAll(request, kind, 'update', items);
+    if (done === undefined) return `${kind.path}?done=sent`;
+    const told = `${kind.path}?done=assigned&n=${rows.length}`;
+    return done.some(({ status }) => status === 'updated') ? withUndo(request, told) : told;
+  },
+});
+
+const deletion = (kind: RecordKind): Act => ({
+  title: 'Delete',
+  verb: 'Delete',
+  tone: 'danger',
+  controls: async () =>
+    kind.object === 'contacts'
+      ? html`<p>They are deleted, and leave their lists and opportunities. This can be undone.</p>`
+      : html`<p>They are deleted. Their contacts and opportunities stay, without a company. This can be undone.</p>`,
+  run: async (request, rows) => {
+    if (rows.length > memberDeletes && !isAdmin(request))
+      throw invalid(`only an admin deletes more than ${memberDeletes} at once`);
+    const items = rows.map(({ id }) => ({ id }));
+    const done = await writeAll(request, kind, 'delete', items);
+    return done === undefined ? deletedPage : withUndo(request, `${kind.path}?done=deleted&n=${rows.length}`);
+  },
+});
+
+/** Path of the page of deleted records. A form that deletes records leads there if it was sent twice. */
+export const deletedPage = '/app/deleted';
+
+const listing: Act<ContactDetail> = {
+  title: 'Add to a list:',
+  verb: 'Add to the list',
+  tone: '',
+  controls: async (request, _rows, faults) => listControls(request, faults),
+  run: async (request, rows) => {
+    const contact_ids = rows.map(({ id }) => id);
+    const list = await once(request, async (sql) => {
+      const list_id = await chosenList(request, sql);
+      await addMembers(sql, request.caller.customerId, { list_id, contact_ids });
+      return list_id;
+    });
+    return list === undefined ? '/app/lists?done=sent' : `/app/lists/${list}?done=added`;
+  },
+};
+
+/** Returns true if a form chooses a list or names a new one. */
+export const namesList = (fields: Fields): boolean =>
+  text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
+
+/**
+ * Returns the controls that choose a list or name a new one.
+ * @param none label of the choice of no list. Empty: a list is required
+ * @param stored id of the currently chosen list
+ */
+export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
+  const fields = { ...queryOf(request), ...fieldsOf(request) };
+  const chosen = 'list_id' in fields ? text(fields, 'list_id') : stored;
+  const lists = await listChoices(request, chosen);
+  const label = none === '' ? 'List' : 'Put them into a list';
+  const choices = [
+    ...(none === '' ? [] : [['', none] as const]),
+    ...lists.map(({ id, name }) => [id, name] as const),
+    ['new', 'a new list, with this name:'] as const,
+  ];
+  const hint = none === '' ? '' : 'To put them into a new list.';
+  const { input, choice } = controlsFor({ list_id: chosen, name: text(fields, 'name') }, faults);
+  return html`!${choice('list_id', label, choices)} !${input('name', 'Name of the new list', { hint })}`;
+}
+
+/**
+ * Returns the id of the list that a form chooses, or undefined if the form names a new list.
+ * @throws DomainError `validation_failed` if the id or the name of a new list is not valid
+ */
+export function chosenListId(fields: Fields): string | undefined {
+  const id = canonicalId(text(fields, 'list_id'));
+  if (id === undefined) requireValid(ListCreate, { name: text(fields, 'name') });
+  return id;
+}
+
+/** Returns the id of the list that a form chooses. Creates the list if the form names a new one. */
+export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
+  const { customerId, userId } = request.caller;
+  const fields = fieldsOf(request);
+  const body = { name: text(fields, 'name') };
+  return chosenListId(fields) ?? (await createList(sql, customerId, userId, body, source)).id;
+}
+
+const verifying: Act<ContactDetail> = {
+  title: 'Verify',
+  verb: 'Verify now',
+  tone: '',
+  controls: async ({ db, caller, server }, rows) => {
+    const spender = spenderOf(caller);
+    const price = await db.transaction(async (sql) => {
+      const plan = await planEmailVerification(sql, spender, server.config, { emails: emailsOf(rows) });
+      return estimateOf(sql, spender, plan);
+    });
+    return html`<p>
+        Checks ${counted(price.matches, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the
+        contacts. Those that were checked within the last day are free.
+      </p>
+      !${priceOf(price)}`;
+  },
+  run: async (request, rows) => {
+    const { server } = request;
+    const body = { emails: emailsOf(rows), sync_crm: true };
+    const payer = payerOf(request);
+    const job = await once(request, async (sql) =>
+      startJob(sql, payer, await planEmailVerification(sql, payer, server.config, body)),
+    );
+    return jobPath(job);
+  },
+};
+
+const emailsOf = (rows: readonly ContactDetail[]) =>
+  rows
+    .filter(({ work_email }) => work_email !== '')
+    .map(({ work_email, id }) => ({ email: work_email, contact_id: id }));
