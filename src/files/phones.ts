@@ -98,7 +98,6 @@ function memoised(codeOf: CountryCodes): CountryCodes {
   };
 }
 
-/** Returns the only code of a set. Returns `""` if the set is empty or has several codes, as for Congo. */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
   return code !== undefined && second === undefined && formats.country(code) ? code : '';

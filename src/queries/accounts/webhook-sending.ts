@@ -95,7 +95,6 @@ interface EndpointRow extends EndpointAddress {
   last_failure_at: string | null;
   given_up: number;
   pending: number;
-  /** Feed positions for which deliveries must be created: from `begins_at` up to before `ends_at`. */
   begins_at: number | null;
   ends_at: number | null;
   now: string;

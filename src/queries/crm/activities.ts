@@ -29,7 +29,6 @@ export const {
   export: exportActivities,
 } = recordReads<Activity>({ source: activitySource, projection, fields: activityFileFields, title: 'Activities' });
 
-/** Returns those of the given notes that are already stored for their contact or company. */
 export const findNotes = (
   sql: Transaction,
   customerId: string,

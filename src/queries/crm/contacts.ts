@@ -243,7 +243,6 @@ const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
   verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
   last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
 
-/** Returns SQL for the company id of a contact if that company is deleted, else null. */
 const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'): Fragment => sql`(
   select gone.id
   from companies gone

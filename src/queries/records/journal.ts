@@ -126,7 +126,6 @@ export function addToJournal(
 
 const changedRecords: ReadonlySet<EventType> = new Set(recordTypes);
 
-/** Returns the id of the change if the transaction has changed records, otherwise undefined. */
 export const changeOf = (sql: Transaction): string | undefined =>
   [...(pending.get(sql)?.values() ?? [])].some(({ events }) => events.some(({ type }) => changedRecords.has(type)))
     ? originOf(sql).changeId

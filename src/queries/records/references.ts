@@ -72,7 +72,6 @@ export async function lockReferencesOf<Row>(
   return new Map(all.map(([item, references]) => [item, references.filter((one) => missing.has(one))]));
 }
 
-/** Returns the error of an item that refers to missing records. Undefined if none is missing. */
 export const errorOfMissing = (missing: { noun: string; path: string }[] = []): DomainError | undefined =>
   missing.length > 0 ? missingReferences(missing) : undefined;
 
