@@ -12,7 +12,6 @@ export const testAll: readonly string[] = [
   'test/database/{session-settings,citus/*}.test.ts',
   'test/embedded-postgres/server.test.ts',
   'test/files/{hostile-files,linear-readers}.test.ts',
-  'test/limits/redis.test.ts',
   'test/pages/browser.test.ts',
   'test/plugins/rate-limits.redis.test.ts',
   'test/process/metrics.test.ts',

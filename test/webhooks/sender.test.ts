@@ -4,7 +4,7 @@ import { createServer as createTcpServer, type AddressInfo, type Server, type So
 import { Webhook } from 'standardwebhooks';
 import { afterAll, expect, test, vi } from 'vitest';
 import { parseConfig } from '../../src/process/config.ts';
-import { newSecret } from '../../src/accounts/webhook-targets.ts';
+import { newSecret, SecretBox } from '../../src/accounts/webhook-targets.ts';
 import { openSender, type Message, type SenderParts } from '../../src/accounts/webhook-sender.ts';
 import { startReceiver, status } from '../jobs/webhooks/receivers.ts';
 
@@ -46,6 +46,17 @@ async function serve(listener: RequestListener) {
   closing.push(() => server.closeAllConnections());
   return { url: `http://127.0.0.1:${await listen(server)}/`, sockets };
 }
+
+test('a sealed secret can be read with its key, for its customer, and unchanged only', () => {
+  const key = (byte: number) => new SecretBox(Buffer.alloc(32, byte).toString('base64'));
+  const sealed = key(1).seal('a', secret);
+  expect(key(1).open('a', sealed)).toBe(secret);
+  const bent = Buffer.from(sealed);
+  bent[20]! ^= 1;
+  expect(() => key(2).open('a', sealed)).toThrow(/authenticate/);
+  expect(() => key(1).open('b', sealed)).toThrow(/authenticate/);
+  expect(() => key(1).open('a', bent)).toThrow(/authenticate/);
+});
 
 test('sends one signed POST, and says how it ended', async () => {
   const receiver = await startReceiver();
