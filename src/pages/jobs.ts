@@ -203,8 +203,10 @@ function foundBy(result: JobItem['result']): string {
   if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
   if ('_id' in result)
     return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
-  return Object.entries(result as Record<string, unknown[] | string | number>)
-    .map(([name, value]) => `${plain(name)}: ${value}`)
+  return Object.entries<unknown>(result)
+    .flatMap(([name, value]) =>
+      typeof value === 'string' || typeof value === 'number' ? `${plain(name)}: ${value}` : [],
+    )
     .join(' · ');
 }
 
