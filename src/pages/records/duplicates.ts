@@ -1,4 +1,4 @@
-import { select, form, numberedPager, tick, hidden, undoButton, doneNotice, filters } from '../base/forms.ts';
+import { form, numberedPager, tick, hidden, undoButton, doneNotice } from '../base/forms.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { countAgain, findDuplicates } from '../../queries/crm/duplicates.ts';
@@ -10,46 +10,53 @@ import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, formRoutes, type FormPage } from '../base/layout.ts';
-import { search, write, fieldsOf, text, values, idsIn, queryOf, queryText, pageNumberOf } from '../base/requests.ts';
+import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf } from '../base/requests.ts';
 import { ask, givenIn, notSent, requireCurrent, passing, sentText, type Fields } from '../base/requests.ts';
-import { when, notice, empty, table, buttons, html, pathWith, moment, count, counted } from '../base/html.ts';
-import { someNames, type Html, type Column } from '../base/html.ts';
+import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
+import { counted, someNames, type Html, type Column } from '../base/html.ts';
 import { companyKind, contactKind, readInOrder, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
 import { usersOf, formText } from './editor.ts';
 import { valueOf } from './records.ts';
 
 const section = '/app/duplicates';
 
-interface Search {
-  words: string;
+interface Compared {
   kind: RecordKind;
   merge: (sql: Transaction, customerId: string, merge: ComparedMerge) => Promise<void>;
   /** Fields of which a merge keeps the value of one record. */
   fields: readonly string[];
 }
 
+interface Search extends Compared {
+  /** What the records have in common. */
+  same: string;
+}
+
 const contacts = { kind: contactKind, merge: mergeContacts, fields: mergedContactFields };
 const companies = { kind: companyKind, merge: mergeCompanies, fields: mergedCompanyFields };
 
 const searches: Record<DuplicateKey, Search> = {
-  work_email: { words: 'Contacts with the same work e-mail', ...contacts },
-  profnet_url: { words: 'Contacts with the same profile', ...contacts },
-  name_and_company: { words: 'Contacts with the same name and company', ...contacts },
-  name: { words: 'Companies with the same name', ...companies },
-  domain: { words: 'Companies with the same domain', ...companies },
-  external_name: { words: 'Companies with the same name, apart from legal forms', ...companies },
+  work_email: { same: 'work e-mail', ...contacts },
+  profnet_url: { same: 'profile', ...contacts },
+  name_and_company: { same: 'name and company', ...contacts },
+  name: { same: 'name', ...companies },
+  domain: { same: 'domain', ...companies },
+  external_name: { same: 'name, apart from legal forms', ...companies },
 };
 
 /** Records that are compared because somebody chose them in a list, and those that have something in common. */
-const compared = {
-  contacts: { words: 'Merge the chosen contacts', ...contacts },
-  companies: { words: 'Merge the chosen companies', ...companies },
-  ...searches,
-} satisfies Record<string, Search>;
+const compared = { contacts, companies, ...searches } satisfies Record<string, Compared>;
 
 type ComparedBy = keyof typeof compared;
 
 const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
+
+const keys = Object.keys(searches).filter(isKey);
+
+const titleOf = (by: ComparedBy): string =>
+  isKey(by)
+    ? `${searches[by].kind.title} with the same ${searches[by].same}`
+    : `Merge the chosen ${compared[by].kind.title.toLowerCase()}`;
 
 function keyIn(fields: Fields): DuplicateKey {
   const by = text(fields, 'by');
@@ -67,19 +74,21 @@ const maxCompared = 21;
 
 export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
-    const [by, found] = isKey(queryText(request, 'by'))
-      ? await findUnlessCounting(request, keyIn(queryOf(request)), pageNumberOf(request))
-      : await findFirst(request);
+    const given = queryText(request, 'by');
+    const all = await findAll(request, given);
+    const by = isKey(given) ? given : (keys.find((key) => all.get(key)?.groups) ?? keys[0]!);
+    const found = all.get(by);
     const groups = found ? await shownOf(request, searches[by], found.rows) : [];
     const equal = groups.filter(({ isEqual }) => isEqual);
     const button = html`<button class="secondary outline">Merge ${counted(equal.length, 'equal group')}</button>`;
     const counting = notice('These duplicates are being counted. The page shows them in a moment.', 'busy');
-    const shown = found ? groupsOf(request, by, found, groups) : html`<div data-live>!${counting}</div>`;
+    const isLive = [...all.values()].includes(undefined);
     return {
       title: 'Duplicates',
-      isLive: found === undefined,
+      isLive,
       body: html`!${doneText(request)}
-      !${filters(section, select('name="by" aria-label="What is the same" data-submit', choices, by))} !${shown}`,
+        <div !${when(isLive, 'data-live')}>!${overviewOf(by, all)} !${when(!found, counting)}</div>
+        !${found ? groupsOf(request, by, found, groups) : ''}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
@@ -131,8 +140,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** The kinds of duplicates that one statement finds at once, in the order in which the page tries them. */
-const firstKeys = ['work_email', 'profnet_url', 'name', 'domain'] as const;
+/** The kinds of duplicates that workers count. Their last count is there at once. */
+const countedKeys: ReadonlySet<string> = new Set(['name_and_company', 'external_name']);
 
 /** Milliseconds after which no further key is tried. With a million records, each can take seconds. */
 const maxSearchMs = 1_000;
@@ -141,25 +150,40 @@ const maxMergeMs = 6_000;
 
 type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups' | 'asOf'>;
 
-type FoundBy = readonly [by: DuplicateKey, found: Found | undefined];
+/** Pages of duplicates by what the records have in common. Undefined while these are being counted. */
+type AllFound = ReadonlyMap<DuplicateKey, Found | undefined>;
 
-/** Returns the first key that has duplicates, and their first page. */
-async function findFirst(request: FastifyRequest): Promise<FoundBy> {
+/** Returns a page of the given kind of duplicates, and the first of each other kind. Lacks those that take too long. */
+async function findAll(request: FastifyRequest, given: string): Promise<AllFound> {
   const end = performance.now() + maxSearchMs;
-  for (const key of firstKeys) {
-    const found = await findUnlessCounting(request, key, 1);
-    if (found[1]?.groups) return found;
-    if (performance.now() > end) break;
-  }
-  return [firstKeys[0], { rows: [], groups: 0, asOf: undefined }];
+  const all = new Map<DuplicateKey, Found | undefined>();
+  for (const key of new Set([...keys.filter((one) => one === given), ...keys]))
+    if (performance.now() < end || countedKeys.has(key))
+      all.set(key, await findUnlessCounting(request, key, key === given));
+  return all;
 }
 
 /** Returns a page of duplicates, or undefined while they are still being counted, for the first time or again. */
-async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, page: number): Promise<FoundBy> {
-  const asked = ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } });
-  const found = await asked.catch(passing('unavailable', undefined));
-  const isOld = Date.parse(found?.asOf ?? '') <= Date.parse(queryText(request, 'after'));
-  return [by, isOld ? undefined : found];
+async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, isGiven: boolean) {
+  const paginate = { page: isGiven ? pageNumberOf(request) : 1, limit: pageSize };
+  const found = await ask(request, findDuplicates, { by, paginate }).catch(passing('unavailable', undefined));
+  const isOld = isGiven && Date.parse(found?.asOf ?? '') <= Date.parse(queryText(request, 'after'));
+  return isOld ? undefined : found;
+}
+
+/** Returns links to all kinds of duplicates, with their numbers of groups as far as they are known. */
+function overviewOf(by: DuplicateKey, all: AllFound): Html {
+  const choice = (key: DuplicateKey): Html => {
+    const [{ same }, found] = [searches[key], all.get(key)];
+    const number = found ? badge(count(found.groups), found.groups > 0 ? 'warning' : 'plain') : '';
+    const counting = when(all.has(key) && !found, badge('being counted', 'busy'));
+    const name = key === by ? html`<strong aria-current="page">${same}</strong>` : link(same, listOf(key));
+    return html`<span>!${name} !${number}!${counting}</span>`;
+  };
+  return html`!${[contactKind.title, companyKind.title].map((title) => {
+    const some = keys.filter((key) => searches[key].kind.title === title);
+    return html`<p class="row"><span class="quiet">${title} with the same</span> !${some.map(choice)}</p>`;
+  })}`;
 }
 
 interface ShownGroup extends DuplicateGroup {
@@ -185,8 +209,6 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
   });
   return (await Promise.all(shown)).flat();
 }
-
-const choices = Object.entries(searches).map(([key, { words }]) => [key, words] as const);
 
 const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html =>
   form(
@@ -217,8 +239,8 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${asOf ? countedAt(by, asOf) : ''}
-  !${table(searches[by].words, columns, groups, none)}
-  !${numberedPager(request, all > pageNumberOf(request) * pageSize)}`;
+  !${table(titleOf(by), columns, groups, none)}
+  !${numberedPager(request, all > pageNumberOf(request) * pageSize, isKey(queryText(request, 'by')) ? section : listOf(by))}`;
 }
 
 const countedAt = (by: DuplicateKey, asOf: string): Html =>
@@ -241,7 +263,7 @@ function doneText(request: FastifyRequest): Html {
 async function compare(request: FastifyRequest): Promise<FormPage | string> {
   const fields = givenIn(request);
   const by = comparedBy(fields);
-  const { kind, words } = compared[by];
+  const { kind } = compared[by];
   const rows = await readInOrder(request, kind, idsIn(fields, 'id', maxCompared));
   if (rows.length < 2) return listOf(by);
   const body = html`!${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
@@ -251,7 +273,7 @@ async function compare(request: FastifyRequest): Promise<FormPage | string> {
       deleted. You can undo the merge.
     </p>
     !${await comparison(request, kind, rows)} !${buttons('Merge', listOf(by), 'Back')}`;
-  return { title: words, action: `${section}/merge`, body, attributes: 'data-once' };
+  return { title: titleOf(by), action: `${section}/merge`, body, attributes: 'data-once' };
 }
 
 /** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */
