@@ -782,6 +782,31 @@ test('a new record about which somebody has noted something stays', async () => 
   });
 });
 
+test('a new contact stays if an opportunity has got it, a restored one only if it has got it since', async () => {
+  const names = ['Sold', 'Restored', 'Resold', 'Added'];
+  const items = names.map((last_name) => ({ external_id: last_name, last_name, work_email: `${last_name}@a.example` }));
+  const change = await changeOf(customer.post('/contacts/batch/upsert', { match: 'external_id', items }));
+  const order_by = [{ field: 'created_at', direction: 'ASC' }];
+  const { body: contacts } = await customer.post('/contacts/list', { order_by });
+  const [sold, ...ids] = (contacts as { id: string }[]).map(({ id }) => id);
+  const [restored, resold, added] = ids as [string, string, string];
+  await deal({ contacts_ids: [sold, ...ids] });
+  const { results } = await undo(change);
+  expect(results.map(({ item, reason }) => [item, reason])).toEqual(
+    expect.arrayContaining([sold, ...ids].map((id) => [id, 'in_use'])),
+  );
+  await undo(await changeOf(customer.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) })));
+  const restoration = await newestChange();
+  await deal({ contacts_ids: [resold] });
+  await customer.patch(`/opportunities/${await deal()}`, { contacts_ids: [added] });
+  const again = await undo(restoration);
+  expect(Object.fromEntries(again.results.map(({ item, reason }) => [item, reason]))).toEqual({
+    [restored]: null,
+    [resold]: 'in_use',
+    [added]: 'in_use',
+  });
+});
+
 test('an imported record stays with its note, if that was changed since', async () => {
   const csv = 'work_email,note\nada@example.com,Met';
   const { id: change } = await importFile(app, customer, { object: 'contacts', mode: 'create', format: 'csv' }, csv);

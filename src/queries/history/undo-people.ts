@@ -199,7 +199,37 @@ const contacts: People = {
   blank: { ...blank, score: 0, verification_status: 'unverified' },
   lock: lockContactRows,
   remove: ({ sql, customerId, deferred }, ids) => removeContacts(sql, customerId, ids, deferred),
-  findInUse: async () => new Set(),
+  // A contact that was restored came back with its former opportunities: only those that got it since count.
+  findInUse: async ({ sql, customerId, changeId, effects }, ids) => {
+    const made = effects.filter(({ id }) => (ids as readonly string[]).includes(id));
+    const restored = made.flatMap(({ id, is_restored }) => (is_restored ? [id] : []));
+    const rows = await sql<{ contact_id: string }[]>`
+      select m.contact_id
+      from opportunity_contacts m
+      join unnest(
+        ${made.map(({ id }) => id)}::uuid[],
+        ${made.map(({ first }) => first)}::bigint[]
+      ) as contact (id, first) on contact.id = m.contact_id
+      where m.customer_id = ${customerId}::uuid
+        and m.contact_id = any(${ids as LockedId[]}::uuid[])
+        and (
+          contact.id <> all (${restored}::uuid[])
+          or exists (
+            select 1
+            from journal j
+            where j.customer_id = ${customerId}::uuid
+              and j.record_id = m.opportunity_id
+              and j.change_id is distinct from ${changeId}::uuid
+              and j.position > contact.first
+              and (
+                j.type = 'opportunity.created'
+                or (j.after -> 'contacts_ids')::jsonb ? contact.id::text
+                and not (j.before -> 'contacts_ids')::jsonb ? contact.id::text
+              )
+          )
+        )`;
+    return new Set(rows.map(({ contact_id }) => contact_id));
+  },
   update: ({ sql, customerId }, rows) =>
     updateRows(sql, customerId, wholeContacts, rows, ({ id, ...row }) => ({ id, ...wholeContactRow(customerId, row) })),
   restore: async ({ sql, customerId, effects }, rows) => {
