@@ -38,9 +38,25 @@ test('a list is made of rules in words, with the number of matches before it is 
   });
   expect(wrong.status).toBe(400);
   const saved = await admin.submit('/app/lists/new', { name: 'Engineers', ...rules, do: 'save' });
-  const page = textOf(await admin.get(saved.location!));
+  const page = textOf(await admin.get((await admin.get(saved.location!)).location!));
+  expect(page).toContain('The list is created.');
   expect(page).toMatch(/Job title contains engineer or Country is one of Germany, Austria/);
   expect(page).toContain('2 contacts');
+});
+
+test('the page of a list is the table of contacts, in which its contacts are searched, chosen and taken out', async () => {
+  const { body: list } = await customer.post('/list-contact', { name: 'Guests' });
+  const open = async (more = '') => admin.get((await admin.get(`/app/lists/${list.id}${more}`)).location!);
+  expectPage(await open(), 200, /Guests .* Nobody yet/);
+  const [ada] = await Promise.all([contact({ list_ids: [list.id] }), contact({ list_ids: [list.id] }), contact()]);
+  const page = await open();
+  expectPage(page, 200, /Guests .* 2 contacts .* Take out of this list/);
+  expect(page.body).toMatch(/aria-current="page">Lists</);
+  expectPage(await open('?search=nobody'), 200, /Guests .* No contact matches/);
+  const out = await admin.submit(`/app/contacts/chosen?do=out&list=${list.id}&id=${ada}`);
+  expectPage(await admin.get((await admin.get(out.location!)).location!), 200, '1 contact is taken out of the list.');
+  expect((await customer.get(`/list-contact/${list.id}`)).body.contacts_count).toBe(1);
+  expect((await customer.get(`/contacts/${ada}`)).status).toBe(200);
 });
 
 test('a list that is renamed keeps its rules, description and members as they are, line breaks too', async () => {

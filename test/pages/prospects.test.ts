@@ -89,7 +89,7 @@ test('a list leads to the other people of the companies of its contacts', async 
   const admin = await visitorOf(app.fastify, customer.id);
   const list = await makeList(app.fastify, customer);
   await make(customer, '/contacts', contactBody({ company: { name: 'Stone Works' }, list_ids: [list] }));
-  const [link] = /\/app\/lists\/[0-9a-f-]+\/people/.exec((await admin.get(`/app/lists/${list}`)).body)!;
+  const [link] = /\/app\/lists\/[0-9a-f-]+\/people/.exec((await admin.get(`/app/contacts?list=${list}`)).body)!;
   const { location } = await admin.get(link);
   expect(textOf(await admin.get(location!))).toContain('1 match, of which you have unlocked 0');
 });

@@ -5,19 +5,31 @@ import { estimateListVerification, startListVerification } from '../../jobs/veri
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Transaction } from '../../database/db.ts';
-import { contactFilterFields, type Contact, type ContactDetail } from '../../schemas/contacts.ts';
+import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
-import { forMembers, forAdmins, addPage, question, listPage, jobPath, type Answer } from '../base/layout.ts';
+import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
 import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, withBlanks } from '../base/forms.ts';
 import type { Choice, Choices } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
+import {
+  once,
+  payerOf,
+  fieldsOf,
+  text,
+  integer,
+  idOf,
+  isAdmin,
+  required,
+  placeIn,
+  ask,
+  queryOf,
+} from '../base/requests.ts';
 import { requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice, table } from '../base/html.ts';
-import { dayOf, startOf, endOf, readDay, type Html, type Column } from '../base/html.ts';
-import { contactKind, peopleOfCompanies } from './kinds.ts';
+import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
+import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, savedTexts, isPreview, usersOf, type Draft, type EditForm } from './editor.ts';
-import { rowsOf, maxCounted, numberOf } from './record-list.ts';
+import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { findEnriched, planEnrichment } from '../../jobs/enrichment.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
@@ -54,7 +66,10 @@ export async function lists(app: FastifyInstance): Promise<void> {
     });
   });
 
-  addPage(app, '/lists/:id', forMembers, showList);
+  addPage(app, '/lists/:id', forMembers, async (request) => {
+    const { id } = await requireList(request);
+    return pathWith('/app/contacts', { ...queryOf(request), list: id });
+  });
 
   addPage(app, '/lists/:id/people', forMembers, async (request) => {
     const { id } = await requireList(request);
@@ -142,28 +157,30 @@ const requireList = async (request: FastifyRequest): Promise<List> =>
 
 const byHand = html`<span class="quiet">by hand</span>`;
 
-const membersShown = 50;
-
-async function showList(request: FastifyRequest): Promise<Answer> {
-  const [list, users] = [await requireList(request), await usersOf(request)];
-  const { id, name, description, rules, contacts_count, owner_name, updated_at } = list;
-  const query = { filters: { list_id: id }, paginate: { limit: membersShown } } as const;
-  const members = await ask(request, listContacts, query);
-  const spending = html`!${linkButton('Verify', `${section}/${id}/verify`, 'secondary outline', 'data-dialog')}
-  !${linkButton('Enrich', `${section}/${id}/enrich`, 'secondary outline')}`;
+/** Returns the heading of the page of contacts that are filtered by a list, which is the list's page. */
+export async function listHeading(request: FastifyRequest, id: string): Promise<Heading | undefined> {
+  const list = await ask(request, findList, id);
+  if (!list) return undefined;
+  const { name, description, rules, contacts_count, owner_name, updated_at } = list;
+  const path = `${section}/${list.id}`;
+  const isEmpty = contacts_count === 0;
+  const spending = html`!${linkButton('Verify', `${path}/verify`, 'secondary outline', 'data-dialog')}
+  !${linkButton('Enrich', `${path}/enrich`, 'secondary outline')}`;
   return {
+    section,
     title: name,
     lead: [
       html`${description}`,
-      when(rules.length > 0, rulesText(rules, users)),
+      when(rules.length > 0, rulesText(rules, await usersOf(request))),
       html`${owner_name}`,
       html`changed !${moment(updated_at)}`,
+      when(!isEmpty, link('Find other people of their companies', `${path}/people`)),
     ]
       .filter(Boolean)
       .join(' · '),
-    actions: html`!${when(isAdmin(request) && contacts_count > 0, spending)} !${editLinks(`${section}/${id}`)}`,
+    actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
     done: savedTexts('list', { added: 'The contacts are in the list.' }),
-    body: contacts_count === 0 ? emptyList(rules.length > 0) : membersOf(list, members.rows),
+    none: isEmpty ? emptyList(rules.length > 0) : undefined,
   };
 }
 
@@ -173,20 +190,6 @@ const emptyList = (hasRules: boolean): Html =>
     : empty('Nobody yet', 'Choose contacts and add them to this list.', 'people', chooseContacts);
 
 const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary outline');
-
-const membersOf = ({ id, contacts_count }: List, rows: readonly Contact[]): Html =>
-  html`<div class="row apart">
-      <p>
-        <a href="/app/contacts?list=${id}"><strong>${counted(contacts_count, 'contact')}</strong></a>
-      </p>
-      <p class="quiet">
-        <a href="${section}/${id}/people">Find other people of their companies</a> · Export:
-        <a href="/app/contacts/export?list=${id}&format=xlsx" download>Excel</a> ·
-        <a href="/app/contacts/export?list=${id}&format=csv" download>CSV</a>
-      </p>
-    </div>
-    !${rowsOf(contactKind, rows)}
-    !${when(rows.length < contacts_count, html`<p><a href="/app/contacts?list=${id}">Show all of them</a></p>`)}`;
 
 const maxCredits = 1_000_000_000;
 

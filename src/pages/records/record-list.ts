@@ -10,8 +10,8 @@ import { countries } from '../../schemas/formats.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
-import { forMembers, addPage, formRoutes, question, type FormPage } from '../base/layout.ts';
-import { when, notice, empty, table, searchBox, linkButton, html, link, count, pathWith } from '../base/html.ts';
+import { forMembers, addPage, formRoutes, question, type FormPage, type Page } from '../base/layout.ts';
+import { when, notice, empty, table, searchBox, linkButton, html, count, pathWith } from '../base/html.ts';
 import { dialogLink, buttons, type Html, type Column } from '../base/html.ts';
 import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind } from './kinds.ts';
@@ -28,7 +28,15 @@ export const pageRows = 25;
 /** Maximum number of matching records that are counted exactly. */
 export const maxCounted = 10_000;
 
-export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
+/** What the page of records that are filtered by a list shows instead of their title and buttons. */
+export interface Heading extends Pick<Page, 'section' | 'title' | 'lead' | 'actions' | 'done'> {
+  /** What stands there if the list has no records. */
+  none: Html | undefined;
+}
+
+type HeadingOf = (request: FastifyRequest, list: string) => Promise<Heading | undefined>;
+
+export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?: HeadingOf): void {
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
@@ -38,36 +46,41 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind): void {
     const view = viewOf(kind, given);
     const { caller } = request;
     const filters = filtersOf(kind.controls, view);
-    const [page, matches, lists, users, views] = await Promise.all([
+    const { list } = view.values;
+    const [page, matches, lists, users, views, ofList] = await Promise.all([
       ask(request, kind.list, requestOf(kind, view, pageRows)),
       ask(request, kind.countUpTo, filters, maxCounted),
-      kind.object === 'contacts' ? listChoices(request, view.values['list']) : [],
+      kind.object === 'contacts' ? listChoices(request, list) : [],
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
+      list === undefined ? undefined : headingOf?.(request, list),
     ]);
+    const { done, none: noneInList, ...shown } = ofList ?? {};
     const known = { lists, users, me: caller.userId };
     const rows = (await kind.withCounts?.(request, page.rows)) ?? page.rows;
     return {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
-      body: html`!${doneText(request, kind)} !${filterForm(kind, view, known)}
+      ...shown,
+      body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
         <div class="row">!${views} !${chips(kind, view, known)}</div>
-        !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view)}
+        !${rows.length > 0 ? heading(kind, view, matches, rows.length) : (noneInList ?? none(kind, view, ofList && { list }))}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
         !${numberedPager(request, page.nextCursor)}`,
     };
   });
 }
 
-function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
+function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: Heading['done']): Html {
   const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');
   if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
-  if (done !== 'deleted' && done !== 'assigned') return doneNotice(request);
-  if (!Number.isInteger(number) || number < 1) return '';
+  const acts: Record<string, string> = { deleted: 'deleted', assigned: 'assigned', out: 'taken out of the list' };
+  if (!Object.hasOwn(acts, done)) return doneNotice(request, texts);
+  if (!Number.isInteger(number) || number < 0) return '';
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
-  return notice(`${what} ${done}.`, 'good', undoButton(request));
+  return notice(`${what} ${acts[done]}.`, 'good', undoButton(request));
 }
 
 /**
@@ -205,9 +218,10 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
     `${path}/chosen`,
     html`!${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}`,
     html`!${when(matches > rows.length && matches <= maxBatchItems, all)}
-    !${when(isContacts, html`!${act('list', 'Add to a list')} !${act('assign', 'Assign')}`)}
-    !${when(isContacts && isAdmin, act('verify', 'Verify'))} !${act('merge', 'Merge')}
-    !${act('delete', 'Delete', 'danger')}`,
+    !${when(isContacts, act('list', 'Add to a list'))}
+    !${when(view.values['list'] !== undefined, act('out', 'Take out of this list'))}
+    !${when(isContacts, act('assign', 'Assign'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
+    !${act('merge', 'Merge')} !${act('delete', 'Delete', 'danger')}`,
   );
 }
 
@@ -249,20 +263,11 @@ function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
 const filledColumns = ({ columns }: RecordKind, rows: readonly ShownRecord[]) =>
   columns.filter(({ cell, isOptional }, i) => i === 0 || (!isOptional && rows.some((row) => cell(row, []) !== '')));
 
-export function rowsOf(kind: RecordKind, rows: readonly ShownRecord[]): Html {
-  const { title, path, nameOf } = kind;
-  const columns = filledColumns(kind, rows).map(({ head, cell }, i): Column<ShownRecord> => [
-    head,
-    (row) => (i === 0 ? link(nameOf(row), `${path}/${row.id}`) : cell(row, [])),
-  ]);
-  return html`<div class="rows">!${table(title, columns, rows)}</div>`;
-}
-
-function none(kind: RecordKind, view: View): Html {
+function none(kind: RecordKind, view: View, all: Record<string, string | undefined> = {}): Html {
   const { path, title, noun, advice, picture } = kind;
   if (view.page > 1) return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
   if (Object.keys(view.values).length > 0) {
-    const clear = linkButton('Show all', path, 'secondary outline');
+    const clear = linkButton('Show all', pathWith(path, all), 'secondary outline');
     return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', 'search', clear);
   }
   const add = linkButton('Import a file', importPath(kind));

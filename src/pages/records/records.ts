@@ -14,6 +14,7 @@ import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, c
 import { contactKind, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
 import { editLinks, requireRecord, savedTexts, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
 import { userChoices } from './editor.ts';
+import { listHeading } from './lists.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
@@ -173,7 +174,7 @@ const ownFields = (
 };
 
 export async function records(app: FastifyInstance): Promise<void> {
-  addPages(app, contactKind);
+  addPages(app, contactKind, listHeading);
   addPages(app, companyKind);
   savedViews(app);
 
@@ -188,8 +189,8 @@ export async function records(app: FastifyInstance): Promise<void> {
   });
 }
 
-function addPages(app: FastifyInstance, kind: RecordKind): void {
-  recordList(app, kind);
+function addPages(app: FastifyInstance, kind: RecordKind, headingOf?: typeof listHeading): void {
+  recordList(app, kind, headingOf);
   recordEdit(app, kind);
   recordView(app, kind);
   chosen(app, kind);
@@ -303,6 +304,7 @@ export interface Act<Row extends ShownRecord = ShownRecord> {
 export function actNamed(request: FastifyRequest, kind: RecordKind, name: string): Act {
   if (name === 'delete') return deletion(kind);
   if (kind.object === 'contacts' && name === 'list') return listing;
+  if (kind.object === 'contacts' && name === 'out') return takingOut;
   if (kind.object === 'contacts' && name === 'assign') return assignment(kind);
   if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
   if (!isAdmin(request)) throw forbidden();
@@ -415,6 +417,20 @@ export async function chosenList(request: FastifyRequest, sql: Transaction, sour
   const body = { name: text(fields, 'name') };
   return chosenListId(fields) ?? (await createList(sql, customerId, userId, body, source)).id;
 }
+
+const takingOut: Act = {
+  title: 'Take out of the list:',
+  verb: 'Take out',
+  tone: '',
+  controls: async () =>
+    html`<p>They leave the list and stay contacts. Those that match its rules stay in the list.</p>`,
+  run: async (request, rows) => {
+    const list_id = required(canonicalId(text(fieldsOf(request), 'list')), 'list');
+    const members = { list_id, contact_ids: rows.map(({ id }) => id) };
+    const done = await once(request, (sql) => removeMembers(sql, request.caller.customerId, members));
+    return pathWith(`/app/lists/${list_id}`, done ? { done: 'out', n: String(done.removed) } : { done: 'sent' });
+  },
+};
 
 const verifying: Act<ContactDetail> = {
   title: 'Verify',
