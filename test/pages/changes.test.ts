@@ -91,6 +91,35 @@ test('the job of an undo leads back to the page whose message offered it, and to
   expect(elsewhere).toContain('href="/app" >Go back</a>');
 });
 
+test("after the undo of a merge the contact's page tells that it was taken back, and offers no undo of it", async () => {
+  const ids = [
+    await make(customer, '/contacts', contactBody({ work_email: 'a@x.example' })),
+    await make(customer, '/contacts', contactBody({ work_email: 'b@x.example' })),
+  ] as const;
+  const { headers } = await customer.post('/contacts/merge', { id: ids[0], merge_ids: [ids[1]] });
+  const merge = headers['x-change-id'] as string;
+  const paths = ids.map((id) => `/app/contacts/${id}`);
+  expect((await admin.get(paths[0]!)).body).toContain(`/app/changes/${merge}/undo`);
+  await undo(`/app/changes/${merge}/undo`);
+  const [kept, merged] = await Promise.all(paths.map((path) => admin.get(path)));
+  expect(textOf(kept!)).toMatch(
+    /took back the merge: Other e-mails: b@x\.example → – .* → b@x\.example This merge was/,
+  );
+  expect(textOf(merged!)).toMatch(/took back the merge: created it .* deleted it by a merge This merge was taken back/);
+  for (const { body } of [kept!, merged!]) expect(body.split(`data-dialog >Undo</a>`)).toHaveLength(2);
+});
+
+test('a change that was taken back is offered to be taken back again only after the undo was undone', async () => {
+  const id = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
+  await customer.patch(`/contacts/${id}`, { job_title: 'Baker' });
+  const page = `/app/contacts/${id}`;
+  await undo(undoPath((await admin.get(page)).body));
+  const taken = await admin.get(page);
+  expect(textOf(taken)).toMatch(/took back the change: Job title: Baker → Clerk .* This change was taken back\./);
+  await undo(undoPath(taken.body));
+  expect(textOf(await admin.get(page))).toMatch(/→ Clerk This change was taken back\. .* Clerk → Baker \S+ .* Undo /);
+});
+
 test('a change that created more than 100 records is taken back by admins only', async () => {
   const member = await visitorOf(app.fastify, customer.id, 'member');
   const create = async (number: number) => {

@@ -15,7 +15,7 @@ import { editor, requireRecord, usersOf, userChoices, type Draft } from './edito
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import type { References } from './kinds.ts';
-import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
+import { readTimeline, type NamedRecord, type TakenBack } from '../../queries/history/timeline.ts';
 import type { Change } from '../../schemas/events.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import { changeText, companiesIn, namedRecords, recordLink, whoOf, type Telling } from '../changes.ts';
@@ -302,7 +302,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const { users } = place.telling;
   const { faults } = place.refused;
   const older = queryText(request, 'older');
-  const [tasks, { entries, next }] = await Promise.all([
+  const [tasks, { entries, undos, next }] = await Promise.all([
     older === '' ? listTasks(request, place.filters).then(({ rows }) => rows) : [],
     ask(request, readTimeline, place, older),
   ]);
@@ -326,7 +326,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     )}
     <h2 id="timeline">Timeline</h2>
     <ol class="timeline">
-      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names })))}
+      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names }, undos)))}
     </ol>
     !${pager({ first: when(older, place.path), next: next && `${pathWith(place.path, { older: next })}#timeline` })}`;
 }
@@ -428,9 +428,15 @@ function activityEntry(one: Activity, shown: Shown): Html {
   );
 }
 
-function changeEntry(change: Change, telling: Telling): Html {
+function changeEntry(change: Change, telling: Telling, undos: readonly TakenBack[]): Html {
+  const took = undos.find(({ id }) => id === change.change_id);
+  const taken = undos.find(({ undo_of }) => undo_of === change.change_id);
+  const wordFor = ({ has_merges }: TakenBack): string => (has_merges ? 'merge' : 'change');
+  const told = changeText(change, telling);
   const undo = dialogLink('Undo', `/app/changes/${change.change_id}/undo?record=${change.record_id}`);
-  const [who, what] = [whoOf(change.actor, telling.users), changeText(change, telling)];
-  const said = [who, what, moment(change.occurred_at), when(change.change_id, undo)] as const;
+  const what = html`!${took ? `took back the ${wordFor(took)}: ` : ''}!${told}
+  !${taken ? html`<span class="line quiet">This ${wordFor(taken)} was taken back.</span>` : ''}`;
+  const mayUndo = change.change_id && !took?.has_merges && !taken;
+  const said = [whoOf(change.actor, telling.users), what, moment(change.occurred_at), when(mayUndo, undo)] as const;
   return entry('<span class="kind change" aria-hidden="true"></span>', said);
 }

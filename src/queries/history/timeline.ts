@@ -1,4 +1,4 @@
-import type { Database } from '../../database/db.ts';
+import type { Database, Queryable } from '../../database/db.ts';
 import { cursorFault } from '../../filters/cursor.ts';
 import type { Activity } from '../../schemas/activities.ts';
 import { eventNouns, type Change, type ChangeQuery, type EventNoun } from '../../schemas/events.ts';
@@ -16,7 +16,7 @@ const pageSize = 25;
 
 /**
  * Returns a page of a record's changes and activities together, with the merges of other records into it, newest first.
- * Leaves out open tasks.
+ * Leaves out open tasks. Also returns the undos among the changes, and of them.
  * @param filters filters for the activities of the record
  * @param older end of the previous page: `<cursor of the activities>~<position in the changes>`. Each part can be empty
  */
@@ -25,7 +25,7 @@ export async function readTimeline(
   customerId: string,
   { id, filters }: { id: string; filters: GivenFilters },
   older: string,
-): Promise<{ entries: Entry[]; next: string | undefined }> {
+): Promise<{ entries: Entry[]; undos: TakenBack[]; next: string | undefined }> {
   const [, cursor = '', position = ''] = /^([^~]*)~(\d{1,15})?$/.exec(older) ?? [];
   if (older !== '' && cursor === '' && position === '') throw cursorFault('is not a cursor of this list');
   const list = (limit: number) =>
@@ -42,12 +42,45 @@ export async function readTimeline(
   const all = [...activities.rows, ...changes].toSorted((a, b) => timeOf(b) - timeOf(a));
   const entries: Entry[] = all.slice(0, pageSize);
   const isMore = all.length > pageSize || activities.nextCursor !== undefined || changes.length === pageSize;
-  if (!isMore) return { entries, next: undefined };
   const told = entries.filter((entry): entry is Change => 'position' in entry);
+  const ids = told.flatMap(({ change_id }) => change_id ?? []);
+  const undos = ids.length === 0 ? [] : await db.lookup((sql) => findTakenBack(sql, customerId, id, ids));
+  if (!isMore) return { entries, undos, next: undefined };
   const used = entries.length - told.length;
   const after = used === 0 ? cursor : used === pageSize ? activities.nextCursor : (await list(used)).nextCursor;
-  return { entries, next: `${after ?? ''}~${told.at(-1)?.position ?? position}` };
+  return { entries, undos, next: `${after ?? ''}~${told.at(-1)?.position ?? position}` };
 }
+
+/** An undo that has written a record, and is not taken back itself. */
+export interface TakenBack {
+  id: string;
+  undo_of: string;
+  /** True if it has taken back a merge. It cannot be undone then. */
+  has_merges: boolean;
+}
+
+/** Returns the undos that are one of these changes of a record, or have taken back one. */
+const findTakenBack = (sql: Queryable, customerId: string, recordId: string, ids: readonly string[]) => sql<
+  TakenBack[]
+>`
+  select id, request ->> 'undo_of' as undo_of, (request ->> 'has_merges')::boolean as has_merges
+  from jobs
+  where customer_id = ${customerId}::uuid
+    and type = 'undo'
+    and (id = any(${ids as string[]}::uuid[]) or request ->> 'undo_of' = any(${ids as string[]}::text[]))
+    and exists (
+      select 1
+      from journal j
+      where j.customer_id = ${customerId}::uuid
+        and j.record_id = ${recordId}::uuid
+        and j.change_id is not distinct from jobs.id)
+    and not exists (
+      select 1
+      from jobs again
+      where again.customer_id = ${customerId}::uuid
+        and again.type = 'undo'
+        and again.request ->> 'undo_of' = jobs.id::text
+        and again.succeeded > 0)`;
 
 /** Maximum number of pages of the journal that are searched for changes by others. */
 const maxPages = 10;
