@@ -130,7 +130,6 @@ interface SentBody {
   filters?: Record<string, unknown>;
 }
 
-/** Returns what a waiting call would change, or its URL if that is not known. */
 async function contentOr(request: FastifyRequest, one: Approval): Promise<readonly Fact[]> {
   const content = await contentOf(request, one).catch((error: unknown) => {
     // Its records are gone, or it was decided meanwhile.

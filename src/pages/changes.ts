@@ -141,13 +141,11 @@ interface Undone {
   one?: Change | undefined;
 }
 
-/** Returns the path of the page from which the undo was opened. */
 function backOf({ change, one }: Undone, request: FastifyRequest): string {
-  const recordPath = one && (one.type === 'deleted' ? section : `${pathsOf(one.object)}/${one.record_id}`);
+  const recordPath = one && (one.type === 'deleted' ? section : `${listPathOf(one.object)}/${one.record_id}`);
   return backPath(request, recordPath ?? `/app/changes/${change.id}`);
 }
 
-/** Returns the change in the path of an undo. */
 async function requireUndo(request: FastifyRequest): Promise<Undone> {
   const change = await requireChange(request);
   const record = queryText(request, 'record');
@@ -200,7 +198,6 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
 const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, label = 'Undo'): Html =>
   undoable ? linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog') : '';
 
-/** Returns a button that undoes what a job or import has written, or an empty string if there is nothing to undo. */
 export async function undoOf(request: FastifyRequest, id: string, label: string): Promise<Html> {
   const undoable = await lookUp(request, isUndoable, id);
   return undoButton({ id, undoable }, label);
@@ -224,8 +221,7 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     ? 'removed for good'
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
-/** Returns the path of the list of records. The page of a record is below it. */
-const pathsOf = (noun: EventNoun): string => `/app/${plurals[noun]}`;
+const listPathOf = (noun: EventNoun): string => `/app/${plurals[noun]}`;
 
 export function nameOf(noun: EventNoun, record: object): string {
   const value = (name: string): string => asText((record as Record<string, unknown>)[name]);
@@ -241,7 +237,7 @@ export const namedRecords = (request: FastifyRequest, wanted: Parameters<typeof 
   ask(request, findNamedRecords, wanted);
 
 export const recordLink = ({ noun, record }: NamedRecord): Html =>
-  link(nameOf(noun, record), `${pathsOf(noun)}/${record.id}`);
+  link(nameOf(noun, record), `${listPathOf(noun)}/${record.id}`);
 
 export const oldNameOf = ({ object, fields }: Change): string =>
   nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
@@ -254,7 +250,6 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
 }
 
 export interface Telling {
-  /** Id of the record whose changes are told. */
   id: string;
   wordOf: (field: string) => string;
   users: readonly User[];
@@ -291,8 +286,7 @@ const userText: FieldText = (id, { users }) => users.find((user) => user.id === 
 
 type FieldText = (value: never, telling: Telling) => string;
 
-/** Texts for the values of fields that are ids, codes or lists of other things. */
-const fieldTexts: Readonly<Record<string, FieldText>> = {
+const valueTexts: Readonly<Record<string, FieldText>> = {
   location_country: (code: string) => countryName(code),
   assigned_to: userText,
   user_id_assigned: userText,
@@ -318,7 +312,7 @@ function valueText(name: string, value: unknown, telling: Telling): Html {
     return company ? recordLink(company) : 'a deleted company';
   }
   if (name === 'estimated_closing_date' || name === 'close_date') return day(asText(value));
-  const known = Object.hasOwn(fieldTexts, name) ? fieldTexts[name]!(value as never, telling) : undefined;
+  const known = Object.hasOwn(valueTexts, name) ? valueTexts[name]!(value as never, telling) : undefined;
   const shown = known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value));
   return shown === '' ? nothing : html`${shown}`;
 }

@@ -124,7 +124,6 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   return `${section}?done=saved`;
 }
 
-/** Reads the form of a field. Keeps choices only for the type `choice`. */
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
   const { key, label, type, choices } = textsIn(fieldsOf(request), 'key', 'label', 'type', 'choices');
   const lines = choices.split('\n').map((line) => line.trim());

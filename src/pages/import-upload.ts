@@ -116,7 +116,6 @@ const discardRest: onSendAsyncHookHandler = async ({ raw }, _reply, payload) => 
   return payload;
 };
 
-/** Returns true if the sent form is malformed, or has too many fields or unknown ones. */
 const isFormFault = (error: unknown): boolean =>
   error instanceof Error &&
   !(error instanceof DomainError) &&
@@ -131,7 +130,6 @@ const formErrorCodes: ReadonlySet<string> = new Set([
   'FST_INVALID_JSON_FIELD_ERROR',
 ]);
 
-/** Returns the import that a form describes, not validated yet. An import without a name gets the name of its file. */
 function draftOf(fields: Fields, filename: string): ImportCreate {
   const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();
   const name = text(fields, 'name').trim() || ofFile;

@@ -31,7 +31,6 @@ import { canonicalId } from '../text/ids.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
-/** Returns a table of records that failed or have warnings, with the reason of each. */
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
   const happened = ({ error, warning }: Failure): Html =>
@@ -377,7 +376,6 @@ function nextSteps({ object, match, failed, warnings }: Import, list = '', isCre
   </p>`;
 }
 
-/** Returns what an import has done with the records, or what a check says that it would do. */
 function countsText({ created, updated, unchanged, dry_run: isCheck }: Import): string {
   const verb = isCheck ? 'would be created' : 'created';
   return `${count(created)} ${verb}, ${count(updated)} changed, ${count(unchanged)} left unchanged.`;

@@ -133,7 +133,6 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   };
 }
 
-/** Returns what a job has done, what that has cost, and how far it is while it runs. */
 function progressOf(job: Job): Html {
   const [, noun, nouns, done] = jobTable[job.type].words;
   const { pool, charged, reserved } = job.credits;

@@ -47,8 +47,7 @@ function actionOf(scope: Scope): string {
   return isPaidFor(scope) ? 'start' : (actions[action] ?? action);
 }
 
-/** Scopes of which a key needs one to spend credits of a pool. */
-const spending: Record<Pool, readonly Scope[]> = {
+const spendingScopes: Record<Pool, readonly Scope[]> = {
   subscription: ['payment_prospect:create'],
   verification: ['verify_email:create', 'list_contacts:read'],
 };
@@ -178,11 +177,10 @@ function limitsIn(fields: Fields): KeyLimits {
   return { spend_caps: Object.fromEntries(caps) as SpendCaps, approve_over };
 }
 
-/** Returns a fault for each cap of credits that the key cannot spend anyway. */
 function needlessCaps(caps: SpendCaps, permissions: readonly Scope[]): Fault[] {
   const message = 'the key may not do this, so it needs no cap: empty this field';
   return pools
-    .filter((pool) => caps[pool]?.amount && !spending[pool].some((scope) => permissions.includes(scope)))
+    .filter((pool) => caps[pool]?.amount && !spendingScopes[pool].some((scope) => permissions.includes(scope)))
     .map((pool) => ({ path: `/cap_${pool}`, message }));
 }
 
@@ -204,7 +202,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     show: showNew,
     act: async (request) => {
       const draft = draftOf(request);
-      const key = keyOf(draft);
+      const key = completedByPreset(draft);
       requireValid(KeyRequest, key, [...contraryTicks(draft, key), ...needlessCaps(key.spend_caps, key.permissions)]);
       const issued = await once(request, (sql) => issueKey(sql, request.caller, key, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
@@ -275,8 +273,7 @@ function draftOf(request: FastifyRequest): KeyDraft {
   };
 }
 
-/** Returns the key that a form describes. What the form leaves open is as its preset says. */
-function keyOf({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
+function completedByPreset({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
   const preset = presets[chosen];
   if (!preset) return draft;
   const caps = pools.map((pool) => [pool, draft.spend_caps[pool] ?? preset.caps[pool]]);
@@ -286,7 +283,6 @@ function keyOf({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & K
 const areSame = (some: readonly string[], others: readonly string[] = []): boolean =>
   new Set(some).symmetricDifference(new Set(others)).size === 0;
 
-/** Returns a fault if a preset is chosen and other scopes than its own are ticked. */
 const contraryTicks = ({ permissions: ticked }: KeyDraft, { permissions }: KeyRequest): Fault[] =>
   ticked.length > 0 && !areSame(ticked, permissions)
     ? [{ path: '/permissions', message: `choose “${ownLabel}”, or untick everything below` }]

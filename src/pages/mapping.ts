@@ -15,15 +15,12 @@ import { importableNames, importedFields, opportunityFileFields } from '../schem
 
 interface MappingState {
   state: Pick<ImportState, 'sheet' | 'has_header'>;
-  /** Controls that choose a list for the contacts. */
   lists: Html;
-  /** Number of the page of columns, and the links to the others. */
   page: number;
   pager: Html;
   sent: Fields;
 }
 
-/** Returns the preview of a file, with controls that map its columns. */
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
   html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, shown) : ''}
     !${settings(found, preview, shown)}
@@ -163,7 +160,6 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
     </div>`;
 }
 
-/** Returns the mode of an import and the field by which it finds stored records, as a choice of the form. */
 export const modeOf = ({ mode, match }: Pick<Import, 'mode' | 'match'>): string =>
   match === null ? mode : `${mode} ${match}`;
 
@@ -253,9 +249,6 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   })),
 ];
 
-/**
- * Returns the labels of the fields that every new record needs but no column provides. Joins alternatives with "or".
- */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
   const { create, needsOneOf = [] } = importedKinds[found.object];

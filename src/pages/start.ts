@@ -203,17 +203,13 @@ const card = (path: string, title: string, one: Import | Job, noun: string): Htm
 /** What needs a look. A dismissed concern stays hidden until its key changes. */
 type Concern = readonly [key: string, text: Html];
 
-/** Returns the time of so many days ago, or from now. */
-const timeIn = (days: number): string => new Date(Date.now() + days * dayMs).toISOString();
+const inDays = (days: number): string => new Date(Date.now() + days * dayMs).toISOString();
 
-/** Number of days before an API key expires from which a warning is shown. */
-const keyDays = 14;
+const keyWarningDays = 14;
 
-/** Number of days for which an import with failures is shown. */
-const importDays = 7;
+const failedImportDays = 7;
 
-/** Share of the last grant of credits. A balance below this share counts as low. */
-const lowShare = 0.1;
+const lowShareOfGrant = 0.1;
 
 const sources = [waitingCalls, failedImports, failingEndpoints, lowCredits, endingKeys];
 
@@ -251,7 +247,7 @@ async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
 
 async function failedImports(request: FastifyRequest): Promise<Concern[]> {
   const rows = await search(request, listImports, {}, allImports, request.caller.userId);
-  const recent = rows.filter((one) => one.created_at >= timeIn(-importDays) && !one.dry_run);
+  const recent = rows.filter((one) => one.created_at >= inDays(-failedImportDays) && !one.dry_run);
   return recent.flatMap((one): Concern[] => {
     const isUnread = one.status === 'FAILED';
     if (!isUnread && (one.status !== 'COMPLETED' || one.failed === 0)) return [];
@@ -271,7 +267,7 @@ async function failingEndpoints(request: FastifyRequest): Promise<Concern[]> {
 
 async function lowCredits(request: FastifyRequest): Promise<Concern[]> {
   const [balances, grants] = await Promise.all([lookUp(request, findCredits), search(request, findLastGrants)]);
-  const isLow = (pool: (typeof pools)[number]) => balances[pool].balance < (grants[pool] ?? 0) * lowShare;
+  const isLow = (pool: (typeof pools)[number]) => balances[pool].balance < (grants[pool] ?? 0) * lowShareOfGrant;
   return pools.filter(isLow).map((pool) => {
     const left = count(balances[pool].balance);
     const text = html`Only ${left} <a href="/app/credits">credits</a> are left ${poolWords[pool].purpose}.`;
@@ -281,7 +277,7 @@ async function lowCredits(request: FastifyRequest): Promise<Concern[]> {
 
 async function endingKeys(request: FastifyRequest): Promise<Concern[]> {
   const keys = await lookUp(request, listApiKeys);
-  const ending = keys.filter(({ status, expires_at }) => status === 'active' && expires_at < timeIn(keyDays));
+  const ending = keys.filter(({ status, expires_at }) => status === 'active' && expires_at < inDays(keyWarningDays));
   return ending.map(({ id, name, expires_at }) => {
     return [`${id} ${expires_at}`, html`The key !${link(name, '/app/keys')} ends on !${date(expires_at)}.`] as const;
   });

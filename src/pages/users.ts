@@ -91,7 +91,6 @@ export async function users(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Roles, the one that may do least first. */
 const lowestFirst = roles.toReversed();
 
 const changeOf = (request: FastifyRequest, { id }: User) => ({

@@ -21,8 +21,7 @@ const section = '/app/webhooks';
 
 export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id}`;
 
-/** Maximum number of waiting events that are counted exactly. */
-const maxCounted = 10_000;
+const maxCountedEvents = 10_000;
 
 function stateOf({ active, disabled_reason, failing_since }: Health): Html {
   if (disabled_reason !== null) return badge('disabled', 'bad');
@@ -44,7 +43,7 @@ export function troubleOf({ disabled_reason: reason, active, failing_since }: He
 }
 
 const waitingOf = ({ waiting }: Pick<Endpoint, 'waiting'>): string =>
-  waiting > maxCounted ? `more than ${count(maxCounted)}` : count(waiting);
+  waiting > maxCountedEvents ? `more than ${count(maxCountedEvents)}` : count(waiting);
 
 const errorLabels: Record<DeliveryError, string> = {
   dns: 'The name was not found',
@@ -239,7 +238,6 @@ function showForm(request: FastifyRequest, { faults }: Refused, stored?: Endpoin
   };
 }
 
-/** Returns the page that shows a new secret once. If the form was sent before, returns a page that says so. */
 const showSecret = (request: FastifyRequest, issued: Issued | undefined): Page =>
   secretPage(request, issued, ['secret', 'rotate it to get a new one.'], ({ id, url, secret }) => ({
     title: 'Your new secret',

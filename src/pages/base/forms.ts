@@ -14,13 +14,11 @@ export const versionField = (shown: object): Html => hidden({ etag: etagOf(shown
 
 const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
 
-/** Returns the rows of the page that a request asks for, of a list that is there as a whole. */
 export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: number): { rows: Row[]; below: Html } {
   const page = pageNumberOf(request);
   return { rows: all.slice((page - 1) * size, page * size), below: numberedPager(request, all.length > page * size) };
 }
 
-/** Returns the address of another page of a list. It keeps the list's filters. */
 function addressAt(request: FastifyRequest, place: Record<string, string>, path = request.url.split('?')[0]!): string {
   const { page: _page, cursor: _cursor, done: _done, change: _change, ...filters } = queryOf(request);
   return pathWith(path, { ...filters, ...place });
@@ -44,10 +42,6 @@ export const cursorPager = (request: FastifyRequest, next: string | undefined): 
     next: next && addressAt(request, { cursor: next }),
   });
 
-/**
- * Returns the message for the query parameter `done`, which names the last action.
- * @param texts messages by the value of `done`
- */
 export function doneNotice(request: FastifyRequest, given: Readonly<Record<string, string>> = {}): Html {
   const done = queryText(request, 'done');
   if (done === 'sent') return sentBefore;
@@ -70,7 +64,6 @@ export function undoButton(request: FastifyRequest): Html {
   return form(pathWith(`/app/changes/${change}/undo`, { back }), '<button class="link">Undo</button>', 'data-once');
 }
 
-/** Returns a card with a legend that groups controls of a form. */
 export const group = (legend: string, body: Html, id = ''): Html =>
   html`<div class="card" !${id === '' ? '' : html`id="${id}"`}>
     <fieldset>
@@ -79,7 +72,6 @@ export const group = (legend: string, body: Html, id = ''): Html =>
     </fieldset>
   </div>`;
 
-/** Returns a line of choices, of which one or several can be ticked. */
 export const choices = (legend: string, ticks: readonly Html[], more: Html = ''): Html =>
   html`<fieldset class="row">
     <legend>${legend}</legend>
@@ -113,7 +105,6 @@ export const option = (value: string, label: string, chosen: string): Html =>
 
 export type Choice = readonly [value: string, label: string];
 
-/** Values that can be chosen, with their labels. */
 export type Choices = readonly Choice[] | Readonly<Record<string, string>>;
 
 const pairsOf = (choices: Choices): readonly Choice[] => (Array.isArray(choices) ? choices : Object.entries(choices));
@@ -174,21 +165,18 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
   };
 }
 
-/** Returns the stored texts that differ from the texts of a submitted form. */
 export const differing = (stored: Readonly<Record<string, string>>, sent: Fields): Record<string, string> =>
   Object.fromEntries(Object.entries(stored).filter(([name, value]) => linesIn(sent, name) !== asSentBack(value)));
 
 /** Button of filters whose choices send them by themselves, where scripts run. */
 export const showButton: Html = '<noscript><button class="secondary outline">Show</button></noscript>';
 
-/** Returns filters above a table. They are sent to the address of the table's page. */
 export const filters = (path: string, controls: Html, button = showButton): Html =>
   html`<form class="filters" method="get" action="${path}">!${controls} !${button}</form>`;
 
 export const filterChoice = (name: string, label: string, choices: Choices, chosen: string): Html =>
   html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;
 
-/** Returns the rows of a table in a form, with empty ones below in which more can be written. */
 export const withBlanks = <Row>(rows: readonly Row[], blank: Row, most = Infinity): Row[] =>
   [...rows, blank, blank, blank].slice(0, Math.max(rows.length, Math.min(rows.length + 3, most)));
 

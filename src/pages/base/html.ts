@@ -94,13 +94,11 @@ export const quiet = (text: string): Html => html`<p class="quiet">${text}</p>`;
 
 export const link = (text: string, path: string): Html => html`<a href="${path}">${text}</a>`;
 
-/** Returns what names something, with a quiet line below that says more. */
 export const twoLines = (first: Html, second: Html): Html =>
   html`!${first}!${when(second, html`<br /><span class="quiet">!${second}</span>`)}`;
 
 export const card = (body: Html): Html => html`<div class="card">!${body}</div>`;
 
-/** Returns parts beside each other, as many as fit. */
 export const sideBySide = (...parts: readonly Html[]): Html => html`<div class="columns">!${parts}</div>`;
 
 export const panel = (title: string, body: Html, beside: Html = ''): Html =>
@@ -116,7 +114,6 @@ export const panel = (title: string, body: Html, beside: Html = ''): Html =>
     !${body}
   </section>`;
 
-/** Returns a title that opens and closes what is below it. */
 export const folded = (title: Html, body: Html, isOpen: unknown = false): Html =>
   html`<details !${when(isOpen, 'open')}>
     <summary>!${title}</summary>

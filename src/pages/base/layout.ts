@@ -127,7 +127,6 @@ export function addAction(app: FastifyInstance, path: string, access: PageAccess
 }
 
 interface List<Row> extends Omit<Page, 'body'> {
-  /** What the table is called. Default: the title. */
   label?: string;
   columns: readonly Column<Row>[];
   rows: readonly Row[];
@@ -138,7 +137,6 @@ interface List<Row> extends Omit<Page, 'body'> {
   below?: Html;
 }
 
-/** Returns the page of a list: its table, with a message and filters above, and links to other pages below. */
 export function listPage<Row>(list: List<Row>): Page {
   const { label, columns, rows, none, add = '', above = '', below = '', ...page } = list;
   const [title, text, picture, button = add] = none ?? ['', ''];
@@ -151,9 +149,7 @@ export interface FormPage extends Pick<Page, 'title' | 'section' | 'done'> {
   action?: string;
   body: Html;
   attributes?: Html;
-  /** What the form is for, in a sentence. */
   lead?: string;
-  /** What stands above the form. */
   above?: Html;
   isNarrow?: true;
   /** Faults of the address, such as an invalid number. The form shows them before it is sent. */
@@ -252,7 +248,6 @@ const find = 'aria-label="Find a contact" placeholder="Find a contact"';
 interface FormRoutes {
   /** Path to which the form is sent. Default: the path of its page. */
   sentTo?: string;
-  /** Returns the form, or the path of a redirect. */
   show: (request: FastifyRequest, refused: Refused) => FormPage | string | Promise<FormPage | string>;
   /** Performs the action of the form. If it throws an error about the form's values, the form is shown again. */
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<Answer | Refused>;
@@ -274,7 +269,6 @@ export function formRoutes(app: FastifyInstance, path: string, access: PageAcces
 
 interface Question<Row> {
   title: string | ((row: Row) => string);
-  /** Navigation entry to highlight. */
   section?: (row: Row) => string;
   /** Returns the record that the question is about, or the path of a redirect. */
   about: (request: FastifyRequest) => Promise<Row | string>;
@@ -373,7 +367,6 @@ export function ownPath(path: string): string {
   return isOwn ? pathOf(url) : '/app';
 }
 
-/** Returns the path in the query parameter `back`. Without the parameter, returns `usual`. */
 export function backPath(request: FastifyRequest, usual: string): string {
   const back = queryText(request, 'back');
   return back === '' ? usual : ownPath(back);

@@ -39,7 +39,6 @@ export function readForm(body: string): Fields {
 // The salt makes each token unique: the token of a form also says whether the form was sent before.
 const tokens = new Tokens({ saltLength: 22 });
 
-/** Name of the hidden form field with the token against cross-site request forgery (CSRF). */
 export const tokenField = 'form_token';
 
 /**
@@ -187,18 +186,15 @@ export function required<Row>(row: Row | undefined, noun: string): Row {
   return row;
 }
 
-/** Returns the texts of several fields as `textsIn` does, without those that are empty. */
 export const filledIn = (fields: Fields, ...names: readonly string[]): Record<string, string> =>
   Object.fromEntries(Object.entries(textsIn(fields, ...names)).filter(([, given]) => given !== ''));
 
-/** Returns the record in the request's path, of those that there are. */
 export function oneOf<Row extends { id: string }>(request: FastifyRequest, noun: string, all: readonly Row[]): Row {
   const id = idOf(request, noun);
   const one = all.find((row) => row.id === id);
   return required(one, noun);
 }
 
-/** Returns where the page of a list begins: at the cursor in the address, or at the first row. */
 export function placeIn(request: FastifyRequest): { cursor?: string } {
   const cursor = queryText(request, 'cursor').trim();
   return cursor === '' ? {} : { cursor };
@@ -309,8 +305,7 @@ const dearerText = 'By now it would cost more, so nothing is started yet. This i
 
 export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 
-/** Messages by the keyword of a schema that a value breaks. */
-const messages: Readonly<Record<string, string | ((limit: number) => string)>> = {
+const messageByKeyword: Readonly<Record<string, string | ((limit: number) => string)>> = {
   required: 'is missing',
   dependentRequired: 'is missing',
   minLength: (limit) => (limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`),
@@ -326,7 +321,7 @@ const messages: Readonly<Record<string, string | ((limit: number) => string)>> =
 export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
   if (keyword === 'type') return types[String(params['type']).split(',')[0]!] ?? 'is not valid';
   if (keyword === 'format') return formats[params['format'] as Format];
-  const found = messages[keyword] ?? message;
+  const found = messageByKeyword[keyword] ?? message;
   return typeof found === 'string' ? found : found(Number(params['limit']));
 };
 

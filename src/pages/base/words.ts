@@ -174,10 +174,8 @@ export function verification(status: keyof typeof verificationWords): Html {
 export const mailLink = (address: string | null): Html =>
   address ? html`<a href="${`mailto:${encodeURIComponent(address).replaceAll('%40', '@')}`}">${address}</a>` : '';
 
-/** Returns a phone number as all pages show it, such as `+49 30 901820`. */
 export const { write: phoneNumber } = await phoneReader();
 
-/** Returns the link for a call of a number, which it spells as all pages do. */
 export function phoneLink(given: string): Html {
   const number = phoneNumber({ country_code: '', number: given });
   return /^[+\d\s()./-]+$/.test(number)
@@ -230,11 +228,10 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
   skipped: 'plain',
 };
 
-/** Labels of statuses whose names would not be clear to users. */
-const words: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
+const statusWords: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 
 export const statusBadge = (status: keyof typeof tones): Html =>
-  badge(words[status] ?? status.toLowerCase(), tones[status]);
+  badge(statusWords[status] ?? status.toLowerCase(), tones[status]);
 
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {
   const label = total === null ? `${count(processed)} ${noun}` : `${count(processed)} of ${count(total)} ${noun}`;

@@ -90,7 +90,6 @@ async function changeTask(request: FastifyRequest, told: string, patchOf: TaskPa
   return isWritten ? withUndo(request, told) : changeTask(request, told, patchOf);
 }
 
-/** Returns the path of the page on which the activity's form was opened. Default: the page of its record. */
 const backOf = (found: Activity, request: FastifyRequest): string => backPath(request, recordPathOf(found));
 
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
@@ -398,7 +397,6 @@ function editLink(one: Activity, back: string): Html {
   return dialogLink('Edit', pathWith(`${path}/${one.id}/edit`, { back }), spoken);
 }
 
-/** Returns an entry of the timeline. @param said who did what, and when; and what can be done with it */
 const entry = (mark: Html, said: readonly [who: Html, what: Html, time: Html, acts: Html], body: Html = '', id = '') =>
   html`<li !${id && html`id="${id}"`}>
     !${mark}

@@ -66,8 +66,7 @@ function keyIn(fields: Fields): DuplicateKey {
 const comparedBy = (fields: Fields): ComparedBy =>
   Object.hasOwn(compared, text(fields, 'by')) ? (text(fields, 'by') as ComparedBy) : keyIn(fields);
 
-/** Returns the path of the list from which the user came to compare records. */
-const listOf = (by: ComparedBy): string => (isKey(by) ? `${section}?by=${by}` : compared[by].kind.path);
+const listPathOf = (by: ComparedBy): string => (isKey(by) ? `${section}?by=${by}` : compared[by].kind.path);
 
 const pageSize = 25;
 const maxCompared = 21;
@@ -111,14 +110,14 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       requireCurrent(request, rows);
       const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), compared: rows };
       await write(request, merge, { ...given, fields: Object.fromEntries(chosen) as Record<string, string> });
-      return withUndo(request, isKey(by) ? `${listOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
+      return withUndo(request, isKey(by) ? `${listPathOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
     },
   });
 
   addAction(app, '/duplicates/count', forMembers, async (request) => {
     const by = keyIn(fieldsOf(request));
     await write(request, countAgain, by);
-    return pathWith(listOf(by), { after: sentText(request, 'after') });
+    return pathWith(listPathOf(by), { after: sentText(request, 'after') });
   });
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
@@ -135,7 +134,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       tried += 1;
       if (performance.now() > end) break;
     }
-    const path = `${listOf(by)}&done=${merged}${tried < groups.length ? '&more=1' : ''}`;
+    const path = `${listPathOf(by)}&done=${merged}${tried < groups.length ? '&more=1' : ''}`;
     return merged > 0 ? withUndo(request, path) : path;
   });
 }
@@ -177,7 +176,7 @@ function overviewOf(by: DuplicateKey, all: AllFound): Html {
     const [{ same }, found] = [searches[key], all.get(key)];
     const number = found ? badge(count(found.groups), found.groups > 0 ? 'warning' : 'plain') : '';
     const counting = when(all.has(key) && !found, badge('being counted', 'busy'));
-    const name = key === by ? html`<strong aria-current="page">${same}</strong>` : link(same, listOf(key));
+    const name = key === by ? html`<strong aria-current="page">${same}</strong>` : link(same, listPathOf(key));
     return html`<span>!${name} !${number}!${counting}</span>`;
   };
   return html`!${[contactKind.title, companyKind.title].map((title) => {
@@ -191,8 +190,7 @@ interface ShownGroup extends DuplicateGroup {
   isEqual: boolean;
 }
 
-/** Number of records of a group whose names are shown. */
-const named = 3;
+const maxNamesShown = 3;
 
 /**
  * Returns duplicates with their names. Leaves out groups that were merged after the last count: a count is up to some
@@ -204,7 +202,7 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
   const byId = new Map((await readInOrder(request, kind, ids)).map((row) => [row.id, row]));
   const shown = some.map(async (group): Promise<ShownGroup[]> => {
     const living = group.ids.flatMap((id) => byId.get(id) ?? []);
-    const names = someNames(living.map(kind.nameOf), named, Math.max(living.length, group.count));
+    const names = someNames(living.map(kind.nameOf), maxNamesShown, Math.max(living.length, group.count));
     return living.length < 2 ? [] : [{ ...group, names, isEqual: await areEqual(kind, living) }];
   });
   return (await Promise.all(shown)).flat();
@@ -240,7 +238,7 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${asOf ? countedAt(by, asOf) : ''}
   !${table(titleOf(by), columns, groups, none)}
-  !${numberedPager(request, all > pageNumberOf(request) * pageSize, isKey(queryText(request, 'by')) ? section : listOf(by))}`;
+  !${numberedPager(request, all > pageNumberOf(request) * pageSize, isKey(queryText(request, 'by')) ? section : listPathOf(by))}`;
 }
 
 const countedAt = (by: DuplicateKey, asOf: string): Html =>
@@ -265,14 +263,14 @@ async function compare(request: FastifyRequest): Promise<FormPage | string> {
   const by = comparedBy(fields);
   const { kind } = compared[by];
   const rows = await readInOrder(request, kind, idsIn(fields, 'id', maxCompared));
-  if (rows.length < 2) return listOf(by);
+  if (rows.length < 2) return listPathOf(by);
   const body = html`!${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are
       deleted. You can undo the merge.
     </p>
-    !${await comparison(request, kind, rows)} !${buttons('Merge', listOf(by), 'Back')}`;
+    !${await comparison(request, kind, rows)} !${buttons('Merge', listPathOf(by), 'Back')}`;
   return { title: titleOf(by), action: `${section}/merge`, body, attributes: 'data-once' };
 }
 
@@ -290,7 +288,7 @@ async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, id
 async function areEqual(kind: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
   if (rows.length < 2 || openKeys(rows).length > 0) return false;
   for (const one of kind.fields) {
-    if (united.has(one.name)) continue;
+    if (unitedFields.has(one.name)) continue;
     if (differ(await comparedTexts(kind, one, rows))) return false;
   }
   return true;
@@ -302,14 +300,12 @@ const comparedTexts = ({ links }: RecordKind, one: FormField, rows: readonly Sho
 
 const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).company?.id ?? '';
 
-/** Returns the domain and the place of each company for which one of the contacts works, by its id. */
 async function describeCompanies(request: FastifyRequest, rows: readonly ShownRecord[]): Promise<Map<string, string>> {
   const found = await search(request, findCompanies, rows.map(companyOf).filter(Boolean));
   return new Map(found.map((one) => [one.id, [one.domain, one.location_locality].filter(Boolean).join(', ')]));
 }
 
-/** Fields of which a merge keeps the values of all records. */
-const united = new Set(['other_emails', 'phone_numbers']);
+const unitedFields = new Set(['other_emails', 'phone_numbers']);
 
 type Line = readonly [name: string, cells: readonly Html[]];
 
@@ -330,7 +326,7 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
   for (const one of kind.fields) {
     const texts = await comparedTexts(kind, one, rows);
     if (texts.every((given) => given === '')) continue;
-    const isOpen = !united.has(one.name) && differ(texts);
+    const isOpen = !unitedFields.has(one.name) && differ(texts);
     const companies = isOpen && one.control === 'company' ? await describeCompanies(request, rows) : undefined;
     const cells = rows.map(async (row) => {
       const value = valueOf(kind, one, await formText(one, row), row, users);
@@ -356,10 +352,6 @@ const differ = (texts: readonly string[]): boolean => new Set(texts.filter((give
 const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
   Object.hasOwn(given, key) ? String(given[key]) : '';
 
-/**
- * Returns the name of a custom field's control. It does not contain the key, because browsers change line breaks in
- * names.
- */
 const ownName = (index: number): string => `own_${index}`;
 
 const openKeys = (rows: readonly ShownRecord[]): string[] =>

@@ -62,7 +62,6 @@ export interface Draft {
 export interface EditForm<Row> extends Refused {
   stored: Row | undefined;
   sent: Fields | undefined;
-  /** True if another user has changed the record since the form was opened. */
   isConflict: boolean;
 }
 
@@ -173,7 +172,6 @@ export const editLinks = (path: string): Html =>
   html`!${linkButton('Edit', `${path}/edit`, 'secondary outline')}
   !${linkButton('Delete', `${path}/delete`, 'danger outline', 'data-dialog')}`;
 
-/** Returns what a page tells after a record was created or changed, by the value of the query parameter `done`. */
 export const savedTexts = (noun: string, others: Record<string, string> = {}): Record<string, string> => ({
   created: `The ${noun} is created.`,
   changed: `The ${noun} is saved.`,
@@ -192,10 +190,9 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
-interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needs' | 'blank'>> {
+interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'blank'>> {
   fields: readonly FormField[];
   schemas: { create: object; patch: object };
-  /** Texts that the form of a new record shows. */
   suggested?: Readonly<Record<string, string>>;
 }
 
@@ -210,15 +207,14 @@ export const fieldForm = (kind: Fielded) => ({
   controls: (form: EditForm<object>, request: FastifyRequest): Promise<Html> => controlsOf(request, kind, form),
 });
 
-function missingIn({ needs = [], object = 'contacts' }: Fielded, body: object): Fault[] {
-  const missing = needs.filter((group) => !group.some((name) => name in body));
+function missingIn({ needsOneOf = [], object = 'contacts' }: Fielded, body: object): Fault[] {
+  const missing = needsOneOf.filter((group) => !group.some((name) => name in body));
   return missing.map((group) => {
     const words = group.map((name) => fieldWord(object, name).toLowerCase()).join(', ');
     return { path: `/${group[0]}`, message: `give one of these: ${words}` };
   });
 }
 
-/** Field of a form for one record. */
 interface Input extends FormField {
   choices?: readonly Choice[];
   /** Text that the form sends if the user changes nothing. */
@@ -331,11 +327,10 @@ type CustomField = Pick<DeclaredField, 'key' | 'label'> & Partial<DeclaredField>
 
 type CustomValue = ShownRecord['custom_fields'][string] | undefined;
 
-/** Controls of declared types that have another name. */
-const ownControls = { long_text: 'area', number: 'amount', boolean: 'tick', date: 'day', url: 'link' } as const;
+const controlOfDeclared = { long_text: 'area', number: 'amount', boolean: 'tick', date: 'day', url: 'link' } as const;
 
 const controlOf = (type: DeclaredType): FormField['control'] =>
-  type === 'text' || type === 'choice' ? type : ownControls[type];
+  type === 'text' || type === 'choice' ? type : controlOfDeclared[type];
 
 /** A value of another type has a text input, because special inputs would show it as empty. */
 function ownInputs(declared: readonly DeclaredField[], stored: ShownRecord['custom_fields'] = {}): Input[] {

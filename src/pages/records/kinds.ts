@@ -121,8 +121,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   fields: readonly FormField[];
   facts(row: Row): Named;
   blank: object;
-  /** Groups of field names. A new record needs at least one field of each group. */
-  needs: readonly (readonly string[])[];
+  needsOneOf: readonly (readonly string[])[];
   schemas: { create: object; patch: object; filters: object };
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   /** Adds to rows of the list what the page shows of records that refer to them. */
@@ -130,7 +129,6 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
   find: FindRecords<Row>;
   create: CreateRecord<never>;
-  /** Returns a notice of other records that may be the same as a new or changed one. */
   similar?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
   update: UpdateRecord<never>;
   remove: DeleteRecord;
@@ -295,7 +293,7 @@ export const contactKind: RecordKind<ContactDetail> = {
   facts: (row) => [...verificationFacts('contacts', row), [word('crm_synced_at'), moment(row.crm_synced_at, 'never')]],
   blank: {},
   // Somebody of whom only a phone number is known is a contact too, as in batches and files.
-  needs: contactBatches.needsOneOf ?? [],
+  needsOneOf: contactBatches.needsOneOf ?? [],
   schemas: { create: contactBatches.create, patch: ContactPatch, filters: ContactFilters },
   list: listContacts as RecordKind<ContactDetail>['list'],
   countUpTo: countContactsUpTo,
@@ -389,7 +387,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   fields: formFieldsOf(companyTable),
   facts: (row) => verificationFacts('companies', row),
   blank: { type: '', company_name: '' },
-  needs: [],
+  needsOneOf: [],
   schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
   list: listCompanies,
   withCounts: async (request, rows) => {
@@ -449,7 +447,6 @@ async function opportunitiesOf(request: FastifyRequest, of: { contact: string } 
   return panel('Opportunities', html`!${plainList(shown, 'None.')} !${more} !${add}`);
 }
 
-/** Returns the stages of all pipelines by id, each with the currency of its pipeline. */
 export async function stagesById(request: FastifyRequest) {
   const pipelines = await search(request, listPipelinesWithStages);
   const stages = pipelines.flatMap(({ currency, stages }) => stages.map((stage) => ({ ...stage, currency })));

@@ -307,7 +307,6 @@ const isPlural = (operator: RuleOperator): boolean => operator === 'in' || opera
 
 const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
 
-/** Returns a rule's value as text for users, such as the name of a user or a country. */
 export function valueText({ field, operator, value }: Condition, users: readonly User[]): string {
   if (!isPlural(operator)) return wordOf({ field, operator, value }, users);
   return value

@@ -21,8 +21,7 @@ import { closing, opportunityEdit, requireOpportunity } from './opportunity-form
 
 const section = '/app/opportunities';
 
-/** Maximum number of opportunities shown for each stage, newest first. */
-const newest = 25;
+const shownPerStage = 25;
 
 export async function opportunities(app: FastifyInstance): Promise<void> {
   addPage(app, '/opportunities', forMembers, async (request) => {
@@ -154,7 +153,7 @@ async function columnsOf(request: FastifyRequest, { stages }: Pipeline, owner: s
       if (total === 0) return { stage, total, price, rows: [] };
       const { rows } = await ask(request, listOpportunities, {
         filters: of(stage.id),
-        paginate: { limit: newest },
+        paginate: { limit: shownPerStage },
       });
       return { stage, total, price, rows };
     }),
@@ -191,7 +190,6 @@ function columnOf(board: Board, column: Column): Html {
       </details>`;
 }
 
-/** Returns the name of the day that counts for an opportunity in a stage. */
 const closingField = ({ status }: Column['stage']) => (status === 'OPEN' ? 'estimated_closing_date' : 'close_date');
 
 const priorityBadge = (priority: Opportunity['priority']): Html =>

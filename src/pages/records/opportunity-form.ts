@@ -113,7 +113,6 @@ function add({ made, faults }: Reading, path: string, name: string, asked: [obje
   return record.id;
 }
 
-/** Reads a submitted form. @param stored undefined for a new opportunity */
 async function opportunityOf(request: FastifyRequest, stored: Opportunity | undefined): Promise<Draft> {
   const fields = fieldsOf(request);
   const before = stored ? await draftOf(request, stored) : {};
@@ -228,10 +227,9 @@ function newProduct(reading: Reading, currency: string | undefined, name: string
   return add(reading, '/products', name, [ProductCreate, body], create);
 }
 
-/** Maximum number of contacts among which a form lets the user choose for one name. */
-const maxAlike = 10;
+const maxAlikeShown = 10;
 
-const maxPicked = maxNames * maxAlike;
+const maxPicked = maxNames * maxAlikeShown;
 
 /** Maximum number of contacts with the words of a name among which the contacts with exactly this name are looked for. */
 const maxSearched = 100;
@@ -258,7 +256,7 @@ async function contactsIn(request: FastifyRequest, fields: Fields) {
     if (same.length === 1) ids.add(same[0]!.id);
     else if (meant.length === 0) refuse(`there is no contact “${name}”`);
     else if (!meant.some(({ id }) => ticked.includes(id))) {
-      for (const one of meant.slice(0, maxAlike)) alike.set(one.id, one);
+      for (const one of meant.slice(0, maxAlikeShown)) alike.set(one.id, one);
       refuse(`tick who is meant by “${name}”`);
     }
   }

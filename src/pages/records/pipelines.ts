@@ -68,11 +68,10 @@ const members = ['id', 'name', 'percent', 'status', 'place'] as const;
 
 type StageRow = Record<(typeof members)[number], string>;
 
-/** Maximum number of stages that are read from a form. */
-const maxRows = 500;
+const maxStageRows = 500;
 
 const rowsOf = (fields: Fields): StageRow[] =>
-  rowsIn(fields, members, maxRows, 'stage_').filter(({ name }) => name !== '');
+  rowsIn(fields, members, maxStageRows, 'stage_').filter(({ name }) => name !== '');
 
 /**
  * Returns the pipeline that a form describes, not validated yet. Sorts stages by their place. New stages without a
@@ -123,7 +122,7 @@ const draftOf = (stages: readonly { id?: string; name: string; probability_perce
 function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   const rows = rowsOf(sent);
   if (!stored) return rows;
-  const known = values(sent, 'stage_id', maxRows);
+  const known = values(sent, 'stage_id', maxStageRows);
   const kept = rows.filter(({ id }) => id === '' || stored.stages.some((stage) => stage.id === id));
   return [...kept, ...draftOf(stored.stages).filter(({ id }) => !known.includes(id))];
 }

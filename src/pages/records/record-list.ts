@@ -180,7 +180,6 @@ function choicesOf(control: FilterControl['control'], { lists, users, me }: Know
     .map(({ id, name }) => [id, id === me ? `${name} (me)` : name] as const);
 }
 
-/** Returns the number of matches as text: `1,234` or `more than 10,000`. */
 export const numberOf = (matches: number): string =>
   matches > maxCounted ? `more than ${count(maxCounted)}` : count(matches);
 
@@ -291,8 +290,7 @@ const isObject = (name: string): name is ViewObject => Object.hasOwn(keptOf, nam
 
 const maxName = 60;
 
-/** Maximum length of the parameters of a saved view (characters). */
-const maxQuery = 2_000;
+const maxQueryLength = 2_000;
 
 const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
 
@@ -305,7 +303,7 @@ export function savedViews(app: FastifyInstance): void {
       const query = keptOf[object](readForm(text(fields, 'query'))).toString();
       const name = text(fields, 'name').trim();
       const tooLong = { path: '', message: 'this view has too long filters to be saved' };
-      requireValid(Given, { name }, query.length > maxQuery ? [tooLong] : []);
+      requireValid(Given, { name }, query.length > maxQueryLength ? [tooLong] : []);
       const view = { object, name, query, user_id: request.caller.userId, is_shared: text(fields, 'for') === 'all' };
       await write(request, saveView, view);
       return pathOf(view);

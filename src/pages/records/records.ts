@@ -44,7 +44,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
     const [beside, values, related, happened] = await Promise.all([
-      neighboursOf(request, kind, found.id, list).catch(passing('validation_failed', '')),
+      neighbourLinks(request, kind, found.id, list).catch(passing('validation_failed', '')),
       valuesOf(kind, found, users),
       kind.related(request, found),
       workplaceOf(request, {
@@ -64,7 +64,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       status: refused.status,
       title: kind.nameOf(found),
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
-      actions: html`!${beside} !${linkButton('Merge', mergeAddress(kind, found), 'secondary outline')}
+      actions: html`!${beside} !${linkButton('Merge', mergeListAddress(kind, found), 'secondary outline')}
       !${editLinks(here)}`,
       done: savedTexts(noun, {
         listed: `The ${noun}'s lists are changed.`,
@@ -81,8 +81,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
   });
 }
 
-/** Returns the address of a list in which the user chooses with what to merge a record. */
-const mergeAddress = ({ path, nameOf }: RecordKind, found: ShownRecord): string =>
+const mergeListAddress = ({ path, nameOf }: RecordKind, found: ShownRecord): string =>
   pathWith(path, { search: nameOf(found).slice(0, 256), done: 'few' });
 
 /**
@@ -94,15 +93,13 @@ function listBefore(request: FastifyRequest, { path }: RecordKind): string {
   const given = queryText(request, 'in');
   if (given !== '' || request.method === 'POST' || !URL.canParse(referer)) return given;
   const { pathname, search, searchParams } = new URL(referer);
-  if (pathname === path) return search.length > maxList ? '' : search.slice(1) || 'sort=';
+  if (pathname === path) return search.length > maxListLength ? '' : search.slice(1) || 'sort=';
   return pathname === urlOf(request).split('?')[0] ? (searchParams.get('in') ?? '') : '';
 }
 
-/** Maximum length of a list's parameters that a record's address keeps (characters). */
-const maxList = 2_000;
+const maxListLength = 2_000;
 
-/** Returns links to the previous and the next record in the list with these parameters. */
-async function neighboursOf(request: FastifyRequest, kind: RecordKind, id: string, given: string): Promise<Html> {
+async function neighbourLinks(request: FastifyRequest, kind: RecordKind, id: string, given: string): Promise<Html> {
   if (given === '') return '';
   const view = viewOf(kind, readForm(given));
   const { rows } = await ask(request, kind.list, requestOf(kind, view, pageRows));
@@ -211,8 +208,7 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
 
 const namesShown = 12;
 
-/** Maximum number of chosen records that are compared side by side. */
-const maxMerged = 5;
+const maxCompared = 5;
 
 /**
  * Adds the pages that act on chosen records of a list. A page asks the user to confirm the number of records. It asks
@@ -243,10 +239,9 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
     throw conflict(`At most ${count(maxBatchItems)} ${kind.title.toLowerCase()} can be changed at once`, []);
   }
 
-  /** Returns the path of the page that merges a few chosen records, or of their list if they are not a few. */
   function compareChosen(fields: Fields): string {
     const ids = text(fields, 'all') === '' ? idsIn(fields, 'id', maxBatchItems) : [];
-    return ids.length < 2 || ids.length > maxMerged
+    return ids.length < 2 || ids.length > maxCompared
       ? addressOf(path, viewOf(kind, fields), { done: 'few' })
       : pathWith('/app/duplicates/compare', { by: kind.object, id: ids.toSorted() });
   }
