@@ -173,7 +173,6 @@ export interface Requester {
   actor?: EventActor;
   /** Id that groups all changes of the operation in the journal. Default: a new id for each transaction. */
   changeId?: string;
-  /** Id of the change, once changes of records are committed. */
   committedChange?: string;
   requestId?: string;
 }

@@ -125,7 +125,7 @@ async function post(
         bodyTimeout: dropMs,
       });
     const { statusCode, headers, body } = await within(timeoutMs, signal, sendOnce, timeIsUp);
-    drop(body);
+    discardBody(body);
     return { ...resultOf(statusCode), ms: elapsed(), retryAfter: retryAfterOf(headers) };
   } catch (error) {
     return { ok: false, status: null, error: errorOf(error), ms: elapsed(), retryAfter: null };
@@ -151,8 +151,7 @@ const headersOf = ({ id, sentAt, secrets, body }: Message) => ({
 const dropBytes = 16 * 1024;
 const dropMs = 1_000;
 
-/** Discards a response body in the background. A large or slow body closes the connection. */
-function drop(body: Dispatcher.ResponseData['body']): void {
+function discardBody(body: Dispatcher.ResponseData['body']): void {
   body.on('error', () => undefined);
   body.dump({ limit: dropBytes, signal: AbortSignal.timeout(dropMs) }).catch(() => undefined);
 }

@@ -32,7 +32,6 @@ export interface FailedRecords {
   failureOf(record: Original, message: Message): Failure;
 }
 
-/** Returns functions that show records of an import with errors or warnings: as lines of a CSV file, or as objects. */
 export function failedRecords(layout: CsvLayout | null, format: ImportFormat): FailedRecords {
   const separator = layout?.separator ?? ',';
   const columns = layout ? columnsOf(layout) : lineColumn;

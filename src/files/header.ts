@@ -83,16 +83,15 @@ function knownNames(fields: readonly [field: string, headers: string][]): Readon
 const usualNames = (table: FieldTable, headers: Readonly<Record<string, string>>): ReadonlyMap<string, KnownName> =>
   knownNames(Object.entries(headers).map(([field, names]) => [field, [field, names, table[field]!.label].join('|')]));
 
-/** Returns fields by their names and labels alone, without the headers that other programs use. */
-const labelled = (table: FieldTable, { properties }: TObject): ReadonlyMap<string, KnownName> =>
+const byNameAndLabel = (table: FieldTable, { properties }: TObject): ReadonlyMap<string, KnownName> =>
   knownNames(Object.keys(properties).flatMap((name) => (table[name] ? [[name, `${name}|${table[name].label}`]] : [])));
 
 export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>> = {
   contacts: usualNames(contactTable, usual.contacts),
   companies: usualNames(companyTable, usual.companies),
-  products: labelled(productTable, ProductCreate),
+  products: byNameAndLabel(productTable, ProductCreate),
   opportunities: new Map([
-    ...labelled(opportunityTable, OpportunityCreate),
+    ...byNameAndLabel(opportunityTable, OpportunityCreate),
     ...knownNames([
       ['pipeline', 'Pipeline'],
       ['stage', 'Stage|Phase|Deal stage'],

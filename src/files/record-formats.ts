@@ -48,7 +48,6 @@ export interface FoundRecord {
 }
 
 export interface RecordFormat {
-  /** True: a CR without LF also ends a line. */
   crEndsLine: boolean;
   find(text: string, from: number, isLast: boolean): FoundRecord;
 }

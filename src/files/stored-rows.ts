@@ -5,7 +5,6 @@ export interface StoredRow {
   line: number;
   cells: Cell[];
   fault?: RecordFault | 'too many cells' | undefined;
-  /** True if a text may contain characters that PostgreSQL cannot store, such as NUL. */
   mayBeUnstorable: boolean;
 }
 

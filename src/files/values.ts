@@ -72,14 +72,13 @@ const written: Record<DecimalMark, RegExp> = {
 
 const longestNumber = 100;
 
-/** Maximum number of digits that a JavaScript number keeps exactly. */
-const safeDigits = 15;
+const maxExactDigits = 15;
 
 /** Returns true for a number that JSON prints exactly as written, such as `1.5`, but not `1.50`, `007` or `1e3`. */
 export const isExactNumber = (text: string): boolean =>
-  text.length <= safeDigits + 2 &&
+  text.length <= maxExactDigits + 2 &&
   /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/.test(text) &&
-  text.replaceAll(/[-.]/g, '').length <= safeDigits &&
+  text.replaceAll(/[-.]/g, '').length <= maxExactDigits &&
   String(Number(text)) === text;
 
 function numberWith(mark: DecimalMark, text: string): number | undefined {

@@ -229,7 +229,6 @@ function isDateFormat(code: string): boolean {
   return /[ymdhs]/i.test(letters) && !/general/i.test(letters);
 }
 
-/** Returns true for a format that shows only a time of day, such as `hh:mm`. */
 const isTimeFormat = (code: string): boolean =>
   isDateFormat(code) && /[hs]/i.test(lettersOf(code)) && !/[yd]/i.test(lettersOf(code));
 

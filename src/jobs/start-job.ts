@@ -47,7 +47,6 @@ export async function maxCostOfChosen(
   return maxCostOf(cost, wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
 }
 
-/** Returns the maximum cost of unlocking people. `maxCredits` limits how many are unlocked. */
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
@@ -137,9 +136,7 @@ export async function cancelJob(sql: Transaction, customerId: string, id: string
   await endJob(sql, customerId, id, { status: 'CANCELLED' });
 }
 
-/** Code of a type of job. What else is known of the type is in `jobTable`. */
 export interface JobCode {
-  /** How a call starts the job. Missing: a route of its own starts it. */
   start?: JobStart;
   batch: JobBatch;
   /** Stores the inputs of a job that retries this one, and returns its size. */

@@ -309,11 +309,9 @@ function contextOf(context: SharedContext, kind: JobKind, data: object, log: Fas
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
 // A worker that is notified while its customer has no free slot takes nothing, and is not notified again.
-/** Seconds between two polls of the queue, without and with notifications. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 2 };
 
-/** Returns the maximum number of slots for one customer's turns: half of the process's slots, but at least one. */
-const shareOf = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
+const slotsPerCustomer = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
 
 async function startKind(
   boss: PgBoss,
@@ -343,7 +341,7 @@ async function startKind(
       await boss.work(kind, { ...polling, ...only, localGroupConcurrency: 1 }, work);
   // All workers of a queue have the share that is given last.
   const localConcurrency = Math.max(1, atOnce - 1);
-  await boss.work(kind, { ...polling, localConcurrency, localGroupConcurrency: shareOf(atOnce) }, work);
+  await boss.work(kind, { ...polling, localConcurrency, localGroupConcurrency: slotsPerCustomer(atOnce) }, work);
 }
 
 const spanOf = (kind: JobKind, data: object) => ({

@@ -21,7 +21,6 @@ declare module 'fastify' {
     bodyBytes: Buffer;
   }
   interface FastifyContextConfig {
-    /** True if the request body is a file. Such a body is neither parsed nor validated (see `bodies.ts`). */
     takesFile?: true;
   }
 }

@@ -107,10 +107,6 @@ const refusal = (message: string): DomainError => validationFailed([{ path: '', 
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /**
-     * True if the app is closing, or will close soon. The app still serves requests, but `/readyz` tells load balancers
-     * to send no more.
-     */
     readonly isStopping: boolean;
     /**
      * Announces that the app will close soon: `/readyz` returns 503, and every response closes its connection. Requests

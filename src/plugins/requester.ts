@@ -100,10 +100,6 @@ declare module 'fastify' {
     inFlight: FairSemaphore;
   }
   interface FastifyRequest {
-    /**
-     * The customer for whom this request runs, or the service itself, with abort signals and the maximum time to wait
-     * for database connections.
-     */
     requester: Requester;
     readonly db: Database;
     readonly catalog: CatalogReads;

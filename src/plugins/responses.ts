@@ -26,7 +26,7 @@ export default plugin({ name: 'declared-responses' }, async (app) => {
     if (route.schema?.hide) return;
     if (!route.schema?.response)
       throw new Error(`${String(route.method)} ${route.url} does not declare its responses: add schema.response`);
-    route.schema.response = { ...commonErrors(route), ...route.schema.response };
+    route.schema.response = { ...commonErrorsByStatus(route), ...route.schema.response };
   });
   // Not preSerialization: that hook is called for objects only.
   app.addHook('onSend', (request, reply, payload, done) => {
@@ -50,11 +50,7 @@ const serializerOf: FastifySerializerCompiler<object> = (route) => (value) => {
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 
-/**
- * Returns the schemas of the error responses that a route can send, by HTTP status. The statuses depend on the route's
- * access rule, parameters, body and options.
- */
-function commonErrors(route: RouteOptions): Record<number, unknown> {
+function commonErrorsByStatus(route: RouteOptions): Record<number, unknown> {
   const access: Access | undefined = route.config?.access;
   const guarded = access !== undefined && !('public' in access);
   const withBody = route.schema?.body !== undefined;

@@ -25,7 +25,6 @@ export async function stopTracing(): Promise<void> {
 
 export const isTracing = (): boolean => tracing !== undefined;
 
-/** Runs `work` as a span. Records the code of an error, but not its message. */
 export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inSpan(span, work) : work();
 
@@ -37,7 +36,6 @@ export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): Re
 
 export const watchStatements = (statements: { prototype: Statement }): void => tracing?.watchStatements(statements);
 
-/** Returns the id of the active span, which can be stored for work in another process. Empty if no span is active. */
 export const currentTrace = (): TraceContext => tracing?.current() ?? {};
 
 export function traceFields(): { trace_id?: string } {

@@ -234,10 +234,6 @@ const changed = (
 
 const isApproved = (caller: Caller): boolean => caller.kind === 'key' && caller.approved !== undefined;
 
-/**
- * Returns the maximum number of records that an import of the caller may write without an approval. A larger import
- * does not start by itself.
- */
 const maxRecordsWithoutApproval = (caller: Caller): number =>
   (caller.kind === 'key' ? caller.approveOver.records : null) ?? Infinity;
 

@@ -30,7 +30,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         { body, response },
         { access, limit: 'jobs', idempotent: true, mayNeedApproval: true },
       ),
-      (request, reply) => begin(request, reply, start),
+      (request, reply) => startOrEstimate(request, reply, start),
     );
   }
 
@@ -94,8 +94,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/** Answers a call that starts a job: starts it, or estimates it if the call is a dry run. */
-function begin(
+function startOrEstimate(
   request: FastifyRequest,
   reply: FastifyReply,
   { find, plan, toEstimate = (estimate) => estimate }: JobStart,

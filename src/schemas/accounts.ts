@@ -238,7 +238,6 @@ export const DecidedApproval = Type.Object({ ...success, data: Approval }, { tit
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
-/** Maximum numbers of keys of one customer: active keys, and ended keys that a list shows. */
 export const keyLimits = { live: 1_000, endedShown: 1_000 } as const;
 
 const KeyName = () =>

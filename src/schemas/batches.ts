@@ -173,7 +173,6 @@ export const maxBatchItems = 1_000;
 
 export const maxBatchBytes = 5 * 1024 * 1024;
 
-/** Maximum numbers of faults in one response: of each item, and of all items together. */
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
 /**

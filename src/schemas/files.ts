@@ -138,7 +138,6 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** Returns the fields of a file that is made for people to read. Ids are not among them. */
 export const readableNames = ({ table }: FileFields): string[] => namesWhere(table, ({ isInternal }) => !isInternal);
 
 export const fieldsForScopes = (fields: FileFields, scopes: readonly Scope[]): FileFields => ({
@@ -224,9 +223,6 @@ export const contentTypes: Record<ExportFormat, string> = {
   xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
 };
 
-/**
- * Response with a file that is streamed while its records are read. If the connection breaks, the file is incomplete.
- */
 export const ExportedFile = {
   description: 'The file. An export that fails half-way ends with a broken connection.',
   content: {

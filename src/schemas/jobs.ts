@@ -279,7 +279,6 @@ export const paidJobTypes = jobTypes.filter((type): type is PaidJobType => jobTa
 /** Returns the pool that pays for a job. A free job stores a pool, too, but reserves nothing from it. */
 export const poolOf = (type: JobType): Pool => jobTable[type].pool ?? 'subscription';
 
-/** Scopes of keys that may read jobs of at least one type. */
 export const jobScopes = allScopes.filter((scope) =>
   jobTypes.some((type) => scopesOf(jobTable[type].access).includes(scope)),
 );

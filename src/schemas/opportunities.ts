@@ -261,7 +261,6 @@ export const OpportunityPatch = Type.Partial(
     ],
   },
 );
-/** Products of an opportunity in a batch: either changes of the present lines, or a new list that replaces them. */
 export const LinesOrPatch = Type.Union([LinesPatch, Lines('All lines that the opportunity then has, in their order.')]);
 
 export type OpportunityPatch = Omit<Static<typeof OpportunityPatch>, 'products'> & { products?: LinesPatch | Line[] };

@@ -165,7 +165,6 @@ export const CustomFieldsPatch = (options: object = {}) =>
     ...options,
   });
 
-/** Limits of the custom fields of one record: number of keys, and size as JSON (bytes). */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFieldsText =
@@ -406,7 +405,6 @@ export const KeyParams = Strict({
   }),
 });
 
-/** Pattern of a choice, which neither begins nor ends with white space. */
 export const choicePattern = String.raw`^\S([\s\S]*\S)?$`;
 
 export const Declaration = Body('FieldDeclaration', [{ label: 'Plan', type: 'choice', choices: ['silver', 'gold'] }], {

@@ -71,7 +71,6 @@ export type MailHosts =
   /** The query failed or timed out, or the name server is unreliable (`nameServerDoubted`). */
   | { status: 'unknown'; reason: string };
 
-/** Reason of an unknown result: an unreliable name server says that the domain does not exist. */
 const nameServerDoubted = 'name_server';
 
 export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
