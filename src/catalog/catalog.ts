@@ -262,9 +262,11 @@ export interface Catalog extends CatalogReads {
    */
   finish(): Promise<number>;
   /**
-   * Rebuilds the search index from its people and the unlocks in PostgreSQL. Searches use the old index until the end.
+   * Rebuilds the search index from its people and the unlocks in PostgreSQL. Deletes suppressed people. Searches use the
+   * old index until the end.
    * @param progress awaited after each batch; if it throws, the reindex ends with this error
    * @returns the number of people in the new index
+   * @throws DomainError `unavailable` if the catalog does not respond in time, or was replaced
    */
   reindex(progress: (done: number, total: number) => Promise<void> | void): Promise<number>;
   status(): Promise<CatalogStatus>;

@@ -11,12 +11,11 @@ const heartbeatMs = 1_000;
  */
 const maxIdleMs = 600_000;
 
-/** Throws if the connection that holds the import lock was lost. */
 export type StillHeld = () => void;
 
 /**
  * Runs an import, removal or reindex under a lock that only one process can hold. The lock ends with its connection, so
- * `work` must call `stillHeld` often. A lost connection is noticed after about a second.
+ * `work` must call `stillHeld` often. It throws if the connection was lost, which is noticed after about a second.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export const withImportLock = <T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> =>

@@ -37,7 +37,6 @@ export class BatchWriter {
   #people = new Map<string, EncodedPerson>();
   /** Batches that are being written, in the order of the input. An import never resumes after the first of them. */
   readonly #running: RunningWrite[] = [];
-  /** Position in the input up to which all people are stored. */
   #written: Reached;
   #savedAt = 0;
 

@@ -20,7 +20,6 @@ export interface MatchQuery {
 
 type MatchedOn = 'email' | 'profnet_url' | 'name_and_company' | 'location_country';
 
-/** People who match a query: none, one, or at most `maxCandidates` who cannot be told apart. */
 export interface Match {
   found: Prospect[];
   matchedOn: MatchedOn[];

@@ -18,7 +18,6 @@ interface PersonId {
   former?: string;
 }
 
-/** Computes ids for people without one. The same person always gets the same id. */
 export class PersonIds {
   readonly #secret: Buffer;
 

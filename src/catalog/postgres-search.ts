@@ -15,10 +15,6 @@ import {
 
 const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
-/**
- * Returns the index texts of a person: one for each field that is searched as a whole, and one for each word of the
- * other fields.
- */
 export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
   ...exactFields.map((field) => tokenOf(field, folded[field])),
   ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),

@@ -75,10 +75,6 @@ async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
   return count;
 }
 
-/**
- * Computes the search columns of all people again, in batches. Deletes suppressed people.
- * @param progress awaited after each batch; if it throws, the work ends with this error
- */
 async function refoldDocuments(db: Database, progress: (done: number, total: number) => Promise<void> | void) {
   const [{ total }] = await db.search((sql) => sql<[{ total: number }]>`select count(*) as total from prospects`);
   const suppressed = await readSuppressedPeople(db);
@@ -114,7 +110,6 @@ async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
   }
 }
 
-/** Counts the suggested values again. Readers see the old values until all new ones are written. */
 async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
     await sql`delete from prospect_values where generation <> (select values_generation from catalog_state)`;
@@ -319,7 +314,6 @@ export const storesOf = ({ db, catalog }: Pick<RightsServices, 'db' | 'catalog'>
 
 const pauseMs = 500;
 
-/** Waits until no import, removal or reindex runs. Then calls `work` under the import lock. */
 export async function whenNoImportRuns<T>(
   { db, notify }: Pick<RightsServices, 'db' | 'notify'>,
   work: (stillHeld: StillHeld) => Promise<T>,

@@ -137,10 +137,6 @@ async function hold(services: RightsServices, people: readonly Prospect[]): Prom
   return { ...noEffects, held: people.length };
 }
 
-/**
- * Returns held people to the catalog if they are no longer suppressed. Skips people whom the catalog contains again.
- * @returns the number of released people
- */
 async function release({ db, catalog }: RightsServices, suppressed: SuppressedPeople): Promise<number> {
   let released = 0;
   for (const people of await readHeld(db)) {

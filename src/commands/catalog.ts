@@ -86,10 +86,6 @@ async function importFile(file: string, options: ImportOptions): Promise<ImportR
   }
 }
 
-/**
- * Deletes the saved import progress of earlier versions of a file. With `--restart`, also deletes the progress of this
- * version.
- */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
   await db.transaction(async (sql) => {

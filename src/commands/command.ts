@@ -8,10 +8,8 @@ export interface CommandModule {
   define(command: Command): void;
 }
 
-/** Thrown if the command line is wrong. The program ends with exit code 2. */
 export class UsageError extends Error {}
 
-/** Writes a result to stdout, as JSON with `--json`, else as the text of `print`. Returns the result. */
 export function printed<Result>(
   { json }: { json?: boolean },
   result: Result,

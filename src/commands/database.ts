@@ -13,7 +13,6 @@ interface Server {
   url: string;
   ownerUrl: string;
   owner: number | undefined;
-  /** Calls `onEnd` with the reason when the embedded PostgreSQL ends. Does nothing for any other server. */
   watch(onEnd: (reason: string) => void): void;
   close(): Promise<void>;
 }

@@ -206,14 +206,14 @@ interface Services {
   config: Config;
 }
 
-/** Thrown if the database has another customer, who could spend credits on the demo's invented people. */
 export class OtherCustomerError extends Error {}
 
 /**
  * Creates the demo customer and imports invented people into the catalog, if they are missing. Sets a new password and
  * creates another API key, which is valid for a week.
  * @param force changes nothing if the demo customer exists; with other customers in the database, imports no people
- * @throws OtherCustomerError if there is another customer and `force` is false
+ * @throws OtherCustomerError if `force` is false and there is another customer, who could spend credits on the
+ *   invented people
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
   const hasOthers = await db.lookup((sql) => hasCustomerWithoutUser(sql, adminEmail));
@@ -255,7 +255,6 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
   });
 }
 
-/** Key of the advisory lock under which one process at a time creates the demo. The number has no meaning. */
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 

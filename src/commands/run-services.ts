@@ -24,10 +24,6 @@ function shutdownOf(services: OpenServices) {
     await Promise.all(apps.map((app) => app.close()));
   }
 
-  /**
-   * Stops all servers and workers at the same time, then closes the database and the catalog.
-   * @param graceMs time in which the servers still accept requests
-   */
   async function run(graceMs = 0): Promise<void> {
     try {
       await Promise.all([closeServers(graceMs), ...stops.map((stop) => stop())]);

@@ -75,7 +75,6 @@ function watchOutages(ping: () => Promise<unknown>) {
   };
   return {
     logTo: (given: FastifyBaseLogger) => void (log = given),
-    /** Checks whether the database responds, unless a check is already running. Call it when a connection closes. */
     suspect: () => {
       if (!log || isChecking || closing.signal.aborted) return;
       isChecking = true;
@@ -115,10 +114,6 @@ export function sendWithCommit(sql: object, build: () => PendingQuery<Row[]>[]):
 export class Transactions {
   isDiskFull = false;
 
-  /**
-   * Runs `work` in a transaction. Rolls back if `work` throws. Runs it again if it throws `RecordsChanged`.
-   * @param sql a connection that nothing else uses at the same time
-   */
   async run<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
     for (let attempts = 1; ; attempts += 1)
       try {
@@ -235,7 +230,6 @@ export interface SharedDatabase extends Database {
   for(requester: Requester, source: EventSource | null): Database;
   /** Reads API keys and sessions, on connections that the work of customers cannot occupy. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Runs the query of a health check, on connections of its own. Cancels the query after four seconds. */
   health<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   readonly limiters: readonly ConcurrencyLimiter[];
   /** True after an error about a full disk, until a transaction has written data again. */

@@ -29,7 +29,6 @@ const isFolder = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** System user that runs the server if this process is root, because PostgreSQL refuses to run as root. */
 interface User {
   uid: number;
   gid: number;
@@ -41,9 +40,9 @@ const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the system user that must run the server, or undefined if this process is not root. It is the owner of the
- * data folder. If the folder is missing or belongs to root, it is the user `postgres`, whom this function creates if
- * necessary.
+ * Returns the system user that must run the server, because PostgreSQL refuses to run as root. Returns undefined if
+ * this process is not root. The user is the owner of the data folder. If the folder is missing or belongs to root, it
+ * is the user `postgres`, whom this function creates if necessary.
  */
 async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;

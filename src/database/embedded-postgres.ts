@@ -100,21 +100,20 @@ async function linkOwner(file: string, own: string): Promise<number | undefined>
   for (;;) {
     const error = await link(own, file).catch((error: unknown) => error);
     if (!(error instanceof Error)) {
-      owned.add(file);
+      ownerFiles.add(file);
       return undefined;
     }
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     const owner = Number(await readFile(file, 'utf8').catch(() => ''));
-    if (owner > 0 && (owner === process.pid ? owned.has(file) : embedded.isAlive(owner))) return owner;
+    if (owner > 0 && (owner === process.pid ? ownerFiles.has(file) : embedded.isAlive(owner))) return owner;
     await rm(file, { force: true }); // its process was killed
   }
 }
 
-/** Paths of owner files (`postgres.owner`) that this process has created. */
-const owned = new Set<string>();
+const ownerFiles = new Set<string>();
 
 async function disclaim(file: string): Promise<void> {
-  owned.delete(file);
+  ownerFiles.delete(file);
   await rm(file, { force: true });
 }
 

@@ -40,7 +40,6 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-/** Returns true if this release can use a database to which a newer release has applied this migration. */
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 

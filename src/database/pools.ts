@@ -164,10 +164,6 @@ export const isStatementTimeout = (error: unknown): boolean => codeOf(causeOf(er
 
 export const isLockTimeout = (error: unknown): boolean => codeOf(causeOf(error)) === '55P03';
 
-/**
- * Returns true if an error, or its cause, means that a connection was lost or could not be opened. Returns false for
- * other temporary errors, such as a deadlock.
- */
 export function isConnectionLost(error: unknown): boolean {
   const code = codeOf(causeOf(error));
   return connectionCodes.has(code) || lostStates.test(code);

@@ -47,7 +47,6 @@ export const all = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind:
 export const any = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind: 'any', of });
 export const not = (of: Filter): Filter => ({ kind: 'not', of });
 
-/** Returns the id of the list if the filter selects exactly the contacts that were added by hand to one list. */
 export const singleList = (filter: Filter): string | undefined =>
   filter.kind === 'member' && filter.lists !== 'any' && filter.lists.length === 1 ? filter.lists[0] : undefined;
 
@@ -72,7 +71,6 @@ export const canonicalOf = (type: FieldType, value: FilterValue): FilterValue =>
 
 const isInt4 = (text: string): boolean => /^\s*[+-]?\d{1,10}\s*$/.test(text) && Number(text) === (Number(text) | 0);
 
-/** Checks for the text of a rule, by the type of its field. Types without a check accept any text. */
 const checks: Partial<Record<FieldType, { is: (text: string) => boolean; name: string }>> = {
   integer: { is: isInt4, name: 'a whole number from -2147483648 to 2147483647' },
   instant: {
@@ -320,7 +318,6 @@ export function fromOf(
   return (alias === 'c' || alias === 'o') && withCompany ? sql`${rows} ${lookUpCompany(sql, customerId, alias)}` : rows;
 }
 
-/** Returns the SQL condition for the records of a source that the customer has, and that reads show. */
 export function ownedBy(sql: FragmentMaker, { alias, visible }: Source, customerId: string): Fragment {
   const ofCustomer = sql`${constant(sql, alias)}.customer_id = ${customerId}::uuid`;
   return visible ? sql`${ofCustomer} and ${constant(sql, visible)}` : ofCustomer;

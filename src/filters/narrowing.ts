@@ -197,17 +197,8 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
   return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
 }
 
-/**
- * Maximum number of matching companies for which a filter reads all their contacts. With more, it reads the contacts
- * that meet its other conditions.
- */
 const fewCompanies = 200;
 
-/**
- * Joins conditions by AND. Conditions on both a contact and its company need two steps: the statement counts the
- * matching companies, then reads either all their contacts, if they are few, or the contacts that meet the other
- * conditions.
- */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
   const companies = filters.flatMap((filter) => {
@@ -313,14 +304,10 @@ const isSelective = (filter: Filter): boolean =>
 
 /**
  * Maximum number of records without search terms up to which a request uses the index of search terms. The request then
- * also reads these records.
+ * also reads these records. An upgrade from a version without terms leaves many, until a worker has added the terms.
  */
 const manyWithoutTerms = 5_000;
 
-/**
- * Returns the SQL condition that more than `manyWithoutTerms` records of the customer have no search terms. It is true
- * after an upgrade from a version without terms, until a worker has added them.
- */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
     select 1

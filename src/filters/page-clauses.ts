@@ -210,7 +210,6 @@ const pageOf = (context: PageContext, strategy: PageStrategy): PageClauses => ({
   ...strategy(context),
 });
 
-/** Like `pageClauses`, but reads only candidates. This is fast if few records pass the filter. */
 export function candidatePageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
   return pageOf(
     pageContextOf(sql, query, { narrowed: isCandidate(sql, query) }),

@@ -69,8 +69,7 @@ export function record(fragment: Fragment): RecordedSql {
   return { text: writeOut(fragment, parameters), parameters };
 }
 
-/** Texts that ran lately but are not prepared. */
-const recent = new LRUCache<string, true>({ max: 500 });
+const recentUnprepared = new LRUCache<string, true>({ max: 500 });
 
 // The server keeps a prepared statement (80 KB) on each connection until it closes, which is within 40 minutes.
 /** Texts of prepared statements: at most 100 in an hour, so that callers with ever new filters cannot fill the memory. */
@@ -83,8 +82,8 @@ const maxPreparedLength = 10_000;
  */
 function isPrepared(text: string): boolean {
   if (prepared.has(text)) return true;
-  const isRepeated = recent.has(text);
-  recent.set(text, true);
+  const isRepeated = recentUnprepared.has(text);
+  recentUnprepared.set(text, true);
   prepared.purgeStale();
   if (!isRepeated || prepared.size === prepared.max || text.length > maxPreparedLength) return false;
   prepared.set(text, true);

@@ -13,17 +13,13 @@ import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentM
  */
 
 /**
- * Returns the keys in `folded` that mark a record as up to date: one for the source's `searchVersion` and one for each
- * earlier version. Programs of an earlier version then do not compute the record again.
+ * Returns the keys in `folded` that mark a record as up to date. No field has these names. There is one for the source's
+ * `searchVersion` and one for each earlier version. Programs of an earlier version then do not compute the record again.
  */
 export const marksOf = ofSource(({ searchVersion }): readonly string[] =>
   Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`)),
 );
 
-/**
- * Key in the column `folded` which says that the search columns of a record are up to date for version 1. The keys of
- * later versions begin with it. No field has this name.
- */
 const mark = 'indexed';
 
 /** Length of the shortest text that the index can find (UTF-16 units). The index consists of trigrams. */
@@ -46,7 +42,6 @@ const ownValues: Record<Source['alias'], readonly string[]> = {
 
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
 
-/** Returns true if the index of search terms finds the records with this value. Empty texts have no term. */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
@@ -126,10 +121,6 @@ export class Terms {
     if (value !== null && value !== undefined) terms.add(this.ofValue(field, value as FilterValue));
   }
 
-  /**
-   * Adds search terms for several texts. The shortest texts get their trigrams, up to `maxIndexedText` in total. Each
-   * other text gets only the term of `ofLongText`.
-   */
   #addPartsWithin(terms: Set<number>, texts: [field: string, text: string][]): void {
     const total = texts.reduce((length, [, text]) => length + text.length, 0);
     const shortestFirst = total > maxIndexedText ? texts.sort(([, a], [, b]) => a.length - b.length) : texts;
@@ -337,7 +328,6 @@ function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'
   return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList})`;
 }
 
-/** Returns the condition that an activity belongs to one of these companies, or to one of their contacts. */
 function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>): Fragment {
   const companies = sql`array(
     select co.id

@@ -171,12 +171,6 @@ async function erasePeople({ nodes }: indexing.Indexes, index: string, ids: stri
   return [...results.values()].filter(({ result }) => result === 'deleted').length;
 }
 
-/**
- * Copies all people into a new index, except suppressed people. Then switches searches to it at once, and deletes the
- * old index.
- * @param progress awaited after each batch; if it throws, the reindex ends with this error
- * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
- */
 async function reindex(
   indexes: indexing.Indexes,
   old: indexing.WriteTarget,
@@ -330,11 +324,6 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
   };
 }
 
-/**
- * Ends an import into an index: makes its people visible to searches, and computes suggested values. An index that
- * replaces a lost one is searched from now on. Returns the number of people.
- * @throws DomainError `unavailable` if searches use another index by now
- */
 async function finish(indexes: indexing.Indexes, { name, uuid, isSearched }: indexing.WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;
   await cluster.refresh(nodes, indexing.writeAlias(name));

@@ -37,10 +37,8 @@ export const writeAlias = (index: string): string => `${index}-writes`;
 type Properties = Record<string, estypes.MappingProperty>;
 
 const keyword: estypes.MappingProperty = { type: 'keyword' };
-/** Type of a text for searching, but not for sorting or counting. */
-const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
-/** Type of a text for sorting and counting, but not for searching. */
-const column: estypes.MappingProperty = { type: 'keyword', index: false };
+const searchable: estypes.MappingProperty = { type: 'keyword', doc_values: false };
+const sortable: estypes.MappingProperty = { type: 'keyword', index: false };
 const half: estypes.MappingProperty = { type: 'long', index: false };
 /** Type of a small number. Filters scan its values, because an index on it would slow down imports. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
@@ -60,7 +58,7 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
   number_of_replicas: config.ELASTICSEARCH_REPLICAS,
 });
 
-const laterFields: Properties = { k: term };
+const laterFields: Properties = { k: searchable };
 
 /** How often new writes become visible to searches. A longer interval makes an import faster. */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
@@ -86,15 +84,15 @@ export const peopleIndex = (
       id_high: half,
       id_low: half,
       ...perMember(textFields, foldedField, keyword),
-      ...perMember(wordFields, wordsField, term),
-      ...perMember(textFields, spelledField, column),
+      ...perMember(wordFields, wordsField, searchable),
+      ...perMember(textFields, spelledField, sortable),
       verification_status: keyword,
       score: small,
       // Milliseconds since 1970.
       date_verified: { type: 'long' },
       has_email: small,
       has_phone: small,
-      unlocked_by: term,
+      unlocked_by: searchable,
       ...laterFields,
     },
   },
@@ -115,7 +113,7 @@ export const valuesIndex = (
   },
   mappings: {
     dynamic: 'strict',
-    properties: { member: keyword, value: column, people: { type: 'long' }, words: term },
+    properties: { member: keyword, value: sortable, people: { type: 'long' }, words: searchable },
   },
 });
 
@@ -127,10 +125,6 @@ export interface Indexes {
   config: Config;
 }
 
-/**
- * An index that has the catalog's alias, or a name that equals or begins with the alias. Other programs may have
- * created it (see `isOurs`).
- */
 export interface FoundIndex {
   name: string;
   uuid: string;
@@ -159,7 +153,8 @@ export function whenIndexMissing(error: unknown): never {
 }
 
 /**
- * Returns all indexes that have this alias, or a name that equals or begins with it. Includes closed and hidden ones.
+ * Returns all indexes that have this alias, or a name that equals or begins with it. Includes closed and hidden ones,
+ * and those of other programs (see `isOurs`).
  * @param retryTimeoutMs how long to retry (ms)
  */
 export async function findIndexes(
@@ -225,7 +220,6 @@ export async function readCatalog<T>(indexes: Indexes, alias: string, read: () =
 }
 
 export interface WriteTarget extends FoundIndex {
-  /** True if searches use the index. False for an index that replaces a lost one, until its import has ended. */
   isSearched: boolean;
 }
 

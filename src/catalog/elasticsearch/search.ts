@@ -26,10 +26,6 @@ const idHalvesOf = (id: string): [high: string, low: string] => {
   return [halfOf(digits.slice(0, 16)), halfOf(digits.slice(16))];
 };
 
-/**
- * Converts 16 hexadecimal digits to a signed 64-bit number with the same order. Returns decimal text, because a
- * JavaScript number cannot hold it.
- */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 

@@ -181,7 +181,6 @@ interface After extends EndpointRow {
   disabled: DisablingReason | null;
 }
 
-/** Returns false if the endpoint got another URL after the attempt. The attempt then says nothing about the new URL. */
 const isCurrent = (endpoint: EndpointRow, { url }: Attempt): boolean => url === endpoint.url;
 
 function stateAfter(endpoint: EndpointRow, ended: readonly Attempt[]): After {

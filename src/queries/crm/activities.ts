@@ -61,11 +61,6 @@ const blank: ActivityColumns = { ...blankOf(Activity, activityFields), type: 'no
 
 const instants = ['due_at', 'done_at', 'occurred_at'] as const;
 
-/**
- * Returns the columns of an activity after a PATCH.
- * @throws DomainError `validation_failed` if the activity then has no text, refers to no record, or has a time that
- *   only tasks have
- */
 function patched(body: ActivityPatch, stored: ActivityColumns = blank): ActivityColumns {
   const columns = { ...stored, ...body };
   for (const name of instants) if (body[name]) columns[name] = canonicalInstant(body[name]);

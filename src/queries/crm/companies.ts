@@ -19,7 +19,6 @@ import { recordReads } from './record-pages.ts';
 
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'> & { domain?: string | null };
 
-/** Returns the company that the body of a contact names by name or domain. Without a name, the domain is the name. */
 export const namedCompanyOf = ({ name, domain, industry = '' }: CompanyReference): NamedCompany | undefined => {
   const company_name = name ?? domain;
   return company_name === undefined ? undefined : { company_name, industry, domain: domain ?? null };
@@ -160,7 +159,6 @@ export const blankCompany: CompanyColumns = blankOf(Company, companyFields);
 
 export const serviceColumns = ['score', 'verification_status', 'last_verified'] as const;
 
-/** SQL columns of a company as responses show them. Without a verification, `last_verified` is the creation time. */
 const shown = `
   co.id,
   ${companyFields.map((column) => `co.${column}`).join(', ')},
@@ -194,7 +192,6 @@ export interface CompanyCounts {
   open_opportunities: number;
 }
 
-/** Counts the contacts and the open opportunities of each company, up to `maxOfCompany` + 1. */
 export const countsOfCompanies = finderOf<CompanyCounts>((sql, customerId) => {
   const contacts = sql`from contacts c where c.customer_id = ${customerId} and c.company_id = wanted.id`;
   const opportunities = sql`
@@ -269,7 +266,6 @@ export const companiesWritten: WrittenTable<ReturnType<typeof companyRow<Company
   columns: [...companyFields, 'folded', 'terms'],
 };
 
-/** The columns of a company, also those that only the service writes. */
 export type WholeCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { last_verified: string | null };
 

@@ -33,14 +33,12 @@ export const serviceColumns = [
   'removal_requested_at',
 ] as const;
 
-/** The columns of a contact, also those that only the service writes. */
 export type WholeContact = ContactColumns &
   Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
     prospect_id: string | null;
     last_verified: string | null;
   };
 
-/** SQL columns of a contact as responses show them. Without a verification, `last_verified` is the creation time. */
 const shown = `
   c.id,
   ${contactFields.map((column) => `c.${column}`).join(', ')},

@@ -132,10 +132,6 @@ interface Stored {
   merged: ReadonlyMap<string, SyncedRow>;
 }
 
-/**
- * Assigns a contact to each prospect of a batch. Prospects with the same id or work e-mail as another prospect or a
- * stored contact get the same contact.
- */
 class SyncBatch {
   readonly #byProspect = new Map<string, SyncedRow>();
   readonly #byEmail = new Map<string, SyncedRow>();

@@ -51,7 +51,6 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
-/** Makes the last count due, and enqueues another. Callers get the last one until then. */
 export async function countAgain(sql: Transaction, customerId: string, kind: DuplicateKey): Promise<void> {
   await sql`
     update duplicate_counts

@@ -98,7 +98,6 @@ export async function reattachActivities(
       and a.id = held.id`;
 }
 
-/** Counts the rows that refer to records by a column, up to one more than a merge may move. */
 export async function countReferring(
   sql: Transaction,
   customerId: string,

@@ -395,10 +395,6 @@ interface ListColumns {
 export const listTag = ({ name, description, rules }: ListColumns): string =>
   etagOf({ name, description, rules: completeRules(rules) });
 
-/**
- * Locks a list, and returns its columns.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
- */
 async function lockList(
   sql: Transaction,
   customerId: string,
@@ -413,10 +409,6 @@ async function lockList(
   return list;
 }
 
-/**
- * Deletes a list, so that no read finds it any more. Its row and its members stay for `HISTORY_DAYS`.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the current ETag
- */
 export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   withDeferredWrites(sql, customerId, async (deferred) => {
     const { name, description, rules, source } = await lockList(sql, customerId, id, 'update', ifMatch);

@@ -11,8 +11,7 @@ type Row = Readonly<Record<string, unknown>>;
 
 type Choices<R> = ReadonlyMap<string, R>;
 
-/** Fields that a merge combines from all records, unless the request chooses one record for them. */
-const united = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
+const combinedFields = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
 
 export const isEmpty = (value: unknown): boolean =>
   value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0);
@@ -30,7 +29,7 @@ export function mergedFields<R extends object>(
   const values = names.map((name) => {
     const chosen = choices.get(name);
     if (chosen) return [name, chosen[name]];
-    if (united.has(name)) return [name, kept[name]];
+    if (combinedFields.has(name)) return [name, kept[name]];
     return [name, (records.find((record) => !isEmpty(record[name])) ?? kept)[name]];
   });
   return { ...kept, ...Object.fromEntries(values) } as R;
@@ -145,7 +144,6 @@ export interface Moved {
   merged?: string[];
 }
 
-/** A merge that fails if one of the compared records has changed since then. */
 export type ComparedMerge = Merge & { compared?: readonly Version[] };
 
 interface Version {

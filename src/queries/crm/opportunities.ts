@@ -256,7 +256,6 @@ function unknownOf(item: OpportunityItem, missing: readonly Reference[]): { noun
   return [...missing.filter((one) => !isKept(one)), ...findAbsentLines(details, given)];
 }
 
-/** Values of a new opportunity where the body gives none. Those that must be given, such as `stage_id`, are empty here. */
 const blank: OpportunityColumns = {
   ...blankOf(Opportunity, [...opportunityFields, 'contacts_ids', 'details']),
   priority: 'NONE',
@@ -276,10 +275,6 @@ function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored
 
 const rowColumns = [...opportunityFields, 'price'] as const;
 
-/**
- * Columns that an insert or update of opportunities sets. Without a new company, the id of a deleted company stays: see
- * `companyAfter`.
- */
 const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {
   name: 'opportunities',
   columns: rowColumns,

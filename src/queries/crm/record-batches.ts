@@ -175,7 +175,6 @@ async function writeContacts({ sql, customerId, items, deferred }: Writing<Conta
 const changesOf = (items: readonly ContactItem[]) =>
   pendingItems(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 
-/** Sets the outcome of items that do not change columns. Those that change only lists are `updated`. */
 async function setUnchangedContacts(sql: Transaction, customerId: string, items: readonly ContactItem[]) {
   const same = pendingItems(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
   const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);

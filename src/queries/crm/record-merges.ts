@@ -19,7 +19,6 @@ import type { WholeContact } from './contacts.ts';
 
 type MergeRecords = (sql: Transaction, customerId: string, merge: ComparedMerge) => Promise<void>;
 
-/** Returns a function that merges records, and tries again if other transactions change them meanwhile. */
 function mergeBy(
   mergeAll: (sql: Transaction, customerId: string, merge: ComparedMerge, deferred: DeferredWrites) => Promise<void>,
 ): MergeRecords {
@@ -73,7 +72,7 @@ async function mergeAllCompanies(sql: Transaction, customerId: string, merge: Co
     ]),
   );
   await removeCompanies(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
-  const table = { ...wholeCompanies, keepsTime: !isJournaled };
+  const table = { ...wholeCompanies, keepsUpdatedAt: !isJournaled };
   await updateRows(sql, customerId, table, [merged], ({ updated_at: _changed, ...columns }) => ({
     ...companyRow(customerId, columns),
     id: kept.id,
@@ -155,7 +154,7 @@ async function mergeAllContacts(sql: Transaction, customerId: string, merge: Com
   );
   const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
   await removeContacts(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
-  const table = { ...wholeContacts, keepsTime: !isJournaled };
+  const table = { ...wholeContacts, keepsUpdatedAt: !isJournaled };
   await updateRows(sql, customerId, table, [merged], ({ updated_at: _changed, ...columns }) => ({
     ...contactRow(customerId, columns),
     id: kept.id,
@@ -259,10 +258,6 @@ interface BeforeMerge {
 
 // If the contact that stays is in a list or opportunity only because of an earlier merge, this merge counts as a reason
 // too.
-/**
- * Returns what the undo of a merge needs about a merged contact: its positions in opportunities, and what the merge has
- * moved.
- */
 function movedOf(
   keptId: string,
   id: string,

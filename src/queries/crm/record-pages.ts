@@ -40,9 +40,6 @@ async function readRecordPage<Row extends object>(
   return { rows, nextCursor: nextCursor(query, rows) };
 }
 
-/**
- * Replaces the hashes in a query's cursor by the long texts. Reads the texts from the last row of the previous page.
- */
 export async function readLongTexts(db: Pick<Database, 'search'>, query: RecordQuery): Promise<RecordQuery> {
   const { after } = query;
   if (!after?.values.some(isLongText)) return query;
@@ -132,10 +129,6 @@ async function readRows<Row>(read: (page: PageClauses) => Promise<Row[]>, sql: Q
   return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, query));
 }
 
-/**
- * Returns true if most of the customer's records are in the index of search terms. All others would have to be read as
- * candidates.
- */
 async function hasTerms(sql: Queryable, query: RecordQuery): Promise<boolean> {
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, query)} as many`);
   return !row!.many;
@@ -216,7 +209,6 @@ export async function countEach(sql: Queryable, query: RecordQuery, filters: rea
   return counts;
 }
 
-/** Returns SQL clauses that count the members of a list without reading contacts. Deleted contacts are not members. */
 const membersClauses = (customerId: string, listId: string) => ({
   total: recorder`count(*)`,
   from: recorder`list_members`,

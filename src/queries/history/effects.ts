@@ -34,7 +34,6 @@ export interface Effect {
 export const isOfChange = (sql: Queryable, changeId: string) => sql`change_id is not distinct from ${changeId}::uuid`;
 
 // Written as a subquery for each row: with `not exists`, the planner may read all rows of the change for each batch.
-/** Returns the SQL condition that the journal row `j` is the first row of its record in this change. */
 const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
   j.position = (
     select min(e.position)
@@ -68,7 +67,6 @@ async function findPart(
   return { id, isMerged: merged.length > 0 };
 }
 
-/** Returns the SQL condition that a journal row of a change belongs to `part`. Without `part`, every row does. */
 const isOfPart = (sql: Queryable, part: Part | undefined) => {
   if (!part) return sql``;
   const { id, isMerged } = part;

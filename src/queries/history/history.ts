@@ -21,7 +21,6 @@ interface UndoState {
   undo_of: string | undefined;
 }
 
-/** @param only id of the only record to undo */
 export async function findUndoState(sql: Queryable, customerId: string, id: string, only?: string): Promise<UndoState> {
   const [found] = await sql<{ undo_of: string | null; has_merges: boolean | null; is_running: boolean }[]>`
     select
@@ -63,7 +62,6 @@ export const findLaterMerges = (sql: Queryable, customerId: string, stayed: read
     and m.id = any(${stayed as string[]}::uuid[])
   order by j.position desc`;
 
-/** Returns the ids of the records into which a change has merged others. */
 async function findStayed(sql: Queryable, customerId: string, changeId: string, only: string | undefined) {
   const rows = await sql<{ id: string }[]>`
     select distinct data ->> 'merged_into' as id

@@ -44,7 +44,7 @@ export function revert(current: Values, { before, after }: Effect): Reverted {
     } else if (!isSame(now[name] ?? null, old ?? null)) reverted.kept.push(field);
   };
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)]))
-    if (!apart.has(name)) take(current, name, name, reverted.columns);
+    if (!restoredApart.has(name)) take(current, name, name, reverted.columns);
   const keys = new Set([...Object.keys(customOf(before)), ...Object.keys(customOf(after))]);
   const custom = { ...customOf(current) };
   const restored = reverted.restored.length;
@@ -53,8 +53,7 @@ export function revert(current: Values, { before, after }: Effect): Reverted {
   return reverted;
 }
 
-/** Names that `revert` does not restore like other fields. */
-const apart: ReadonlySet<string> = new Set(['custom_fields', 'removal_requested_at', 'deleted_company_id']);
+const restoredApart: ReadonlySet<string> = new Set(['custom_fields', 'removal_requested_at', 'deleted_company_id']);
 
 const customOf = (values: Values): Values => (values['custom_fields'] as Values | undefined) ?? {};
 
@@ -63,7 +62,6 @@ const prefix = 'custom_fields.';
 const fieldOf = (values: Values, field: string): unknown =>
   field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
 
-/** Excludes a field from the undo. The field keeps its current value. */
 export function keep(reverted: Reverted, name: string, reason: KeptReason = reverted.reason): void {
   reverted.reason = reason;
   delete reverted.columns[name];

@@ -45,7 +45,6 @@ interface RecordUndo {
   ) => Promise<Map<string, Outcome>>;
 }
 
-/** Undoes what a change did to products, opportunities, activities or lists. Takes the same steps as `undoPeople`. */
 export async function undoOthers(undoing: Undoing): Promise<Map<string, Outcome>> {
   const { sql, customerId, effects, deferred } = undoing;
   const { noun } = effects[0]!;

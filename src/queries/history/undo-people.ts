@@ -155,7 +155,6 @@ async function revertVerifications(
 
 const verification = ['verification_status', 'last_verified'];
 
-/** Excludes an external id from the undo if another record now has it or gets it back. */
 async function keepTaken(
   { sql, customerId }: undo.Undoing,
   { records }: People,
@@ -329,10 +328,6 @@ async function findLiveCompanies(sql: Transaction, customerId: string, ids: read
   return new Set(rows.map(({ id }) => id));
 }
 
-/**
- * Marks restored contacts of people who were erased from the catalog meanwhile, and those into which such contacts were
- * merged.
- */
 const markRemoved = (sql: Transaction, customerId: string, rows: readonly { id: string }[]) => sql`
   update contacts c
   set removal_requested_at = r.removed_at

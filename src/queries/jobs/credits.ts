@@ -15,8 +15,7 @@ interface KeyAmount {
 
 type Sums = Record<SpendCap['per'], number>;
 
-/** Returns SQL for the UTC day on which a job was started. Takes it from the time in the job's id. */
-const dayOf = (sql: Transaction, jobId: string) =>
+const startDayOf = (sql: Transaction, jobId: string) =>
   sql`(uuid_extract_timestamp(${jobId}::uuid) at time zone 'UTC')::date`;
 
 const today = (sql: Queryable) => sql`(now() at time zone 'UTC')::date`;
@@ -37,7 +36,7 @@ export async function addKeySpending(
   jobId: string,
   { apiKeyId, pool, amount }: KeyAmount,
 ): Promise<void> {
-  const day = dayOf(sql, jobId);
+  const day = startDayOf(sql, jobId);
   // First and alone: the other statements must see what the transaction before has written.
   await sql`select pg_advisory_xact_lock(hashtextextended(${`key spending:${apiKeyId}`}, 0))`;
   const available = await findRoomOfKey(sql, customerId, { apiKeyId, pool }, day);
@@ -66,7 +65,7 @@ export async function subtractKeySpending(
     where customer_id = ${customerId}
       and api_key_id = ${apiKeyId}
       and pool = ${pool}
-      and day = ${dayOf(sql, jobId)}`;
+      and day = ${startDayOf(sql, jobId)}`;
 }
 
 async function findRoomOfKey(

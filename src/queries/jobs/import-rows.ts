@@ -13,10 +13,6 @@ export interface StoredFile {
   file_bytes: number | null;
 }
 
-/**
- * Starts an upload, and deletes the chunks of earlier uploads.
- * @returns the id of the upload
- */
 export async function beginUpload(sql: Transaction, customerId: string, importId: LockedId): Promise<string> {
   const [row] = await sql<[{ upload: string }]>`
     update imports

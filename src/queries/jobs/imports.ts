@@ -187,7 +187,6 @@ export async function requireFewRunning(sql: Transaction, customerId: string): P
     throw conflict(`The customer has ${maxRunningImports} imports under way: wait for one, or cancel it`);
 }
 
-/** Returns true if one more import can start. Locks the creation and the start of imports. */
 export const canStart = async (sql: Transaction, customerId: string): Promise<boolean> =>
   (await countUnfinished(sql, customerId)).running < maxRunningImports;
 
@@ -397,7 +396,6 @@ export const importColumns = (sql: Queryable) => sql`
   request_id, jsonb_array_length(changes) as change_count,
   ${settingColumns(sql)}`;
 
-/** Marks the file as completely read, because all its records are stored as rows. Deletes the file. */
 export async function endReading(
   sql: Transaction,
   customerId: string,

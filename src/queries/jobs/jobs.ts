@@ -387,7 +387,6 @@ export const countOutcomes = (
   group by 1
   order by 2 desc, 1`;
 
-/** Returns the reason for which a job has not done all that was asked for one of its items, if there is such an item. */
 export const findReason = (sql: Sql, customerId: string, id: string): Promise<{ reason: ItemReason }[]> => sql`
   select reason
   from job_results

@@ -25,7 +25,6 @@ export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
   created_at: string;
 };
 
-/** Runs `work` in a transaction. Logs the privacy action with the numbers that `work` returns. */
 export const notePrivacyAction = (
   db: Database,
   { action, operator, key, case_ref, reason }: PrivacyAction,

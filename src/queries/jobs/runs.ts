@@ -33,7 +33,6 @@ export async function insertInputs(
 }
 
 // Written as a subquery: with `not exists`, the planner may read all results of the job for each input.
-/** Returns the SQL condition that the row `i` of `job_inputs` has no result yet. */
 const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
   (
     select r.position
@@ -160,10 +159,6 @@ const isDue = (sql: Queryable, queue: RunQueue) => sql`
   )
   and c.status = 'OK'`;
 
-/**
- * Returns the SQL condition that the run `r` is free: no turn (one worker's work for a customer) has taken it, or this
- * one has.
- */
 const isFree = (sql: Queryable, turn: string | null) => sql`(r.turn is null or r.turn = ${turn}::uuid)`;
 
 // A message that is delivered again must not leave the run of its dead worker behind: no other message frees that run.
@@ -257,10 +252,6 @@ export async function pauseRun(
       and id = ${id}`;
 }
 
-/**
- * Returns true if the customer has a run in this queue that a turn can take now.
- * @param besides `except`: id of a run to ignore
- */
 export async function hasDueRun(
   sql: Transaction,
   customerId: string,

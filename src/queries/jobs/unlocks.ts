@@ -119,7 +119,6 @@ interface Unlocked {
   suppressed: Set<string>;
 }
 
-/** Unlocks people whom a job has read from the catalog. Leaves out people who were suppressed since. */
 export async function unlockPeople(
   sql: Transaction,
   customerId: string,

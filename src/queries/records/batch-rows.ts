@@ -26,7 +26,6 @@ import { DomainError, RecordsChanged } from '../../errors.ts';
 import { isSame } from './journal.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 
-/** SQL expressions by which batches find records `r`, and their types. */
 const matchColumns: Record<MatchField, { column: string; type: 'uuid' | 'text' }> = {
   id: { column: 'r.id', type: 'uuid' },
   external_id: { column: 'r.external_id', type: 'text' },
@@ -234,8 +233,7 @@ export interface WrittenTable<R extends object> {
    * unchanged.
    */
   unassigned?: readonly string[];
-  /** True if an update does not change `updated_at`. */
-  keepsTime?: boolean;
+  keepsUpdatedAt?: boolean;
   /** Returns further SQL assignments for an update of the record `r`. `given` has the new values. */
   computedAssignments?: (sql: Transaction, customerId: string) => Fragment;
 }
@@ -325,7 +323,7 @@ export async function updateRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
-  const { unassigned = [], keepsTime = false, computedAssignments } = table;
+  const { unassigned = [], keepsUpdatedAt = false, computedAssignments } = table;
   const names = table.columns.filter((name) => !unassigned.includes(name));
   const assignments = constant(sql, names.map((name) => `${name} = given.${name}`).join(', '));
   await writeInParts(
@@ -337,7 +335,7 @@ export async function updateRows<T, R extends object>(
       set
         ${assignments},
         ${computedAssignments ? sql`${computedAssignments(sql, customerId)},` : sql``}
-        updated_at = ${keepsTime ? sql`r.updated_at` : sql`(select clock_timestamp())`}
+        updated_at = ${keepsUpdatedAt ? sql`r.updated_at` : sql`(select clock_timestamp())`}
       from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
         and r.id = any(${rows.map((row) => row['id'] as string)}::uuid[])

@@ -7,7 +7,6 @@ import { fold } from '../../text/fold.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
-/** Companies to which contacts will refer. They are locked until the transaction ends. */
 export interface LockedCompanies {
   /**
    * Id of the oldest company with a name or domain, by its key (see `companyKey`). Null: another transaction deleted

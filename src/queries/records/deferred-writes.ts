@@ -71,7 +71,6 @@ export async function lockContacts(sql: Transaction, customerId: string, ids: re
   return contacts.map(({ id }) => id);
 }
 
-/** The record that an event is about: its id, and its external id if its kind has one. */
 type EventSubject<Noun extends EventNoun> = { id: string } & (Noun extends 'list'
   ? unknown
   : { external_id: string | null });
@@ -164,15 +163,10 @@ class Writes {
 
 export interface Removal {
   merged_into?: string;
-  /** What a merge has moved from each record. The journal keeps it, for an undo of the merge. */
   moved?: ReadonlyMap<string, object>;
   isPurged?: boolean;
 }
 
-/**
- * Collects the events of a transaction and the changes of the customer's totals, which are written at the commit. Only
- * `withDeferredWrites` creates this object.
- */
 export type DeferredWrites = Writes;
 
 /**

@@ -270,10 +270,6 @@ export async function openCursors(db: Database): Promise<FeedCursors> {
   return new FeedCursors(state.person_id_secret);
 }
 
-/**
- * Returns the customers that have events after these positions.
- * @param waiting positions by customer
- */
 export async function findCustomersWithNewEvents(
   db: Pick<SharedDatabase, 'for'>,
   waiting: ReadonlyMap<string, number>,

@@ -108,7 +108,6 @@ export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Pag
 
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** A page of a list that is sorted by id, newest first. `after` is the id of the last row of the previous page. */
 export type PageById = Paginate & { after?: string | undefined };
 
 export const isAfter = (sql: Sql, column: string, { after }: PageById = {}): Fragment =>

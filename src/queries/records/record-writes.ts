@@ -23,7 +23,6 @@ export interface Writing<Row> {
 interface Plan<Row> {
   errorOf?: (item: Item<Row>) => DomainError | undefined;
   patched: (body: Item<Row>['body'], stored: Row | undefined, item: Item<Row>) => Row;
-  /** Writes the items that have not failed, with their related rows (such as list memberships), and adds the events. */
   write: () => Promise<void>;
 }
 
@@ -147,7 +146,6 @@ export function recordWrites<
   };
 }
 
-/** Lets a purge by id succeed for records that are already deleted. */
 async function acceptDeleted<Row>({ sql, customerId, batch, items }: Writing<Row>, { noun }: Pick<BatchKind, 'noun'>) {
   if (batch.match !== 'id' || batch.single?.ifMatch !== undefined) return;
   const absent = items.filter(({ outcome }) => outcome?.status === 'failed' && outcome.error.code === 'not_found');

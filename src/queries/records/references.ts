@@ -91,10 +91,6 @@ const recordTables = {
   product: productTable,
 };
 
-/**
- * A reference without an id: by the external id of a record, the names of a pipeline and its stage, or the address of a
- * user.
- */
 type OtherReference = { external_id: string } | { pipeline: string; stage: string } | { email: string };
 type ReferredNoun = keyof typeof recordTables | 'stage' | 'user';
 
@@ -181,7 +177,6 @@ function notFoundMessage(given: OtherReference, noun: ReferredNoun, stages: read
   return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is not a stage (such as ${names.join(', ')})`;
 }
 
-/** Returns the key of a stage by its folded names (lower case, no accents). Exact names never have such a key. */
 const foldedOf = (names: OtherReference): string => `folded ${valueOf(names, fold)}`;
 
 /**

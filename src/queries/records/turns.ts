@@ -7,10 +7,6 @@ import { currentTrace } from '../../process/tracing.ts';
 import { anyCustomerSetting } from '../../database/connection.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
 
-/**
- * Message of a turn: one worker's work for one customer in a queue. With tracing, it has the trace context of its
- * sender.
- */
 export interface Turn extends TraceContext {
   customerId: string;
 }
@@ -109,7 +105,6 @@ export async function areOthersWaiting(sql: Transaction, queue: TurnKind, custom
 }
 
 // Written as a subquery: with `not exists`, the planner may read all messages of the queue.
-/** Returns the customers that have no message in the queue, neither waiting nor taken. */
 export async function findWithoutTurn(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select given.id
