@@ -228,7 +228,11 @@ export interface Catalog extends CatalogReads {
 
   for(requester: Requester): CatalogReads;
 
-  /** Copies the committed unlocks of these people from PostgreSQL. Searches see them after `refresh`. */
+  /**
+   * Copies the committed unlocks of these people from PostgreSQL, and marks them as indexed. Searches see them after
+   * `refresh`.
+   * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
+   */
   syncUnlocks(ids: string[]): Promise<void>;
   refresh(): Promise<void>;
   isUp(): Promise<boolean>;
@@ -244,6 +248,7 @@ export interface Catalog extends CatalogReads {
   /**
    * Adds people, or replaces those with the same id. Keeps their unlocks. Resolves when all are stored.
    * @param people with distinct ids
+   * @throws DomainError `unavailable` if the catalog does not respond in time, or its index no longer exists
    */
   write(people: EncodedPerson[]): Promise<void>;
   /** Returns those of the given ids that the catalog contains. Includes people who were just written. */

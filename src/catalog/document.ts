@@ -21,15 +21,11 @@ export const fieldCodes = {
 
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
 
-/**
- * `halfSize`: maximum number of results in each half of the cache of `memoize`. `longest`: maximum length of a text
- * whose result is cached (UTF-16 units).
- */
 const limits = { halfSize: 10_000, longest: 64 };
 
 /**
- * Caches the results of a pure function for recent texts. Callers share the results and must not change them. When the
- * cache is full, its older half is deleted.
+ * Caches the results of a pure function for recent texts of at most `limits.longest` UTF-16 units. Callers share the
+ * results and must not change them. When the cache is full, its older half is deleted.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();

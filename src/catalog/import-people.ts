@@ -83,10 +83,6 @@ export class BatchWriter {
     this.#running.push({ ids, reached: this.#reached, written });
   }
 
-  /**
-   * Waits for the first running batch, and saves the progress at most every `saveEveryMs`. After a failed write, waits
-   * for all running writes, saves, and throws the error.
-   */
   async #endFirst(): Promise<void> {
     const { reached, written } = this.#running[0]!;
     try {

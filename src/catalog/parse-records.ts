@@ -43,9 +43,6 @@ export class PersonIds {
     return { id: toUuid(digest, 8), former: uuidOfUrl(`mailto:${address}`) };
   }
 
-  /**
-   * Returns all ids that a person with this identifier can have. For a profile, tries the usual spellings of its URL.
-   */
   allOf(identifier: Identifier): string[] {
     const { kind, value } = identifier;
     if (kind === 'id') return [value];

@@ -129,10 +129,6 @@ function refuseTooDeep(page = 1, limit: number): void {
     ]);
 }
 
-/**
- * Returns a hash of the customer's id, the conditions and the order. A cursor is valid only for a search with the same
- * hash.
- */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
     .update(JSON.stringify([prospectOrderFields.noun, customerId, criteria, order, netNewFor !== undefined]))

@@ -29,7 +29,6 @@ export async function readSuppressedPeople(db: Database) {
     });
   return {
     has: (person: Identified): boolean => find(person).some((isErasure) => isErasure !== undefined),
-    /** Returns true if the person's data must be deleted. Other suppressed people are only kept out of the catalog. */
     isErased: (person: Identified): boolean => find(person).includes(true),
   };
 }

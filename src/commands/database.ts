@@ -8,7 +8,6 @@ import { checkSchema } from '../database/migrations.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { keyFromFile } from '../accounts/webhook-targets.ts';
 
-/** A PostgreSQL server. `url` logs in as the service, `ownerUrl` as the owner of the schema. */
 interface Server {
   url: string;
   ownerUrl: string;

@@ -4,12 +4,12 @@ import type postgres from 'postgres';
  * Where the rows of a table are stored in a database that is distributed over several machines with Citus:
  *
  * - `distributed`: all rows of a customer are stored on the same worker.
- * - `reference`: each machine stores all rows. A write fails if a machine is down.
+ * - `reference`: each machine stores all rows. A write fails if a machine is down. Such tables seldom change, and
+ *   distributed tables refer to them.
  * - `local`: the coordinator stores all rows.
  */
 type Placement = 'distributed' | 'reference' | 'local';
 
-/** Tables that Citus copies completely to every machine. They seldom change, and distributed tables refer to them. */
 const referenceTables = new Set(['customers', 'prospects', 'subscription_tiers', 'users']);
 
 // Keys and sessions are read before a request can know which worker has the customer's rows. What is written for every

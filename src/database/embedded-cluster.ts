@@ -302,10 +302,6 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/**
- * Returns the port of the last server, or 0 if it is unknown. Clients can reconnect if the next server has the same
- * port.
- */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);

@@ -135,7 +135,6 @@ export interface Column {
   /** Text that responses and comparisons use instead of null. */
   shownAs?: string;
   isOfCompany?: true;
-  /** SQL conditions of a boolean field: one for the records with true, one for those with false. */
   cases?: { true: string; false: string };
   /**
    * SQL for a field with several ids, such as the contacts of an opportunity. The ids are in another table: `rows`
@@ -277,7 +276,6 @@ export const opportunitySource: Source = {
   searchVersion: 0,
 };
 
-/** Creates a boolean column for a condition on tasks. Activities of other types have no value. */
 const ofTask = (condition: string): Column => ({
   ...column('boolean', `nullif(a.type = 'task', false)`),
   cases: { true: `(a.type = 'task' and ${condition})`, false: `(a.type = 'task' and not (${condition}))` },
@@ -395,13 +393,12 @@ export type Order = readonly OrderKey[];
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
 export const parseOrder = (given: GivenOrder | undefined): Order =>
-  given === undefined ? defaultOrder : withoutIdle(keysOf(given) as OrderKey[]);
+  given === undefined ? defaultOrder : withoutRedundant(keysOf(given) as OrderKey[]);
 
 const keysOf = (given: GivenOrder) =>
   Array.isArray(given) ? given : Object.entries(given).map(([field, direction]) => ({ field, direction }));
 
-/** Removes sort keys that have no effect: repeated fields, and all keys after the id, because ids are unique. */
-function withoutIdle(keys: OrderKey[]): OrderKey[] {
+function withoutRedundant(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {
     if (!kept.has('id') && !kept.has(field)) kept.set(field, { field, direction });

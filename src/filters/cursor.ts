@@ -59,7 +59,6 @@ export function scopeOf(noun: string, customerId: string, filter: Filter, order:
   return hash.digest('base64url').slice(0, 16);
 }
 
-/** Returns the filter as text. Filters that differ only in the order of conditions and values have the same text. */
 function canonical(filter: Filter): string {
   if (filter.kind === 'all' || filter.kind === 'any')
     return JSON.stringify([filter.kind, filter.of.map(canonical).sort()]);

@@ -36,10 +36,6 @@ export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filte
   return filter;
 }
 
-/**
- * Completes rules for storage and responses. A missing `logic_operator` becomes AND, the first rule always gets AND,
- * and ids become lower case.
- */
 export const completeRules = (input: readonly RuleGiven[]): Rule[] =>
   input.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
     field,

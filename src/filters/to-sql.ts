@@ -176,10 +176,6 @@ export const searchColumnsOfContact = (customerId: string, contact: RecordFields
 export const searchColumnsOfCompany = (customerId: string, company: RecordFields): SearchColumns =>
   searchColumnsOf(companySource, customerId, company);
 
-/**
- * Computes the columns `folded` and `terms` of a record, and marks them as up to date.
- * @param record all fields, not only the changed ones
- */
 export function searchColumnsOf(source: Source, customerId: string, record: RecordFields): SearchColumns {
   const folded = foldRecord(source, record);
   const terms = new Terms(source, customerId).ofRecord(folded, record);

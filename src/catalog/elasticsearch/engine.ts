@@ -29,12 +29,6 @@ const batchSize = 500;
  */
 type Demand = 'searched' | 'any';
 
-/**
- * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. If another process changes a
- * document at the same time, reads and writes it again.
- * @param ids ids of the people
- * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
- */
 async function syncUnlocks(catalog: indexing.Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
   for (let from = 0; from < ids.length; from += batchSize)
     await syncBatch(catalog, ids.slice(from, from + batchSize), demand);
@@ -132,11 +126,6 @@ async function noteIndexed(catalog: indexing.Indexes, indexed: UnlockKey[]): Pro
 const encode = (document: CatalogDocument): string =>
   cluster.operationText({ index: { _id: document.id } }, toSource(document, []));
 
-/**
- * Writes people together with their unlocks from PostgreSQL. Writes people again if their unlocks change in the
- * meantime.
- * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
- */
 async function writePeople(catalog: indexing.Indexes, index: string, people: cluster.Operation[]): Promise<void> {
   const ids = people.map(({ id }) => id);
   const before = await unlocksOf(catalog, ids);

@@ -173,7 +173,6 @@ const capsText = (caps: SpendCaps): string =>
     .map(([pool, cap]) => `${pool} ${cap === null ? 'none' : `${cap.amount}/${cap.per}`}`)
     .join(', ');
 
-/** An API key as read before its rotation. If two rotations read the same secret, only the first succeeds. */
 export interface KeyVersion {
   customer_id: string;
   id: string;

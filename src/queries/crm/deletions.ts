@@ -44,7 +44,6 @@ async function purge<Row>(
   if ((await find(sql, customerId, ids)).length > 0) throw new RecordsChanged();
 }
 
-/** Clears the columns of deleted companies. Many records can refer to them, so a worker removes their rows later. */
 async function blankRows(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await updateRows(sql, customerId, companiesWritten, ids as LockedId[], (id) => ({
     id,

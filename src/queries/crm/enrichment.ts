@@ -155,7 +155,6 @@ const lockAddresses = (sql: Transaction, customerId: string, ids: readonly strin
     and id = any(${ids as string[]}::uuid[])
   ${lockedInOrder(sql)}`;
 
-/** A contact as enrichment reads it. The columns of a deleted company are null. */
 export type EnrichedContact = WholeContact & { id: string; company_name: string | null };
 
 export interface EnrichOptions {

@@ -62,7 +62,6 @@ const readPage = <Row extends object>(
       limit ${page.limit}`,
   );
 
-/** Number of records in one page of an export. At most two pages are in memory. */
 export const exportPage = 500;
 
 /**

@@ -128,10 +128,6 @@ interface Deletion extends Change {
   state: 'restored' | 'merged_since' | 'open';
 }
 
-/**
- * Returns a page of deletions. It can have fewer than `limit`, or none, even if there is a next page.
- * @param before only deletions with lower positions
- */
 export async function listDeletions(
   db: Database,
   customerId: string,

@@ -61,7 +61,6 @@ export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
 }
 
 const keptFor = '24 hours';
-/** Maximum number of dry runs of one customer whose records are kept. Records of older dry runs are deleted. */
 const maxKept = 3;
 
 /**

@@ -335,10 +335,6 @@ export async function findRememberedMapping(
   return found?.mapping;
 }
 
-/**
- * Returns the mapping of `findRememberedMapping`, and stores it with the import. The import then reads the file as its
- * preview shows it.
- */
 export async function keepRememberedMapping(
   sql: Transaction,
   customerId: string,

@@ -102,7 +102,6 @@ const projection = (sql: Queryable) => sql`
 
 export interface NewImport extends Omit<ImportCreate, 'match'> {
   match: MatchField | null;
-  /** Hash of settings and file. Only imports by the command line have one. */
   fingerprint?: Buffer;
 }
 

@@ -383,9 +383,6 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
 
 const retention = '30 days';
 
-/**
- * Returns true if all inputs and results of an ended job are still stored. The caller's lock prevents their deletion.
- */
 export async function isRetained(sql: Transaction, customerId: string, jobId: LockedId): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
     select finished_at > (select clock_timestamp()) - ${retention}::interval and purged_at is null as is_retained

@@ -58,9 +58,6 @@ export const activityTable: RecordTable = {
 
 const maxMatchingIds = 10;
 
-/**
- * Finds the customer's records with the given values. Returns at most 10 ids for each value, the oldest record first.
- */
 async function findIds(
   sql: Queryable,
   customerId: string,
@@ -226,7 +223,6 @@ type Row = Record<string, unknown>;
 
 export interface WrittenTable<R extends object> {
   name: BatchTable;
-  /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
   /**
    * Columns to which an update does not assign the given value: `computedAssignments` sets them, or they stay

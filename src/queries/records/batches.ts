@@ -52,10 +52,6 @@ export type Outcome =
 export type ReadOutcome<Shown> =
   { status: 'found'; id: string; record: Shown } | { status: 'failed'; error: DomainError };
 
-/**
- * An item of a batch, and its state while the batch is processed. `Row` is the type of the columns that callers can
- * write.
- */
 export interface Item<Row> {
   readonly body: Readonly<Record<string, unknown>>;
   /**
@@ -63,7 +59,6 @@ export interface Item<Row> {
    * lower case. Undefined if the operation is `create`.
    */
   readonly value: string | undefined;
-  /** Stored record that the item changes or deletes. Undefined if the item creates a record. */
   stored?: Locked<Row>;
   columns?: Row;
   outcome?: Outcome;

@@ -33,10 +33,6 @@ export const lockBulk = (sql: Transaction, customerId: string): Promise<void> =>
 /** Makes batches and imports of one customer wait for each other within this process, without a database connection. */
 export const bulkWriters = new ConcurrencyLimiter({ name: 'bulk_writers', limit: Infinity, perHolder: 1 });
 
-/**
- * Locks the names of a customer's companies until the transaction ends. Call it before a company is created by its
- * name.
- */
 export const lockNames = (sql: Transaction, customerId: string): Promise<void> => lock(sql, `names:${customerId}`);
 
 async function lock(sql: Queryable, key: string): Promise<void> {
