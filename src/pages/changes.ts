@@ -18,7 +18,7 @@ import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPa
 import { cursorPager, filters, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from './base/requests.ts';
 import { when, plainList, linkButton, html, factCard, link, dayMs, moment, day, count, counted } from './base/html.ts';
-import { pathWith, type Html, type Column } from './base/html.ts';
+import { pathWith, table, twoLines, type Html, type Column } from './base/html.ts';
 import { countryName, fieldWord, isAmount, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
@@ -76,18 +76,24 @@ export async function changes(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/changes/:id', forMembers, async (request) => {
     const change = await requireChange(request);
-    const users = await lookUp(request, listUsers);
+    const [users, origin] = await Promise.all([
+      lookUp(request, listUsers),
+      change.undo_of && ask(request, findChange, eventNouns, change.undo_of),
+    ]);
+    const path = `/app/changes/${change.id}`;
+    const counts = countsText(change, (words, noun) => link(words, `${path}?object=${noun}`));
     return {
       title: 'What one change has done',
       section,
       actions: undoButton(change),
-      body: factCard([
+      body: html`!${factCard([
         ['When', moment(change.occurred_at)],
         ['By', whoOf(change.actor, users)],
-        ['What', html`${countsText(change)}`],
-        ['It took back', change.undo_of && link('another change', `/app/changes/${change.undo_of}`)],
+        ['What', counts],
+        ['It took back', origin && link(`what ${countsText(origin)}`, `/app/changes/${origin.id}`)],
         ...change.undone_by.map((id) => ['Taken back by', link('a job', `/app/jobs/${id}`)] as const),
-      ]),
+      ])}
+      !${await recordsOf(request, change, users)}`,
     };
   });
 
@@ -108,6 +114,40 @@ export async function changes(app: FastifyInstance): Promise<void> {
       return isSeen ? pathWith(back, { done: 'undone' }) : jobPath(job, { back });
     },
   });
+}
+
+/** Returns a page of the records that a change has written, with what it did to each. */
+async function recordsOf(request: FastifyRequest, { id, undo_of }: ChangeSummary, users: readonly User[]) {
+  const object = eventNouns.find((noun) => noun === queryText(request, 'object'));
+  const cursor = queryText(request, 'cursor');
+  const before = /^\d{1,15}$/.test(cursor) ? Number(cursor) : undefined;
+  const filters = { change_id: id, ...(object && { object }) };
+  const { changes, next } = await ask(request, listChanges, eventNouns, { filters, before, limit: 50 });
+  const wanted = changes.flatMap((one) =>
+    [one.record_id, one.merged_into ?? []].flat().map((record) => [one.object, record] as const),
+  );
+  const names = await namedRecords(request, [...wanted, ...companiesIn(changes)]);
+  const linked = (record: string, name: string): Html => {
+    const found = names.get(record);
+    return found ? recordLink(found) : html`${name}`;
+  };
+  const columns: readonly Column<Change>[] = [
+    ['Record', (one) => twoLines(linked(one.record_id, nameAt(one, one.type === 'deleted' ? 0 : 1)), one.object)],
+    [
+      'What',
+      (one) => {
+        if (one.merged_into !== undefined) return html`merged into !${linked(one.merged_into, 'another')}`;
+        const wordIn = (field: string): string => wordOf(one.object, field);
+        if (one.type === 'updated') return changeText(one, { id: one.record_id, wordOf: wordIn, users, names });
+        return undo_of && one.type === 'created' ? 'restored' : one.type;
+      },
+      'long',
+    ],
+  ];
+  const title = object ? plain(plurals[object]) : 'Records';
+  return html`<h2>!${title}</h2>
+    !${when(object, html`<p>!${link('Show all records', `/app/changes/${id}`)}</p>`)} !${table(title, columns, changes)}
+    !${cursorPager(request, next?.toString())}`;
 }
 
 /** Waits at most 2 seconds for the job of an undo. Returns true if the job has taken back everything by then. */
@@ -170,7 +210,7 @@ async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promis
     return html`<span>!${record ? recordLink(record) : noun}: ${[words, why].filter(Boolean).join(' – ')}</span>`;
   });
   return html`<p>
-      This ${countsText(change)}. The undo takes back
+      This !${countsText(change)}. The undo takes back
       ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.
       ${counts.kept > 0 ? `Something stays as it is in ${counted(counts.kept, 'record')}.` : ''} You can undo the undo,
       too, except after a merge.
@@ -203,10 +243,11 @@ export async function undoOf(request: FastifyRequest, id: string, label: string)
   return undoButton({ id, undoable }, label);
 }
 
-function countsText({ counts }: ChangeSummary): string {
+/** @param shown returns how the number of records of a kind is shown */
+function countsText({ counts }: ChangeSummary, shown = (words: string, _noun: EventNoun): Html => words): Html {
   const verbs = (['created', 'updated', 'deleted'] as const).map((verb) => {
     const some = eventNouns.filter((noun) => counts[noun]?.[verb]);
-    const parts = some.map((noun) => counted(counts[noun]![verb], noun, plurals[noun]));
+    const parts = some.map((noun) => shown(counted(counts[noun]![verb], noun, plurals[noun]), noun));
     return when(parts.length > 0, `${verb} ${parts.join(' and ')}`);
   });
   return verbs.filter(Boolean).join(', ');
@@ -239,8 +280,11 @@ export const namedRecords = (request: FastifyRequest, wanted: Parameters<typeof 
 export const recordLink = ({ noun, record }: NamedRecord): Html =>
   link(nameOf(noun, record), `${listPathOf(noun)}/${record.id}`);
 
-export const oldNameOf = ({ object, fields }: Change): string =>
-  nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
+/** @param at which of the values of each field: 0 those before the change, 1 those after it */
+const nameAt = ({ object, fields }: Change, at: 0 | 1): string =>
+  nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, values]) => [name, values[at]])));
+
+export const oldNameOf = (change: Change): string => nameAt(change, 0);
 
 const actors = { key: 'An API key', operator: 'The operator', service: 'The service' };
 

@@ -202,3 +202,25 @@ test('an import is taken back from its page', async () => {
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
   expect(textOf(await admin.get(`/app/changes/${id}`))).toContain('Taken back by a job');
 });
+
+test("a change's page links to its records, all or those of one kind, and tells what an undo gave back", async () => {
+  const items = [
+    contactBody({ last_name: 'One', company: { name: 'Navy' } }),
+    contactBody({ last_name: 'Two', company: { name: 'Army' } }),
+  ];
+  const { headers } = await customer.post('/contacts/batch/create', { items });
+  const path = `/app/changes/${headers['x-change-id'] as string}`;
+  const page = await admin.get(path);
+  expect(textOf(page)).toMatch(/created 2 contacts and 2 companies .* Ada One contact created .* Navy company created/);
+  expect(page.body).toMatch(/<a href="\/app\/contacts\/[0-9a-f-]{36}">Ada One<\/a>/);
+  const companies = textOf(await admin.get(`${path}?object=company`));
+  expect(companies).toMatch(/ Companies Show all records .* Army company created/);
+  expect(companies).not.toContain('Ada One');
+  const contact = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
+  await customer.patch(`/contacts/${contact}`, { job_title: 'Baker' });
+  await undo(undoPath((await admin.get(`/app/contacts/${contact}`)).body));
+  const [job] = await app.owner`select id from jobs where customer_id = ${customer.id} and type = 'undo'`;
+  expect(textOf(await admin.get(`/app/changes/${job!['id']}`))).toMatch(
+    /It took back what updated 1 contact .* Ada Lovelace contact Job title: Baker → Clerk/,
+  );
+});
