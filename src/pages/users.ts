@@ -21,7 +21,7 @@ const section = '/app/users';
 const noun = 'user';
 
 export async function users(app: FastifyInstance): Promise<void> {
-  sessions(app);
+  loginAndPasswordPages(app);
 
   addPage(app, '/users', forAdmins, async (request) => {
     const [rows, ends] = await Promise.all([lookUp(request, listUsers), lookUp(request, findLinkEnds)]);
@@ -153,8 +153,7 @@ const showLink = (request: FastifyRequest, issued: IssuedLink | undefined): Page
     };
   });
 
-/** Adds the login, the page of one's own password, and that of a password link. */
-function sessions(app: FastifyInstance): void {
+function loginAndPasswordPages(app: FastifyInstance): void {
   const attempts = new LoginAttempts(app.rateLimits);
   const cookies = sessionCookies(app.config);
   const guard = ({ address }: FastifyRequest) => attempts.check(address);

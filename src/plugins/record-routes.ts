@@ -93,7 +93,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           const { caller, params, requester } = request;
           const found = await unlessAborted(read(caller.customerId, params.id), requester.signal);
           if (found) void reply.header('etag', etagOf(found));
-          else if (!nullForUnknown) throw await unknown(request, noun, mayBeMerged);
+          else if (!nullForUnknown) throw await unknownOrMerged(request, noun, mayBeMerged);
           return reply.send(found ?? null);
         },
       );
@@ -137,8 +137,7 @@ function ifMatchOf({ 'if-match': ifMatch }: FastifyRequest['headers']): string |
   return ifMatch;
 }
 
-/** Returns the error for an unknown id. It names the record into which the record was merged, if any. */
-async function unknown({ db, caller, params }: FastifyRequest, noun: string, mayBeMerged: boolean | undefined) {
+async function unknownOrMerged({ db, caller, params }: FastifyRequest, noun: string, mayBeMerged: boolean | undefined) {
   const { id } = params as { id: string };
   const { message } = notFound(noun);
   const found = mayBeMerged ? await db.lookup((sql) => findSuccessors(sql, caller.customerId, [id])) : new Map();

@@ -154,7 +154,7 @@ export const requester = plugin({ name: 'requester', dependencies: ['services'] 
         if (controller.signal.aborted) return; // the caller hung up: nobody reads a response
         end(reason);
         // Most requests are answered by now: the operation they waited for failed with this error.
-        setImmediate(answerLate, request, reply);
+        setImmediate(answerTimedOut, request, reply);
       },
       isLong ? longestMs : REQUEST_TIMEOUT_MS,
     );
@@ -188,8 +188,7 @@ function catalogOf(this: FastifyRequest): CatalogReads {
   return this.server.catalog.for(this.requester);
 }
 
-/** Sends the error response of a timed-out request, unless a response is being sent. */
-function answerLate(request: FastifyRequest, reply: FastifyReply): void {
+function answerTimedOut(request: FastifyRequest, reply: FastifyReply): void {
   // A second response would contradict the first one, and sending both would end the process.
   if (request.isAnswered || reply.sent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');

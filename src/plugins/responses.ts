@@ -105,10 +105,6 @@ function logCut(
   else log.warn({ customer, err: (error as Error | null)?.cause ?? error }, `${noun} cut: it failed half-way`);
 }
 
-/**
- * Streams records as a file while they are read from the database. The caller can detect an incomplete file, as with
- * `sendFile`.
- */
 export async function sendExport(
   request: FastifyRequest,
   reply: FastifyReply,

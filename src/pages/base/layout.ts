@@ -334,7 +334,6 @@ const titles: Record<number, string> = {
   429: 'Too many requests',
 };
 
-/** Redirects to the login page. After the login, the user returns to the page of this request. */
 function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   request.log.info({ credential: 'session', reason }, 'sent to the login');
   const query = new URLSearchParams();

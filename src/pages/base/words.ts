@@ -183,7 +183,6 @@ export function phoneLink(given: string): Html {
     : html`${number}`;
 }
 
-/** Returns the link for a call of a contact's first phone number, or an empty string. */
 export const contactPhone = ({
   phone_numbers: [phone],
   mobile_phone,

@@ -170,7 +170,6 @@ async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, isG
   return isOld ? undefined : found;
 }
 
-/** Returns links to all kinds of duplicates, with their numbers of groups as far as they are known. */
 function overviewOf(by: DuplicateKey, all: AllFound): Html {
   const choice = (key: DuplicateKey): Html => {
     const [{ same }, found] = [searches[key], all.get(key)];

@@ -44,9 +44,7 @@ interface Editable<Row> {
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
   /** Returns the path to which a form leads back. Default: the record's page. */
   back?: (row: Row, request: FastifyRequest) => string;
-  /** Returns the path of the page after a change. Default: the record's page. */
   afterChange?: (row: Row, request: FastifyRequest) => string;
-  /** Returns the path of the page after a deletion. Default: the list of records. */
   afterDeletion?: (row: Row, request: FastifyRequest) => string;
   access?: PageAccess;
 }

@@ -197,7 +197,7 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
     else if (agreed === undefined && price === '') refuse(`give a price for “${product}”`);
     else if (agreed === undefined)
       refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
-    else if (currency && isOfOther(currency, price))
+    else if (currency && isInOtherCurrency(currency, price))
       refuse(`“${price}” is not in ${currency}, as all in this pipeline`);
     else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
     else {
@@ -212,8 +212,7 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
   };
 }
 
-/** Returns true if a written price has the sign or the code of another currency. */
-function isOfOther(currency: string, price: string): boolean {
+function isInOtherCurrency(currency: string, price: string): boolean {
   const [sign = ''] = /\p{Sc}|[A-Z]{3}/u.exec(price) ?? [];
   return sign !== currency && !money(0, currency).includes(sign);
 }

@@ -30,7 +30,6 @@ export const maxCounted = 10_000;
 
 /** What the page of records that are filtered by a list shows instead of their title and buttons. */
 export interface Heading extends Pick<Page, 'section' | 'title' | 'lead' | 'actions' | 'done'> {
-  /** What stands there if the list has no records. */
   none: Html | undefined;
 }
 
