@@ -40,7 +40,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
   addAction(app, '/activities/:id/move', forMembers, async (request) => {
     const back = ownPath(sentText(request, 'back'));
     const day = readDay(sentText(request, 'day'));
-    if (day === undefined) return back;
+    if (day === undefined) return requireActivity(request).then(() => back);
     const due_at = endOf(day);
     const told = pathWith(back, { done: 'moved' });
     return changeTask(request, told, (task) => (task.due_at === due_at ? undefined : { due_at }));
