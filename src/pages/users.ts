@@ -150,6 +150,7 @@ const showLink = (request: FastifyRequest, issued: IssuedLink | undefined): Page
       value,
       advice: html`<p>!${write}</p>
         <p class="quiet">It works once, until !${moment(expires_at)}.</p>`,
+      leave: 'Done',
     };
   });
 

@@ -211,7 +211,10 @@ const columns: readonly Column<Endpoint>[] = [
   ['Last failure', ({ last_failure_at }) => moment(last_failure_at, 'Never')],
 ];
 
-const blank: EndpointDraft = { url: '', types: [], bulk: false, description: '' };
+/** Types that are ticked first: what a copy of the customer's records needs. */
+const usualTypes = eventTypes.filter((type) => /^(contact|company|opportunity)\./.test(type));
+
+const blank: EndpointDraft = { url: '', types: usualTypes, bulk: false, description: '' };
 
 const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft => ({ url, types, bulk, description });
 

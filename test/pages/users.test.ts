@@ -33,6 +33,7 @@ test('a user by link sets a password once, logs in with the role given, and each
   const shown = await invite();
   const path = pathIn(shown.body);
   expect(shown.headers['cache-control']).toBe('no-store');
+  expect(textOf(shown)).toMatch(/It works once, until .* Done$/);
   expect(decodeURIComponent(shown.body)).toContain(`mailto:${email}?subject`);
   expect(decodeURIComponent(shown.body).split(path)).toHaveLength(3); // in the field and in the e-mail
   const users = textOf(await admin.get('/app/users'));

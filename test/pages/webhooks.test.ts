@@ -36,6 +36,9 @@ test('an admin creates an endpoint, and its secret is shown once, however often 
   const again = await visitor.post('/app/webhooks/new', fields);
   expect([again.status, secretIn(again.body)]).toEqual([409, undefined]);
   expect(await rows()).toMatchObject([{ ...wanted, bulk: false, active: true }]);
+  const ticked = /value="([a-z.]+)" checked/g;
+  const first = [...(await visitor.get('/app/webhooks/new')).body.matchAll(ticked)].map(([, type]) => type);
+  expect(first).toEqual(expect.arrayContaining(['contact.created', 'company.updated', 'opportunity.deleted']));
   expect((await visitor.get('/app/webhooks')).body).not.toContain('whsec_');
 });
 

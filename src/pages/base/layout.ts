@@ -378,6 +378,8 @@ interface Secret {
   value: string;
   advice: Html;
   next?: string;
+  /** Label of the button that leaves the page. */
+  leave?: string;
 }
 
 /**
@@ -398,7 +400,7 @@ export function secretPage<T>(
       !${linkButton('Go back', back)}`;
     return { title: `This ${what} was issued already`, status: 409, body };
   }
-  const { title, lead, label, value, advice, next = back } = show(issued);
+  const { title, lead, label, value, advice, next = back, leave = 'I have stored it' } = show(issued);
   return {
     title,
     body: html`<p class="lead">!${lead}</p>
@@ -409,7 +411,7 @@ export function secretPage<T>(
           <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
         </div>
         <p class="quiet" data-copied role="status"></p>
-        !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
+        !${advice} !${linkButton(leave, next, '', 'data-dismiss')}
       </div>`,
   };
 }
