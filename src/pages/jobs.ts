@@ -11,7 +11,7 @@ import { forMembers, forAdmins, addPage, backPath, question, listPage, type Page
 import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
 import { when, badge, empty, table, linkButton, html, quiet, link, panel, sideBySide, moment } from './base/html.ts';
-import { count, counted, type Html, type Tone, type Column } from './base/html.ts';
+import { twoLines, count, counted, type Html, type Tone, type Column } from './base/html.ts';
 import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification, plain } from './base/words.ts';
 import { statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoOf, whoOf, wordOf } from './changes.ts';
@@ -123,7 +123,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
       <div class="card">
         !${progressOf(job)} !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
         !${when(isRunning, quiet('It goes on when you leave this page.'))}
-        !${when(list || (job.succeeded > 0 && job.type !== 'undo'), nextOf(list))}
+        !${when(list || job.succeeded > 0, nextOf(job, list))}
       </div>
       <h2>Results</h2>
       !${outcome ? html`<p>Only those that are !${statusBadge(outcome)} <a href="${section}/${job.id}">Show all</a></p>` : ''}
@@ -148,8 +148,10 @@ function progressOf(job: Job): Html {
     !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
 }
 
-const nextOf = (list: string | undefined): Html =>
-  html`<p>!${list ? link('See the list', `/app/lists/${list}`) : link('See the contacts', '/app/contacts')}</p>`;
+function nextOf({ id, type }: Job, list: string | undefined): Html {
+  if (type === 'undo') return html`<p>!${link('See what it took back', `/app/changes/${id}`)}</p>`;
+  return html`<p>!${list ? link('See the list', `/app/lists/${list}`) : link('See the contacts', '/app/contacts')}</p>`;
+}
 
 const outcomeOf = ({ status, number }: Awaited<ReturnType<typeof countOutcomes>>[number]): Html =>
   html`<span>${count(number)} !${verification(status)}</span>`;
@@ -169,8 +171,16 @@ const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
   [plain(jobTable[type].words[1]), itemName],
   outcomeColumn,
   ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
-  ['Credits', ({ charged }) => count(charged), 'number'],
+  ['Credits', (one) => twoLines(count(one.charged), freeText(one)), 'number'],
 ];
+
+/** Returns why an item cost nothing, unless its outcome tells it. */
+function freeText({ charged, status, result }: JobItem): string {
+  if (charged > 0 || status !== 'succeeded' || result === null) return '';
+  if ('_id' in result) return 'no valid e-mail address';
+  if ('checks' in result) return result.reused ? 'checked before' : 'no clear answer';
+  return 'changed' in result ? 'unlocked before, or no valid e-mail address' : '';
+}
 
 async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], users: readonly User[]) {
   const ids = rows.map(({ item }) => item);

@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
 import { insertUnlocks } from '../../src/queries/jobs/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
+import { workAtUndos } from '../jobs/working.ts';
+import { startSelected } from '../jobs/spending.ts';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, makeList } from '../setup/factories.ts';
+import { contactBody, grant, make, makeList } from '../setup/factories.ts';
 import { expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 const people = ['Ada', 'Grace', 'Edith'].map((first_name) =>
   person({
@@ -92,4 +94,20 @@ test('a list leads to the other people of the companies of its contacts', async 
   const [link] = /\/app\/lists\/[0-9a-f-]+\/people/.exec((await admin.get(`/app/contacts?list=${list}`)).body)!;
   const { location } = await admin.get(link);
   expect(textOf(await admin.get(location!))).toContain('1 match, of which you have unlocked 0');
+});
+
+test('the page of an unlock says why a person cost nothing', async () => {
+  const customer = await app.customer();
+  const admin = await visitorOf(app.fastify, customer.id);
+  await grant(app.fastify, customer.id, 'subscription', 5);
+  const bare = person({ first_name: 'Una', last_name: 'Bare', work_email: '', emails: [] });
+  await writePeople(app.catalog, [bare]);
+  await app.catalog.finish();
+  const unlock = async () => {
+    const job = await startSelected(customer, [bare._id]);
+    await workAtUndos(app, customer);
+    return textOf(await admin.get(`/app/jobs/${job}`));
+  };
+  expect(await unlock()).toMatch(/Una Bare succeeded .* 0 no valid e-mail address/);
+  expect(await unlock()).toMatch(/Una Bare skipped already unlocked .* 0$/);
 });
