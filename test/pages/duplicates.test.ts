@@ -154,17 +154,42 @@ test('a count of duplicates says when it was made, and leaves out what is merged
   expect(merged).not.toContain('Gray');
 });
 
+const tickedOn = async (path: string) =>
+  [...(await admin.get(path)).body.matchAll(/name="id" value="(.{36})" [^>]*checked/g)].map(([, id]) => id!);
+
+test('a record is merged from its page with those of the same last name, e-mail or phone, and is chosen already', async () => {
+  const phone = (number: string) => ({ phone_numbers: [{ country_code: '+1', number }] });
+  const add = (last_name: string, work_email: string, more: object) => contact({ last_name, work_email, ...more });
+  const ada = await add('Lovelace', 'ada@x.example', phone('2125552368'));
+  await add('King', 'other@x.example', phone('2125552368'));
+  await add('Byron', 'ada@x.example', phone('2125550000'));
+  await add('Lovelace', 'third@x.example', { phone_numbers: [] });
+  await add('Noether', 'grace@x.example', { first_name: 'Grace', ...phone('2125551111') });
+  const [, link] = /href="([^"]+)"[^>]*>\s*Merge</.exec((await admin.get(`/app/contacts/${ada}`)).body)!;
+  const path = link!.replaceAll(/&#(\d+);/g, (_entity, code) => String.fromCodePoint(Number(code)));
+  const found = textOf(await admin.get(path));
+  expect(found).toMatch(/Lovelace .* Lovelace .* Byron .* King /);
+  expect(found).not.toContain('Noether');
+  expect(await tickedOn(path)).toEqual([ada]);
+  expect(await tickedOn(`/app/contacts?search=noether&id=${ada}`)).toEqual([ada]);
+});
+
 test('two to five chosen records are merged, and the page of the one that stays offers to undo it', async () => {
   const company = (company_name: string) => make(customer, '/company', companyBody({ company_name }));
   const ids = [await company('Navy GmbH'), await company('Navy')] as const;
   const chosen = (...some: string[]) =>
     admin.get(`/app/companies/chosen?do=merge&search=Navy${some.map((id) => `&id=${id}`).join('')}`);
   const few = (await chosen(ids[0])).location!;
-  expect(few).toBe('/app/companies?search=Navy&done=few');
+  expect(few).toBe(`/app/companies?search=Navy&id=${ids[0]}&done=few`);
   expect(textOf(await admin.get(few))).toContain('Choose two to five companies, then press Merge.');
-  expect((await admin.get(`/app/companies/${ids[0]}`)).body).toContain('/app/companies?search&#61;Navy+GmbH');
   const link = (await chosen(...ids)).location!;
-  const merged = await admin.submit(link, { id: [...ids], keep: ids[1] }, '/app/duplicates/merge');
+  const back = new URL(link, 'https://x.example').searchParams.get('back')!;
+  expect([back.split('&')[0], (await tickedOn(back)).toSorted()]).toEqual([
+    '/app/companies?search=Navy',
+    ids.toSorted(),
+  ]);
+  const action = `/app/duplicates/merge?${new URLSearchParams({ back }).toString()}`;
+  const merged = await admin.submit(link, { id: [...ids], keep: ids[1] }, action);
   expect(textOf(await admin.get(merged.location!))).toMatch(/They are merged\. Undo .* merged Navy GmbH into it /);
   expect((await customer.get(`/company/${ids[0]}`)).body).toBeNull();
 });

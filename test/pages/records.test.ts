@@ -309,6 +309,9 @@ test('a company is created, changed and deleted by a member; its contacts stay',
     location_country: 'US',
     domain: 'navy.example',
   });
+  expect(textOf(await member.get('/app/companies'))).toMatch(
+    / Place Contacts Open deals Last activity .*US Navy .* United States 1 0 no activity /,
+  );
   expect(textOf(await member.get(path))).toMatch(/US Navy.*navy\.example.*United States.*Ada Lovelace 0/);
   expect(textOf(await member.get(`${path}/delete`))).toContain(
     '1 contact and 0 opportunities stay, without a company.',

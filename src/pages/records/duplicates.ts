@@ -9,7 +9,7 @@ import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-da
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
-import { forMembers, addPage, addAction, withUndo, formRoutes, type FormPage } from '../base/layout.ts';
+import { forMembers, addPage, addAction, withUndo, formRoutes, backPath, type FormPage } from '../base/layout.ts';
 import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf } from '../base/requests.ts';
 import { ask, givenIn, notSent, requireCurrent, passing, sentText, type Fields } from '../base/requests.ts';
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
@@ -262,15 +262,17 @@ async function compare(request: FastifyRequest): Promise<FormPage | string> {
   const by = comparedBy(fields);
   const { kind } = compared[by];
   const rows = await readInOrder(request, kind, idsIn(fields, 'id', maxCompared));
-  if (rows.length < 2) return listPathOf(by);
+  const back = backPath(request, listPathOf(by));
+  if (rows.length < 2) return back;
   const body = html`!${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are
       deleted. You can undo the merge.
     </p>
-    !${await comparison(request, kind, rows)} !${buttons('Merge', listPathOf(by), 'Back')}`;
-  return { title: titleOf(by), action: `${section}/merge`, body, attributes: 'data-once' };
+    !${await comparison(request, kind, rows)} !${buttons('Merge', back, 'Back')}`;
+  const action = pathWith(`${section}/merge`, { back: queryText(request, 'back') });
+  return { title: titleOf(by), action, body, attributes: 'data-once' };
 }
 
 /** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */

@@ -9,7 +9,7 @@ import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
-import { pageNumberIn, search, text, ask, filledIn, type Fields } from '../base/requests.ts';
+import { pageNumberIn, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
 import { pathWith, html, startOf, readDay, moment, when, notice, quiet, panel, plainList, link } from '../base/html.ts';
 import { day, count, counted, type Html, type PictureName } from '../base/html.ts';
 import { fieldWord, countryName, verification, money, mailLink, contactPhone } from '../base/words.ts';
@@ -23,7 +23,7 @@ import { countContacts } from '../../queries/crm/contacts.ts';
 import { contactWrites, companyWrites } from '../../queries/crm/record-batches.ts';
 import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
-import { contactBatches } from '../../schemas/batches.ts';
+import { contactBatches, maxBatchItems } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable } from '../../schemas/contacts.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
 import { form, select, hidden } from '../base/forms.ts';
@@ -64,10 +64,10 @@ export interface FilterControl {
   name: string;
   label: string;
   /**
-   * Kind of control. `list`, `country`, `status` and `user` are selects, `since` asks for the first day, and `hidden`
-   * only keeps a value from the address.
+   * Kind of control. `list`, `country`, `status` and `user` are selects, and `since` asks for the first day. `hidden`
+   * only keeps a value from the address, and `any` several searches of which one must match.
    */
-  control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden';
+  control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden' | 'any';
   field: string;
   /** True if the filter matches every value that contains the given text. */
   isPart?: true;
@@ -118,6 +118,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   /** Columns of the list. The first one names the record. */
   columns: readonly RecordColumn<Row>[];
   nameOf(row: Row): string;
+  /** Returns searches that find other records which may be the same one. */
+  likely(row: Row): string[];
   fields: readonly FormField[];
   facts(row: Row): Named;
   blank: object;
@@ -166,6 +168,8 @@ export interface View {
   page: number;
   /** Cursor of the page, if its address has one. Without it, the page is found by its number. */
   cursor: string;
+  /** Ids of records that are chosen. The list shows them first. */
+  ids: readonly string[];
 }
 
 type Controls = Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>;
@@ -187,7 +191,8 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
   // Only the list knows which fields are declared. Other pages pass their columns on.
   const isKnown = (name: string): boolean => /^custom~.{1,300}$/.test(name) || columns.some((one) => one.name === name);
   const shown = [...new Set(named.filter(isKnown))];
-  return { values, sort, columns: shown, page: pageNumberIn(fields), cursor: text(fields, 'cursor') };
+  const ids = idsIn(fields, 'id', maxBatchItems);
+  return { values, sort, columns: shown, page: pageNumberIn(fields), cursor: text(fields, 'cursor'), ids };
 }
 
 export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
@@ -195,6 +200,7 @@ export function filtersOf(controls: readonly FilterControl[], { values }: Pick<V
     const value = values[name];
     if (value === undefined) return [];
     if (control === 'since') return [[field, { gte: startOf(readDay(value) ?? value) }]];
+    if (control === 'any') return [[field, value.split(';', 10).map((one) => ({ search: one }))]];
     return [[field, isPart ? { contains: value } : value]];
   });
   return Object.fromEntries(given) as GivenFilters;
@@ -270,6 +276,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
     { name: 'of', label: 'Company', control: 'hidden', field: 'company_id' },
+    { name: 'like', label: 'Like', control: 'any', field: '_or' },
   ],
   columns: [
     { name: 'name', head: 'Name', cell: (row) => html`${nameOfContact(row)}`, sort: 'last_name' },
@@ -289,6 +296,8 @@ export const contactKind: RecordKind<ContactDetail> = {
     ...serviceColumns,
   ],
   nameOf: nameOfContact,
+  likely: ({ first_name, last_name, work_email, phone_numbers }) =>
+    [last_name || first_name, work_email, ...phone_numbers.map(({ number }) => number)].filter(Boolean),
   fields: formFieldsOf(contactTable),
   facts: (row) => [...verificationFacts('contacts', row), [word('crm_synced_at'), moment(row.crm_synced_at, 'never')]],
   blank: {},
@@ -353,10 +362,9 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
 }
 
 const place = ({ location_locality: locality, location_country: country }: Company): Html =>
-  html`${[locality, countryName(country)].filter(Boolean).join(', ')}`;
+  html`${[locality, countryName(country)].filter(Boolean).join(', ') || 'no place'}`;
 
-const upTo = (number = 0): Html =>
-  number > maxOfCompany ? `${count(maxOfCompany)}+` : when(number > 0, count(number));
+const upTo = (number = 0): Html => (number > maxOfCompany ? `${count(maxOfCompany)}+` : count(number));
 
 export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   object: 'companies',
@@ -372,6 +380,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'status', label: 'Status', control: 'status', field: 'verification_status' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
+    { name: 'like', label: 'Like', control: 'any', field: '_or' },
   ],
   columns: [
     { name: 'name', head: 'Name', cell: ({ company_name }) => html`${company_name}`, sort: 'company_name' },
@@ -381,9 +390,11 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'place', head: 'Place', cell: place },
     { name: 'contacts', head: 'Contacts', cell: ({ contacts }) => upTo(contacts), kind: 'number' },
     { name: 'deals', head: 'Open deals', cell: ({ open_opportunities: deals }) => upTo(deals), kind: 'number' },
+    { name: 'activity', head: 'Last activity', cell: (row) => moment(row.last_activity_at ?? null, 'no activity') },
     ...serviceColumns,
   ],
   nameOf: ({ company_name }) => company_name,
+  likely: ({ company_name }) => company_name.split(' ', 1),
   fields: formFieldsOf(companyTable),
   facts: (row) => verificationFacts('companies', row),
   blank: { type: '', company_name: '' },

@@ -180,14 +180,14 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
       .join(' · '),
     actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
     done: savedTexts('list', { added: 'The contacts are in the list.' }),
-    none: isEmpty ? emptyList(rules.length > 0) : undefined,
+    none: when(
+      isEmpty,
+      rules.length > 0
+        ? empty('Nobody matches', 'No contact matches the rules. Change them, or import more contacts.', 'people')
+        : empty('Nobody yet', 'Choose contacts and add them to this list.', 'people', chooseContacts),
+    ),
   };
 }
-
-const emptyList = (hasRules: boolean): Html =>
-  hasRules
-    ? empty('Nobody matches', 'No contact matches the rules. Change them, or import more contacts.', 'people')
-    : empty('Nobody yet', 'Choose contacts and add them to this list.', 'people', chooseContacts);
 
 const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary outline');
 

@@ -14,7 +14,7 @@ import { forMembers, addPage, formRoutes, question, type FormPage, type Page } f
 import { when, notice, empty, table, searchBox, linkButton, html, count, pathWith } from '../base/html.ts';
 import { dialogLink, buttons, type Html, type Column } from '../base/html.ts';
 import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices, companyKind } from './kinds.ts';
-import { contactKind } from './kinds.ts';
+import { contactKind, readInOrder } from './kinds.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './kinds.ts';
 import { declaredFor, usersOf } from './editor.ts';
 import { Type } from '@sinclair/typebox';
@@ -28,10 +28,11 @@ export const pageRows = 25;
 /** Maximum number of matching records that are counted exactly. */
 export const maxCounted = 10_000;
 
-/** What the page of records that are filtered by a list shows instead of their title and buttons. */
-export interface Heading extends Pick<Page, 'section' | 'title' | 'lead' | 'actions' | 'done'> {
-  none: Html | undefined;
-}
+/**
+ * What the page of records that are filtered by a list shows instead of their title and buttons. Without a record,
+ * `none` stands there.
+ */
+export type Heading = Pick<Page, 'section' | 'title' | 'lead' | 'actions' | 'done'> & { none: Html };
 
 type HeadingOf = (request: FastifyRequest, list: string) => Promise<Heading | undefined>;
 
@@ -56,7 +57,9 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     ]);
     const { done, none: noneInList, ...shown } = ofList ?? {};
     const known = { lists, users, me: caller.userId };
-    const rows = (await kind.withCounts?.(request, page.rows)) ?? page.rows;
+    const chosen = await readInOrder(request, kind, view.ids);
+    const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
+    const rows = (await kind.withCounts?.(request, found)) ?? found;
     return {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
@@ -64,7 +67,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       ...shown,
       body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
         <div class="row">!${views} !${chips(kind, view, known)}</div>
-        !${rows.length > 0 ? heading(kind, view, matches, rows.length) : (noneInList ?? none(kind, view, ofList && { list }))}
+        !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
         !${numberedPager(request, page.nextCursor)}`,
     };
@@ -129,7 +132,7 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
     tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view));
   const columns = html`!${kind.columns.slice(1).map(box)} <button name="columns" value="name">Apply</button>`;
   const ofMine = linkButton('Mine', addressOf(path, mine), 'secondary outline');
-  const body = html`!${searchBox(title.toLowerCase(), values['search'] ?? '')}
+  const body = html`!${hidden({ id: view.ids })} !${searchBox(title.toLowerCase(), values['search'] ?? '')}
   !${when(hasOwner && values['owner'] !== known.me, ofMine)}
   !${drop('Filter', html`!${others} !${order} <button>Apply</button>`)} !${drop('Columns', columns)}`;
   return html`<search>!${filters(path, body, '')}</search>`;
@@ -153,6 +156,8 @@ function chips({ path, controls }: RecordKind, view: View, known: Known): Html {
 }
 
 function controlOf({ name, label, control }: FilterControl, value: string, known: Known): Html {
+  // Who searches in another way than by likeness searches among all.
+  if (control === 'any') return '';
   if (control === 'hidden') return value === '' ? '' : hidden({ [name]: value });
   if (control === 'since') return html`<label>${label} <input type="date" name="${name}" value="${value}" /></label>`;
   if (control === 'search' || control === 'text')
@@ -198,10 +203,13 @@ type Found = { rows: readonly ShownRecord[]; matches: number; users: readonly Us
 
 function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }: Found): Html {
   const { path, title, nameOf } = kind;
-  const chosen = kind.columns.filter((one, i) => i === 0 || isShown(one, view));
-  const shown = view.columns.length > 0 ? chosen : filledColumns(kind, rows);
-  const named = (row: ShownRecord): Html =>
-    html`!${chooserBox(row.id, nameOf(row))}<a data-name href="${path}/${row.id}">${nameOf(row)}</a>`;
+  const isFilled = ({ cell }: RecordColumn<ShownRecord>) =>
+    view.columns.length > 0 || rows.some((row) => cell(row, []) !== '');
+  const shown = kind.columns.filter((one, i) => i === 0 || (isShown(one, view) && isFilled(one)));
+  const named = (row: ShownRecord): Html => {
+    const box = chooserBox(row.id, nameOf(row), when(view.ids.includes(row.id), 'checked'));
+    return html`!${box}<a data-name href="${path}/${row.id}">${nameOf(row)}</a>`;
+  };
   const columns = shown.map((column, i): Column<ShownRecord> => [
     column.head,
     (row) => (i === 0 ? named(row) : column.cell(row, users)),
@@ -241,8 +249,8 @@ export const chooserForm = (action: string, body: Html, acts: Html, others: Html
     </div>
   </form>`;
 
-export const chooserBox = (id: string, name: string): Html =>
-  html`<input type="checkbox" name="id" value="${id}" aria-label="Choose ${name}" />`;
+export const chooserBox = (id: string, name: string, more: Html = ''): Html =>
+  html`<input type="checkbox" name="id" value="${id}" aria-label="Choose ${name}" !${more} />`;
 
 const isShown = ({ name, isOptional }: RecordColumn<never>, { columns }: View): boolean =>
   columns.length > 0 ? columns.includes(name) : !isOptional;
@@ -257,9 +265,6 @@ function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
   const next = { none: sort, ascending: `-${sort}`, descending: '' }[now];
   return { path: addressOf(path, { ...view, sort: next }), now } as const;
 }
-
-const filledColumns = ({ columns }: RecordKind, rows: readonly ShownRecord[]) =>
-  columns.filter(({ cell, isOptional }, i) => i === 0 || (!isOptional && rows.some((row) => cell(row, []) !== '')));
 
 function none(kind: RecordKind, view: View, all: Record<string, string | undefined> = {}): Html {
   const { path, title, noun, advice, picture } = kind;

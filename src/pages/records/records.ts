@@ -81,8 +81,9 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
   });
 }
 
-const mergeListAddress = ({ path, nameOf }: RecordKind, found: ShownRecord): string =>
-  pathWith(path, { search: nameOf(found).slice(0, 256), done: 'few' });
+/** Returns the address of a list in which the user chooses with what to merge a record, which is chosen there. */
+const mergeListAddress = ({ path, likely }: RecordKind, found: ShownRecord): string =>
+  pathWith(path, { like: likely(found).slice(0, 5).join('; '), id: found.id, done: 'few' });
 
 /**
  * Returns the parameters of the list from which the user came to a record, and through which the user goes on after a
@@ -240,10 +241,12 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   }
 
   function compareChosen(fields: Fields): string {
-    const ids = text(fields, 'all') === '' ? idsIn(fields, 'id', maxBatchItems) : [];
-    return ids.length < 2 || ids.length > maxCompared
-      ? addressOf(path, viewOf(kind, fields), { done: 'few' })
-      : pathWith('/app/duplicates/compare', { by: kind.object, id: ids.toSorted() });
+    const view = viewOf(kind, fields);
+    const id = text(fields, 'all') === '' && view.ids.length <= maxCompared ? view.ids.toSorted() : [];
+    const list = pathWith(path, { ...Object.fromEntries(parametersOf(view)), id });
+    return id.length < 2
+      ? pathWith(list, { done: 'few' })
+      : pathWith('/app/duplicates/compare', { by: kind.object, id, back: list });
   }
 
   async function showChosen(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
@@ -422,8 +425,8 @@ const takingOut: Act = {
   run: async (request, rows) => {
     const list_id = required(canonicalId(text(fieldsOf(request), 'list')), 'list');
     const members = { list_id, contact_ids: rows.map(({ id }) => id) };
-    const done = await once(request, (sql) => removeMembers(sql, request.caller.customerId, members));
-    return pathWith(`/app/lists/${list_id}`, done ? { done: 'out', n: String(done.removed) } : { done: 'sent' });
+    const { removed } = await write(request, removeMembers, members);
+    return `/app/lists/${list_id}?done=out&n=${removed}`;
   },
 };
 

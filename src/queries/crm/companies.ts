@@ -190,8 +190,10 @@ export interface CompanyCounts {
   id: string;
   contacts: number;
   open_opportunities: number;
+  last_activity_at: string | null;
 }
 
+/** Counts contacts and open opportunities of companies, up to `maxOfCompany` + 1, and returns their last activity. */
 export const countsOfCompanies = finderOf<CompanyCounts>((sql, customerId) => {
   const contacts = sql`from contacts c where c.customer_id = ${customerId} and c.company_id = wanted.id`;
   const opportunities = sql`
@@ -203,7 +205,8 @@ export const countsOfCompanies = finderOf<CompanyCounts>((sql, customerId) => {
     select
       wanted.id,
       ${countUpTo(sql, contacts, maxOfCompany)} as contacts,
-      ${countUpTo(sql, opportunities, maxOfCompany)} as open_opportunities`;
+      ${countUpTo(sql, opportunities, maxOfCompany)} as open_opportunities,
+      ${lastActivityAt(sql, customerId, 'company', 'wanted.id')} as last_activity_at`;
 });
 
 /**
