@@ -190,6 +190,16 @@ const wholeContactRow = (customerId: string, row: Values) => {
   return contactRow(customerId, pick(row, names) as unknown as WholeContact);
 };
 
+/**
+ * Returns those of the records that the change made, as an SQL table of their ids and of the position at which each was
+ * made, and the ids of those that it restored.
+ */
+function madeBy({ sql, effects }: undo.Undoing, ids: readonly LockedId[]) {
+  const all = effects.filter(({ id }) => (ids as readonly string[]).includes(id));
+  const made = sql`unnest(${all.map(({ id }) => id)}::uuid[], ${all.map(({ first }) => first)}::bigint[])`;
+  return { made, restored: all.flatMap(({ id, is_restored }) => (is_restored ? [id] : [])) };
+}
+
 const contacts: People = {
   noun: 'contact',
   records: contactTable,
@@ -199,16 +209,13 @@ const contacts: People = {
   lock: lockContactRows,
   remove: ({ sql, customerId, deferred }, ids) => removeContacts(sql, customerId, ids, deferred),
   // A contact that was restored came back with its former opportunities: only those that got it since count.
-  findInUse: async ({ sql, customerId, changeId, effects }, ids) => {
-    const made = effects.filter(({ id }) => (ids as readonly string[]).includes(id));
-    const restored = made.flatMap(({ id, is_restored }) => (is_restored ? [id] : []));
+  findInUse: async (undoing, ids) => {
+    const { sql, customerId, changeId } = undoing;
+    const { made, restored } = madeBy(undoing, ids);
     const rows = await sql<{ contact_id: string }[]>`
       select m.contact_id
       from opportunity_contacts m
-      join unnest(
-        ${made.map(({ id }) => id)}::uuid[],
-        ${made.map(({ first }) => first)}::bigint[]
-      ) as contact (id, first) on contact.id = m.contact_id
+      join ${made} as contact (id, first) on contact.id = m.contact_id
       where m.customer_id = ${customerId}::uuid
         and m.contact_id = any(${ids as LockedId[]}::uuid[])
         and (
@@ -254,9 +261,9 @@ const companies: People = {
   blank: { ...blankCompany, score: 0, verification_status: 'unverified' },
   lock: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'update'),
   remove: ({ sql, customerId, deferred }, ids) => removeCompanies(sql, customerId, ids, deferred),
-  findInUse: async ({ sql, customerId, changeId, effects }, ids) => {
-    const made = effects.filter(({ id }) => (ids as readonly string[]).includes(id));
-    const restored = made.flatMap(({ id, is_restored }) => (is_restored ? [id] : []));
+  findInUse: async (undoing, ids) => {
+    const { sql, customerId, changeId } = undoing;
+    const { made, restored } = madeBy(undoing, ids);
     // What the change has made after a company was taken back before it, or is kept. A company that was restored took back
     // what it had: only what it got since belongs to it for another reason.
     const isOther = (table: 'contacts' | 'opportunities') => sql`
@@ -283,10 +290,7 @@ const companies: People = {
     const used = (table: 'contacts' | 'opportunities') => sql`
       select r.company_id
       from ${constant(sql, table)} r
-      join unnest(
-        ${made.map(({ id }) => id)}::uuid[],
-        ${made.map(({ first }) => first)}::bigint[]
-      ) as company (id, first) on company.id = r.company_id
+      join ${made} as company (id, first) on company.id = r.company_id
       where r.customer_id = ${customerId}::uuid
         and r.company_id = any(${ids as LockedId[]}::uuid[])
         and ${isOther(table)}`;
