@@ -25,7 +25,7 @@ export class RecordScanner {
   readonly #endsLongRecords: boolean;
   #text = '';
   #line: number;
-  /** Counts for the part of a too long record that was dropped from `#text`. */
+  /** What was dropped from `#text`, because its record is too long: number of line breaks, and whether a byte was not valid. */
   #dropped: { breaks: number; hasInvalidBytes: boolean } | undefined;
 
   constructor(format: RecordFormat, line = 1, { endsLongRecords = false }: ScanOptions = {}) {
