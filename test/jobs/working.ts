@@ -86,7 +86,7 @@ export async function jobRow({ owner }: TestApp, id: string) {
 /** Waits until a job has ended. */
 export async function ended(app: TestApp, id: string): Promise<void> {
   await expect
-    .poll(async () => (await jobRow(app, id)).status, { timeout: 60_000, interval: 20 })
+    .poll(async () => (await jobRow(app, id)).status, { timeout: 100_000, interval: 20 })
     .toMatch(/COMPLETED|FAILED|CANCELLED/);
 }
 

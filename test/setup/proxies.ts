@@ -1,10 +1,11 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
 import { atEnd, temporaryFolder } from './at-end.ts';
 import { freePorts } from './free-port.ts';
 import { blockOf } from './handbook.ts';
@@ -99,6 +100,8 @@ export async function startHaproxy(targets: string[], edit: Edit = (cfg) => cfg,
     .replace('bind 127.0.0.1:8404', `bind unix@${folder}/health`)
     .replace(/^global$/m, `global\n  stats socket ${socket}`);
   const proxy = await start(['haproxy', '-db', '-f'], { folder, configuration, port, env });
+  // HAProxy gives its socket the final name only after it listens at its ports.
+  await expect.poll(() => existsSync(socket)).toBe(true);
   return {
     ...proxy,
     ready: async () => {
