@@ -35,8 +35,17 @@ export default defineConfig({
         test: { ...common, name: 'test', include: ['test/**/*.test.ts'], exclude: [...testAll, image], isolate: false },
       },
       // `make test-all`: each file has a process of its own. Many freeze and kill servers and workers, whose connections and
-      // timers must not outlive the file.
-      { test: { ...common, name: 'all', include: [...testAll] } },
+      // timers must not outlive the file. They start many processes at once, so a slow machine needs longer.
+      {
+        test: {
+          ...common,
+          name: 'all',
+          include: [...testAll],
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+          expect: { poll: { timeout: 100_000 } },
+        },
+      },
     ],
   },
 });

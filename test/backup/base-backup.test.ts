@@ -51,7 +51,7 @@ describe.skipIf(backupPrograms === undefined)(`a base backup with WAL, taken und
   /** Waits until all WAL up to now is in the archive. */
   async function archiveAll(): Promise<void> {
     const [row] = await server.superuser<[{ file: string }]>`select pg_walfile_name(pg_switch_wal()) as file`;
-    await expect.poll(() => readdir(join(BACKUPS, 'wal')), { timeout: 30_000 }).toContain(row.file);
+    await expect.poll(() => readdir(join(BACKUPS, 'wal'))).toContain(row.file);
   }
 
   test('alone holds everything that was acknowledged before it began', async () => {

@@ -77,5 +77,5 @@ describe.runIf(javaGenerator)(`openapi-generator for Java${needJava}`, () => {
       cwd: client,
       env: { ...process.env, MAVEN_OPTS: quickJava.join(' ') },
     });
-  }, 600_000); // Maven fetches the libraries of the client once
+  }, 1_200_000); // Maven fetches the libraries of the client once
 });

@@ -137,7 +137,7 @@ describe('an empty database', () => {
       await reader.begin(async (tx) => {
         await tx`select from things`;
         migrating = migrate(database.ownerUrl, folder);
-        await expect.poll(() => waitingFor('things'), { timeout: 30_000 }).toBe(true);
+        await expect.poll(() => waitingFor('things')).toBe(true);
         // Waits behind the migration, which gives up before this timeout.
         await other.begin(async (second) => {
           await second`set local lock_timeout = '5s'`;

@@ -268,9 +268,7 @@ describe('imports in the background', () => {
     const id = await beginImport(customer, { ...newContacts, list_ids: lists });
     await sendFile(customer, id, contactsCsv(...contactLines(1_000)));
     const work = workAtAll(app, customer);
-    await expect
-      .poll(async () => (await customer.get(`/imports/${id}`)).body.processed, { timeout: 30_000 })
-      .toBeGreaterThan(0);
+    await expect.poll(async () => (await customer.get(`/imports/${id}`)).body.processed).toBeGreaterThan(0);
     expect((await customer.post(`/imports/${id}/cancel`, {})).status).toBe(200);
     await work;
     const { body } = await customer.get(`/imports/${id}`);

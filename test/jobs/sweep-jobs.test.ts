@@ -67,5 +67,5 @@ test('a worker completes the messages of every schedule', async () => {
   const ids = scheduled.map(({ id }) => id);
   const done = async () =>
     (await app.owner`select from pgboss.job where id = any(${ids}) and state = 'completed'`).count;
-  await expect.poll(done, { timeout: 30_000 }).toBe(2);
+  await expect.poll(done).toBe(2);
 });

@@ -275,7 +275,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.goto(`${url}/app/login?ended=1`);
     await look(page, '/app/login');
     await page.close();
-  }, 600_000);
+  }, 1_200_000);
 
   async function issue(page: Page): Promise<void> {
     await page.goto(`${url}/app/keys/new`);

@@ -42,7 +42,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
   };
   const checks = () => Promise.all([check(one), check(other)]);
   async function recover(): Promise<void> {
-    await expect.poll(checks, { timeout: 30_000 }).toEqual(['up', 'up']);
+    await expect.poll(checks).toEqual(['up', 'up']);
   }
 
   // Restores the server after each test.

@@ -204,9 +204,7 @@ describe('an agent that spends', () => {
     const order = { ...buyers, total_records: 5, max_credits: 5, request_id: 'ÄÖ lyon' };
     const started = await use(client, 'unlock_prospects', order);
     const { id } = started.json;
-    await expect
-      .poll(async () => (await use(client, 'job_status', { id })).json.status, { timeout: 30_000 })
-      .toBe('COMPLETED');
+    await expect.poll(async () => (await use(client, 'job_status', { id })).json.status).toBe('COMPLETED');
     const done = await use(client, 'job_status', { id, results: true });
     expect(done.json.job.credits.charged).toBe(5);
     expect(done.json.results).toHaveLength(5);

@@ -42,7 +42,7 @@ const verify = (server: ServerProcess, customer: TestCustomer, headers?: Record<
 const untilCompleted = (customer: TestCustomer, id: string) =>
   vi.waitFor(
     async () => expect((await customer.get(`/service-handler/${id}`)).body).toMatchObject({ status: 'COMPLETED' }),
-    { timeout: 30_000, interval: 50 },
+    { timeout: 100_000, interval: 50 },
   );
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
