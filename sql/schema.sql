@@ -676,6 +676,7 @@ create table jobs (
   constraint jobs_waiting_whole check ((waiting_for is null) = (waiting_since is null))
 );
 create index jobs_ended on jobs using btree (finished_at) where finished_at is not null and purged_at is null;
+create index jobs_undos on jobs using btree (customer_id, (request ->> 'undo_of')) where type = 'undo';
 create index jobs_unfinished on jobs using btree (customer_id, due_at nulls first, id) where finished_at is null;
 grant insert, select, update on jobs to sales_data_api;
 comment on column jobs.request is 'What was asked, as far as job_inputs does not say it: filters, order and number of unlock_contacts; list of verify_list.';

@@ -5,8 +5,9 @@ import { indexed } from '../../src/schemas/filters.ts';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
-import { clientOf, contactBody, opportunityBody, productBody } from '../setup/factories.ts';
+import { clientOf, contactBody, opportunityBody, productBody, unique } from '../setup/factories.ts';
 import type { Answer, TestCustomer } from '../setup/factories.ts';
+import { visitorOf } from '../pages/visitor.ts';
 import { addBeginners, fillTenants, unequal } from '../setup/tenants.ts';
 import { appWithPlans, readingsOf } from '../setup/watched-plans.ts';
 
@@ -194,5 +195,23 @@ test.skipIf(isOnCitus()).each(orders)(
         expectPlans(6 * 25);
       }
     }
+  },
+);
+
+test.skipIf(isOnCitus())(
+  'a change and the page of a changed contact read of all jobs only undos (needs one server)',
+  async () => {
+    const [{ id, adminId }] = customers as [TestCustomer];
+    const customer = await clientOf(watched.app, id, adminId, [...scopes]);
+    const visitor = await visitorOf(watched.app, id);
+    const { contact } = await idsOf(customer);
+    const { headers } = await customer.patch(`/contacts/${contact}`, { job_title: unique('Title') });
+    watched.watch.take();
+    expect((await customer.get(`/changes/${headers['x-change-id'] as string}`)).status).toBe(200);
+    expect((await visitor.get(`/app/contacts/${contact}`)).status).toBe(200);
+    const plans = watched.watch.take().filter(({ text }) => text.includes('from jobs'));
+    const readings = plans.map(({ plan }) => readingsOf(plan));
+    expect(readings.filter(({ sequential, rows }) => sequential.includes('jobs') || rows > 50)).toEqual([]);
+    expect(readings).toHaveLength(3);
   },
 );
