@@ -59,6 +59,24 @@ test('the page of a list is the table of contacts, in which its contacts are sea
   expect((await customer.get(`/contacts/${ada}`)).status).toBe(200);
 });
 
+test('a form that takes contacts out of a list does it once, also if they were put back since', async () => {
+  const { body: list } = await customer.post('/list-contact', { name: 'Guests' });
+  const ada = await contact({ list_ids: [list.id] });
+  const out = async (chosen: string) => admin.fieldsOf(`/app/contacts/chosen?do=out&list=${list.id}&${chosen}`);
+  const [one, all] = [await out(`id=${ada}`), await out('all=1')];
+  for (const form of [one, all]) {
+    await customer.patch(`/contacts/${ada}`, { list_ids: [list.id] });
+    const sent = [await admin.post('/app/contacts/chosen', form), await admin.post('/app/contacts/chosen', form)];
+    expect(sent.map(({ location }) => location)).toEqual([
+      expect.stringContaining('done=out&n=1'),
+      expect.stringMatching(/list.*done=sent/),
+    ]);
+  }
+  await customer.patch(`/contacts/${ada}`, { list_ids: [list.id] });
+  await admin.post('/app/contacts/chosen', one);
+  expect((await customer.get(`/contacts/${ada}`)).body.list_ids).toEqual([list.id]);
+});
+
 test('a list that is renamed keeps its rules, description and members as they are, line breaks too', async () => {
   await contact({ job_title: 'Head\nof Sales ', location_locality: 'Bath' });
   const rules = [

@@ -225,7 +225,10 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
       const fields = fieldsOf(request);
       const act = actNamed(request, kind, text(fields, 'do'));
       const rows = await findChosen(request, fields);
-      if (rows.length === 0) return (await sentEarlier(request)) === 'same' ? deletedPage : `${path}?done=none`;
+      // The form that was sent before has deleted these records, or taken all out of the list that is shown.
+      const isSent = rows.length === 0 && (await sentEarlier(request)) === 'same';
+      if (isSent) return act.tone === 'danger' ? deletedPage : addressOf(path, viewOf(kind, fields), { done: 'sent' });
+      if (rows.length === 0) return `${path}?done=none`;
       if (digestOf(rows) !== text(fields, 'digest'))
         return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
       return act.run(request, rows);
@@ -425,8 +428,8 @@ const takingOut: Act = {
   run: async (request, rows) => {
     const list_id = required(canonicalId(text(fieldsOf(request), 'list')), 'list');
     const members = { list_id, contact_ids: rows.map(({ id }) => id) };
-    const { removed } = await write(request, removeMembers, members);
-    return `/app/lists/${list_id}?done=out&n=${removed}`;
+    const done = await once(request, (sql) => removeMembers(sql, request.caller.customerId, members));
+    return `/app/lists/${list_id}?${done ? `done=out&n=${done.removed}` : 'done=sent'}`;
   },
 };
 
