@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { makeList } from '../setup/factories.ts';
+import { contactBody, make, makeList, unique } from '../setup/factories.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
@@ -40,6 +40,15 @@ describe('the list of contacts', () => {
     expect((await admin.get('/app/contacts?page=nonsense')).status).toBe(400);
     expect((await admin.get('/app/contacts?search=%00')).status).toBe(400);
   });
+});
+
+test('a search for contacts says how many companies it finds, and a search for companies how many contacts', async () => {
+  const word = unique('Harborside');
+  await make(customer, '/company', { company_name: word, type: 'prospect' });
+  const contacts = await admin.get(`/app/contacts?search=${word}`);
+  expect(textOf(contacts)).toMatch(new RegExp(`1 company with “${word}” No contact matches`));
+  await make(customer, '/contacts', contactBody({ last_name: word }));
+  expect(textOf(await admin.get(`/app/companies?search=${word}`))).toContain(`1 contact with “${word}”`);
 });
 
 describe('a view of contacts', () => {

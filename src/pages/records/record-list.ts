@@ -47,9 +47,10 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     const { caller } = request;
     const filters = filtersOf(kind.controls, view);
     const { list } = view.values;
-    const [page, matches, lists, users, views, ofList] = await Promise.all([
+    const [page, matches, elsewhere, lists, users, views, ofList] = await Promise.all([
       ask(request, kind.list, requestOf(kind, view, pageRows)),
       ask(request, kind.countUpTo, filters, maxCounted),
+      othersFound(request, kind, view),
       kind.object === 'contacts' ? listChoices(request, list) : [],
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
@@ -66,12 +67,25 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       ...shown,
       body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
-        <div class="row">!${views} !${chips(kind, view, known)}</div>
+        <div class="row">!${views} !${chips(kind, view, known)} !${elsewhere}</div>
         !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
         !${numberedPager(request, page.nextCursor)}`,
     };
   });
+}
+
+/** Links to the records of the other kind that a search finds. The search beside each page begins with contacts. */
+async function othersFound(request: FastifyRequest, { object }: RecordKind, { values }: View): Promise<Html> {
+  const { search, list } = values;
+  if (search === undefined || list !== undefined) return '';
+  const other: RecordKind = object === 'contacts' ? companyKind : contactKind;
+  const found = await ask(request, other.countUpTo, { search }, maxCounted);
+  const records = found === 1 ? other.noun : other.title.toLowerCase();
+  return when(
+    found > 0,
+    html`<p><a href="${pathWith(other.path, { search })}">${numberOf(found)} ${records} with “${search}”</a></p>`,
+  );
 }
 
 function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: Heading['done']): Html {
