@@ -158,6 +158,10 @@ export function recordAt(records: Records, place: string, isSecond = false): str
   return records[kind];
 }
 
+/** Whether another call may not find the records, or the session, that a call of the route has named. */
+export const usesUp = ({ name }: Pick<DeclaredRoute, 'name'>): boolean =>
+  /^DELETE|^PATCH|batch.delete|merge|imports.+(undo|start|cancel|file)|replay|logout|password$/.test(name);
+
 /** A field that contacts and companies of every customer have. */
 const declaredKey = 'plan';
 
@@ -201,7 +205,7 @@ export async function makeRecords(
   const webhook = await makeWebhook(app, customer);
   const approval = await makeApproval(app, customer);
   const sales = await makeSales(customer);
-  const change = await makeChange(customer, scope);
+  const change = await makeChange(customer);
   return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, approval, change };
 }
 
@@ -216,7 +220,7 @@ const pathsOf: Record<EventNoun, string> = {
 };
 
 /** Makes a change that a key with the scope alone may read, or undo. Returns its id. */
-async function makeChange(customer: TestCustomer, scope: Scope | undefined): Promise<string> {
+export async function makeChange(customer: TestCustomer, scope?: Scope): Promise<string> {
   const [record, verb] = (scope ?? 'contacts:read').split(':');
   const noun = eventNouns.find((one) => recordScopes[one] === record) ?? 'contact';
   const path = pathsOf[noun];

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
 import { visitorOf } from '../pages/visitor.ts';
@@ -51,56 +51,56 @@ describe('pages', () => {
     .entries()
     .map(([url, routes]) => ({ url, methods: routes.map(({ method }) => method) }));
 
+  let [visitor, stranger]: Awaited<ReturnType<typeof visitorOf>>[] = [];
+  /** The record that the pages of a section show. */
+  let recordOf: Record<string, string>;
+  let form_token: string | undefined;
+
+  beforeAll(async () => {
+    const made = await makeRecords(app);
+    visitor = await visitorOf(app.fastify, made.customer.id);
+    stranger = await visitorOf(app.fastify, (await app.customer()).id);
+    ({ form_token } = await stranger.fieldsOf('/app/password'));
+    const [view] = await app.owner<[{ id: string }]>`
+      insert into saved_views (customer_id, user_id, object, name, query, is_shared)
+      values (${made.customer.id}, ${visitor.user.userId}, 'contacts', 'Germany', 'country=DE', false)
+      returning id`;
+    recordOf = {
+      contacts: made.contact,
+      companies: made.company,
+      lists: made.list,
+      opportunities: made.opportunity,
+      pipelines: made.pipeline,
+      products: made.product,
+      activities: made.activity,
+      approvals: made.approval,
+      changes: made.change,
+      imports: made.import,
+      jobs: made.job,
+      keys: made.apiKey,
+      webhooks: made.webhook,
+      users: made.user,
+      views: view.id,
+    };
+  });
+
   test.each([...pages])('$url shows the same, and is 404 for another customer', async ({ url, methods }) => {
-    const customer = await app.customer();
-    const visitor = await visitorOf(app.fastify, customer.id);
-    const section = url.split('/')[2]!;
-    const made = await makeRecords({ ...app, customer: async () => customer });
-    const kind = recordsOf[section as keyof typeof recordsOf];
-    const id = kind ? made[kind] : await savedView(customer.id, visitor.user.userId);
+    const id = recordOf[url.split('/')[2]!]!;
     const shown = async (spelling: Spelling) => {
-      const { status, location, body } = await visitor.get(url.replace(':id', spelling(id)));
+      const { status, location, body } = await visitor!.get(url.replace(':id', spelling(id)));
       return { status, location, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
     };
     const isRead = methods.includes('GET');
     const expected = isRead ? await shown(lower) : undefined;
     expect(expected?.status ?? 200).toBeLessThan(400); // some lead to another page
     expect(isRead ? await shown(upper) : undefined).toEqual(expected);
-    const stranger = await visitorOf(app.fastify, (await app.customer()).id);
-    const { form_token = '' } = await stranger.fieldsOf('/app/password');
     const page = url.replace(':id', id);
     const answers = methods.map((method) =>
-      method === 'POST' ? stranger.post(page, { form_token }) : stranger.get(page),
+      method === 'POST' ? stranger!.post(page, { form_token: form_token! }) : stranger!.get(page),
     );
     // A page that leads to a list tells nothing of the record.
     const isRight = ({ status }: { status: number }) =>
       status === 404 || (status === 303 && status === expected?.status);
     expect((await Promise.all(answers)).filter((answer) => !isRight(answer))).toEqual([]);
   });
-
-  /** The records that the pages of a section show. */
-  const recordsOf = {
-    contacts: 'contact',
-    companies: 'company',
-    lists: 'list',
-    opportunities: 'opportunity',
-    pipelines: 'pipeline',
-    products: 'product',
-    activities: 'activity',
-    approvals: 'approval',
-    changes: 'change',
-    imports: 'import',
-    jobs: 'job',
-    keys: 'apiKey',
-    webhooks: 'webhook',
-    users: 'user',
-  } as const;
-
-  async function savedView(customerId: string, userId: string): Promise<string> {
-    const [view] = await app.owner`
-      insert into saved_views (customer_id, user_id, object, name, query, is_shared)
-      values (${customerId}, ${userId}, 'contacts', 'Germany', 'country=DE', false)
-      returning id`;
-    return view!['id'] as string;
-  }
 });
