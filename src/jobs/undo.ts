@@ -2,7 +2,7 @@ import { spenderOf, type Caller, type Spender } from '../access/credentials.ts';
 import { type Database, type Queryable, type Transaction, originOf, rolledBack, setOrigin } from '../database/db.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { measureChange, estimateUndo, findEffects, findWriters, type Effect } from '../queries/history/effects.ts';
-import { findUndoState } from '../queries/history/history.ts';
+import { findUndoState } from '../queries/history/undo-state.ts';
 import { recordScopes, type Scope } from '../schemas/scopes.ts';
 import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts';
 import type { JobStarted } from '../schemas/jobs.ts';

@@ -3,22 +3,25 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { startUndo, tryUndo, undoerOf } from '../jobs/undo.ts';
-import { findChange, listChanges, isUndoable } from '../queries/history/history.ts';
+import { findChange, listChanges, sumChanges } from '../queries/history/history.ts';
+import { findTakenBack, isUndoable } from '../queries/history/undo-state.ts';
+import type { ToldChange } from '../queries/history/history.ts';
+import type { TakenBack } from '../queries/history/undo-state.ts';
 import { findNamedRecords, listDeletions, type NamedRecord } from '../queries/history/timeline.ts';
 import { findReason, requireJobView } from '../queries/jobs/jobs.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import type { User } from '../schemas/accounts.ts';
-import { eventNouns, type Change, type ChangeSummary, type EventActor, type EventNoun } from '../schemas/events.ts';
+import { eventNouns, type Change, type EventActor, type EventNoun } from '../schemas/events.ts';
 import type { Detail } from '../schemas/opportunities.ts';
-import { allJobs, finalStatuses } from '../schemas/jobs.ts';
+import { allJobs, finalStatuses, type Job } from '../schemas/jobs.ts';
 import type { PhoneNumber } from '../files/phones.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPath } from './base/layout.ts';
 import { cursorPager, filters, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from './base/requests.ts';
-import { when, plainList, linkButton, html, factCard, link, dayMs, moment, day, count, counted } from './base/html.ts';
-import { pathWith, table, twoLines, type Html, type Column } from './base/html.ts';
+import { when, plainList, linkButton, dialogLink, html, link, notice, quiet, dayMs, moment, day } from './base/html.ts';
+import { count, counted, pathWith, table, twoLines, type Html, type Column } from './base/html.ts';
 import { countryName, fieldWord, isAmount, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
 
 const section = '/app/deleted';
@@ -76,31 +79,33 @@ export async function changes(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/changes/:id', forMembers, async (request) => {
     const change = await requireChange(request);
-    const [users, origin] = await Promise.all([
+    const { id, source, undo_of } = change;
+    const [users, origin, undos] = await Promise.all([
       lookUp(request, listUsers),
-      change.undo_of && ask(request, findChange, eventNouns, change.undo_of),
+      undo_of && ask(request, findChange, eventNouns, undo_of),
+      lookUp(request, findTakenBack, [id]),
     ]);
-    const path = `/app/changes/${change.id}`;
-    const counts = countsText(change, (words, noun) => link(words, `${path}?object=${noun}`));
+    const isJob = undo_of !== undefined || source === 'job';
+    const of = isJob
+      ? link('its job', jobPath(change))
+      : source === 'import'
+        ? link('its file', `/app/imports/${id}`)
+        : '';
+    const back = origin && link('what it took back', `/app/changes/${origin.id}`);
+    const told = [whoOf(change.actor, users), moment(change.occurred_at), of, back];
+    const fate = fateOf(id, undos, change.records);
     return {
-      title: 'What one change has done',
-      section,
-      actions: undoButton(change),
-      body: html`!${factCard([
-        ['When', moment(change.occurred_at)],
-        ['By', whoOf(change.actor, users)],
-        ['What', counts],
-        ['It took back', origin && link(`what ${countsText(origin)}`, `/app/changes/${origin.id}`)],
-        ...change.undone_by.map((id) => ['Taken back by', link('a job', `/app/jobs/${id}`)] as const),
-      ])}
-      !${await recordsOf(request, change, users)}`,
+      title: titleOf(change, origin || undefined),
+      lead: told.filter(Boolean).join(' · '),
+      actions: fate.undo ? '' : undoButton(change, scopeText(change)),
+      body: html`!${fateText(change, fate, users)} !${await recordsOf(request, change, users)}`,
     };
   });
 
   question(app, '/changes/:id/undo', forMembers, {
     about: requireUndo,
-    title: ({ one }) => (one?.type === 'deleted' ? 'Restore' : 'Undo'),
-    section: () => section,
+    title: ({ change, one }) => (one ? oneText(change, one) : scopeText(change)),
+    section: ({ one }) => (one?.type === 'deleted' ? section : ''),
     text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
     back: backOf,
     tone: '',
@@ -116,8 +121,62 @@ export async function changes(app: FastifyInstance): Promise<void> {
   });
 }
 
+/** What has become of a change. */
+interface Fate {
+  /** The undo that has taken back the whole change, or takes it back now. */
+  undo: TakenBack | undefined;
+  /** Number of records that stand as before the change. */
+  records: number;
+}
+
+function fateOf(id: string, undos: readonly TakenBack[], all = Infinity): Fate {
+  const own = undos.filter((one) => one.undo_of === id && (one.records > 0 || one.finished_at === null));
+  const records = own.reduce((sum, one) => sum + one.records, 0);
+  return { undo: own.find(({ only }) => only === null) ?? (records >= all ? own[0] : undefined), records };
+}
+
+function fateText(
+  { id, records: all, undo_of, undoable }: ToldChange,
+  { undo, records }: Fate,
+  users: readonly User[],
+) {
+  if (!undo) {
+    if (records > 0) return notice(`${count(records)} of ${counted(all, 'record')} are taken back already.`, 'plain');
+    const why = undo_of === undefined ? 'it has not ended, or a record was merged since' : 'merge the records again';
+    return when(!undoable, quiet(`It cannot be taken back: ${why}.`));
+  }
+  const who = whoOf(undo.actor, users);
+  if (undo.finished_at === null)
+    return notice('It is being taken back', 'busy', html`· !${who} · !${link('See how far it is', jobPath(undo))}`);
+  const rest = all - records;
+  const stays = html`· ${count(rest)} of ${counted(all, 'record')} stayed as they are:
+  !${link('see why', `${jobPath(undo)}?outcome=skipped`)}, or !${dialogLink('try again', `/app/changes/${id}/undo`)}`;
+  const more = html`!${moment(undo.finished_at)} · !${who} · !${link('See what that did', `/app/changes/${undo.id}`)}
+  !${when(rest > 0, stays)}`;
+  return notice('Taken back', rest > 0 ? 'warning' : 'good', more);
+}
+
+function titleOf(change: ToldChange, origin: ToldChange | undefined): string {
+  const own = countsText(change);
+  if (!origin) return `${own.charAt(0).toUpperCase()}${own.slice(1)}`;
+  return origin.undo_of === undefined ? `Undo: ${countsText(origin)}` : `Undo of an undo: ${own}`;
+}
+
+/** Returns the label of an undo of a whole change, which names its scope. */
+function scopeText({ records, merged }: ToldChange): string {
+  const merges = Object.values(merged).reduce((sum, number) => sum + number, 0);
+  if (merges > 0) return merges === 1 ? 'Undo the merge' : `Undo all ${count(merges)} merges`;
+  return records === 1 ? 'Undo' : `Undo all ${count(records)} records`;
+}
+
+/** Returns the label of an undo that is limited to one record, which names its scope. */
+function oneText({ records }: ToldChange, { type, object }: Change): string {
+  if (type === 'deleted') return 'Restore';
+  return records > 1 ? `Undo for this ${object} only` : 'Undo';
+}
+
 /** Returns a page of the records that a change has written, with what it did to each. */
-async function recordsOf(request: FastifyRequest, { id, undo_of }: ChangeSummary, users: readonly User[]) {
+async function recordsOf(request: FastifyRequest, { id, undo_of, counts }: ToldChange, users: readonly User[]) {
   const object = eventNouns.find((noun) => noun === queryText(request, 'object'));
   const cursor = queryText(request, 'cursor');
   const before = /^\d{1,15}$/.test(cursor) ? Number(cursor) : undefined;
@@ -131,24 +190,36 @@ async function recordsOf(request: FastifyRequest, { id, undo_of }: ChangeSummary
     const found = names.get(record);
     return found ? recordLink(found) : html`${name}`;
   };
+  const path = `/app/changes/${id}`;
+  const nouns = eventNouns.filter((noun) => counts[noun]);
+  const kindOf = (one: Change): string => when(nouns.length > 1 && !object, one.object);
+  const nameOfRow = (one: Change): Html => linked(one.record_id, nameAt(one, one.type === 'deleted' ? 0 : 1));
   const columns: readonly Column<Change>[] = [
-    ['Record', (one) => twoLines(linked(one.record_id, nameAt(one, one.type === 'deleted' ? 0 : 1)), one.object)],
+    ['Record', (one) => twoLines(nameOfRow(one), kindOf(one))],
     [
       'What',
       (one) => {
         if (one.merged_into !== undefined) return html`merged into !${linked(one.merged_into, 'another')}`;
         const wordIn = (field: string): string => wordOf(one.object, field);
         if (one.type === 'updated') return changeText(one, { id: one.record_id, wordOf: wordIn, users, names });
-        return undo_of && one.type === 'created' ? 'restored' : one.type;
+        const verb = undo_of && one.type === 'created' ? 'restored' : one.type;
+        const told = tellingFields.flatMap((name) => one.fields[name]?.filter(Boolean) ?? []);
+        return html`${[verb, ...told].join(' · ')}`;
       },
       'long',
     ],
   ];
-  const title = object ? plain(plurals[object]) : 'Records';
-  return html`<h2>!${title}</h2>
-    !${when(object, html`<p>!${link('Show all records', `/app/changes/${id}`)}</p>`)} !${table(title, columns, changes)}
-    !${cursorPager(request, next?.toString())}`;
+  const parts = (['', ...nouns] as const).map((noun) => {
+    const label = noun === '' ? 'All' : plain(plurals[noun]);
+    if (noun === (object ?? '')) return html`<strong aria-current="page">${label}</strong>`;
+    return link(label, pathWith(path, { object: noun }));
+  });
+  return html`!${when(parts.length > 2, html`<p class="row">!${parts}</p>`)}
+  !${table(object ? plain(plurals[object]) : 'Records', columns, changes)} !${cursorPager(request, next?.toString())}`;
 }
+
+/** Fields of a record that was created or deleted, beside its name, of which people know it. */
+const tellingFields = ['job_title', 'work_email', 'domain', 'industry', 'location_locality'];
 
 /** Waits at most 2 seconds for the job of an undo. Returns true if the job has taken back everything by then. */
 async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<boolean> {
@@ -165,18 +236,18 @@ async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<
  * Rejects an undo that would delete more records than this user may delete at once.
  * @throws DomainError `forbidden`
  */
-function requireAdminFor(request: FastifyRequest, { counts }: ChangeSummary): void {
+function requireAdminFor(request: FastifyRequest, { counts }: ToldChange): void {
   const created = Object.values(counts).reduce((sum, one) => sum + one.created, 0);
   if (created > memberDeletes && !isAdmin(request))
     throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
 }
 
-async function requireChange(request: FastifyRequest): Promise<ChangeSummary> {
+async function requireChange(request: FastifyRequest): Promise<ToldChange> {
   return required(await ask(request, findChange, eventNouns, idOf(request, 'change')), 'change');
 }
 
 interface Undone {
-  change: ChangeSummary;
+  change: ToldChange;
   /** What the change did to one record, if the undo is limited to it. */
   one?: Change | undefined;
 }
@@ -186,21 +257,25 @@ function backOf({ change, one }: Undone, request: FastifyRequest): string {
   return backPath(request, recordPath ?? `/app/changes/${change.id}`);
 }
 
-async function requireUndo(request: FastifyRequest): Promise<Undone> {
+/** Returns what is to be undone, or the path of the change's page, if it is taken back as far as that is possible. */
+async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
   const change = await requireChange(request);
   const record = queryText(request, 'record');
   if (record === '') {
     requireAdminFor(request, change);
-    return { change };
+    const { undo, records } = fateOf(change.id, await lookUp(request, findTakenBack, [change.id]), change.records);
+    const isDone = undo && (undo.finished_at === null || records >= change.records);
+    return isDone ? `/app/changes/${change.id}` : { change };
   }
   const filters = { change_id: change.id, record_id: required(canonicalId(record), 'record') };
   const { changes } = await ask(request, listChanges, eventNouns, { filters, limit: 1 });
   return { change, one: required(changes[0], 'change') };
 }
 
-async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promise<Html> {
+async function textOfAll(change: ToldChange, request: FastifyRequest): Promise<Html> {
   const { counts, kept } = await tryUndo(request.db, undoerOf(request.caller), change.id);
   const { records, restored } = counts;
+  const hasMerges = Object.keys(change.merged).length > 0;
   const wanted = kept.map(({ noun, id }) => [noun, id] as const);
   const names = await namedRecords(request, wanted);
   const lines = kept.map(({ noun, id, reason, fields }) => {
@@ -212,8 +287,8 @@ async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promis
   return html`<p>
       This !${countsText(change)}. The undo takes back
       ${restored === records ? 'all of it' : `${count(restored)} of ${counted(records, 'record')}`}.
-      ${counts.kept > 0 ? `Something stays as it is in ${counted(counts.kept, 'record')}.` : ''} You can undo the undo,
-      too, except after a merge.
+      ${counts.kept > 0 ? `Something stays as it is in ${counted(counts.kept, 'record')}.` : ''}
+      ${hasMerges ? 'The merged records stand again. This undo cannot be undone.' : 'You can undo the undo, too.'}
     </p>
     !${when(lines.length > 0, plainList(lines, ''))}`;
 }
@@ -221,11 +296,13 @@ async function textOfAll(change: ChangeSummary, request: FastifyRequest): Promis
 export const wordOf = (noun: EventNoun, name: string): string =>
   noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
 
-function textOfOne({ id, counts }: ChangeSummary, one: Change): Html {
-  const sums = Object.values(counts).map(({ created, updated, deleted }) => created + updated + deleted);
-  const others = sums.reduce((sum, number) => sum + number) - 1;
-  const label = `${one.type === 'deleted' ? 'Restore' : 'Undo'} ${counted(others, 'other record')} of this change, too`;
-  return html`!${undoTexts[one.type](one)} !${when(others > 0, link(label, `/app/changes/${id}/undo`))}`;
+function textOfOne(change: ToldChange, one: Change): Html {
+  const { id, records } = change;
+  const whole = html`<p>
+    The whole change ${countsText(change)}. !${link(`${scopeText(change)} instead`, `/app/changes/${id}/undo`)}
+  </p>`;
+  return html`<p>!${undoTexts[one.type](one)}</p>
+    !${when(records > 1, whole)}`;
 }
 
 const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
@@ -235,22 +312,55 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
     html`<strong>${oldNameOf(change)}</strong> stands again, with its lists and everything else that still exists.`,
 };
 
-const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, label = 'Undo'): Html =>
-  undoable ? linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog') : '';
+const undoButton = ({ id, undoable }: Pick<ToldChange, 'id' | 'undoable'>, label: string): Html =>
+  when(undoable, linkButton(label, `/app/changes/${id}/undo`, 'secondary outline', 'data-dialog'));
 
+/** Returns a button that undoes a job or import, or says by whom it was undone. */
 export async function undoOf(request: FastifyRequest, id: string, label: string): Promise<Html> {
-  const undoable = await lookUp(request, isUndoable, id);
-  return undoButton({ id, undoable }, label);
+  const [undoable, undos] = await Promise.all([lookUp(request, isUndoable, id), lookUp(request, findTakenBack, [id])]);
+  const { undo } = fateOf(id, undos);
+  if (!undo) return undoButton({ id, undoable }, label);
+  const by = whoOf(undo.actor, await lookUp(request, listUsers));
+  return html`<span class="quiet">Taken back by !${by}, !${moment(undo.finished_at, 'now')}.</span>
+    !${linkButton('See what that did', jobPath(undo), 'secondary outline')}`;
 }
 
-/** @param shown returns how the number of records of a kind is shown */
-function countsText({ counts }: ChangeSummary, shown = (words: string, _noun: EventNoun): Html => words): Html {
-  const verbs = (['created', 'updated', 'deleted'] as const).map((verb) => {
-    const some = eventNouns.filter((noun) => counts[noun]?.[verb]);
-    const parts = some.map((noun) => shown(counted(counts[noun]![verb], noun, plurals[noun]), noun));
-    return when(parts.length > 0, `${verb} ${parts.join(' and ')}`);
-  });
-  return verbs.filter(Boolean).join(', ');
+/** Number of records up to which the list of jobs counts what an undo has taken back. */
+const maxSummed = 10_000;
+
+/** Returns in words what undos have taken back, by the ids of their jobs. */
+export async function undoneTexts(request: FastifyRequest, jobs: readonly Job[]): Promise<ReadonlyMap<string, string>> {
+  const ids = jobs.flatMap(({ id, type }) => (type === 'undo' ? [id] : []));
+  if (ids.length === 0) return new Map();
+  const undos = await lookUp(request, findTakenBack, ids);
+  const small = undos.flatMap(({ undo_of, total }) => (total <= maxSummed ? [undo_of] : []));
+  const sums = await ask(request, sumChanges, eventNouns, small);
+  const textOf = ({ undo_of, only, total }: TakenBack): string => {
+    const sum = sums.get(undo_of);
+    return `${sum ? countsText(sum) : `wrote ${counted(total, 'record')}`}${when(only && sum?.records !== 1, ', for one record only')}`;
+  };
+  return new Map(undos.map((undo) => [undo.id, textOf(undo)]));
+}
+
+/** Returns in words what a change has done. */
+function countsText({ counts, merged }: Pick<ToldChange, 'counts' | 'merged'>): string {
+  const told = (verb: string, numberOf: (noun: EventNoun) => number, into = ''): string => {
+    const parts = eventNouns.flatMap((noun) => {
+      const number = numberOf(noun);
+      return number > 0 ? [counted(number, noun, plurals[noun])] : [];
+    });
+    return when(parts.length > 0, `${verb} ${parts.join(' and ')}${into}`);
+  };
+  const mergedOf = (noun: EventNoun) => merged[noun] ?? 0;
+  return [
+    told(verbs.created, (noun) => counts[noun]?.created ?? 0),
+    told('merged', mergedOf, ' into another'),
+    // What another record was merged into is told with it.
+    told(verbs.updated, (noun) => (mergedOf(noun) > 0 ? 0 : (counts[noun]?.updated ?? 0))),
+    told(verbs.deleted, (noun) => (counts[noun]?.deleted ?? 0) - mergedOf(noun)),
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 const deletedName = (change: Change): Html =>

@@ -14,7 +14,7 @@ import { when, badge, empty, table, linkButton, html, quiet, link, panel, sideBy
 import { twoLines, count, counted, type Html, type Tone, type Column } from './base/html.ts';
 import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification, plain } from './base/words.ts';
 import { statusBadge, progressBar } from './base/words.ts';
-import { nameOf, namedRecords, recordLink, undoOf, whoOf, wordOf } from './changes.ts';
+import { nameOf, namedRecords, recordLink, undoneTexts, undoOf, whoOf, wordOf } from './changes.ts';
 import { findSubjects } from '../queries/history/history.ts';
 import type { User } from '../schemas/accounts.ts';
 import { usersOf } from './records/editor.ts';
@@ -33,6 +33,8 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       rows.map(({ id }) => id),
     );
     const users = await usersOf(request);
+    const undone = await undoneTexts(request, rows);
+    const name: Column<Job> = ['Job', (job) => link(titleOf(job, undone), `${section}/${job.id}`)];
     const by: Column<Job> = ['Started by', ({ id }) => whoOf(starters.get(id) ?? null, users)];
     const noJobs = 'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.';
     const isSome = Object.keys(given).length > 0 || page > 1;
@@ -40,7 +42,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       title: 'Jobs',
       done: {},
       above: filterForm(given),
-      columns: jobColumns.toSpliced(4, 0, by),
+      columns: [name, ...jobColumns.toSpliced(3, 0, by)],
       rows,
       none: isSome
         ? ['No such jobs', 'No job matches. Choose another status or type.']
@@ -66,6 +68,10 @@ export async function jobs(app: FastifyInstance): Promise<void> {
   });
 }
 
+/** @param undone what undos have taken back, by the ids of their jobs */
+const titleOf = ({ id, type }: Job, undone: ReadonlyMap<string, string>): string =>
+  undone.has(id) ? `Undo: ${undone.get(id)!}` : jobWords[type];
+
 type Filters = Partial<Pick<Job, 'status' | 'type'>> & { actor_id?: string };
 
 function filtersOf(request: FastifyRequest): Filters {
@@ -86,7 +92,6 @@ function filterForm({ status = '' as never, type = '' as never, actor_id }: Filt
 }
 
 const jobColumns: readonly Column<Job>[] = [
-  ['Job', ({ id, type }) => link(jobWords[type], `${section}/${id}`)],
   ['Status', ({ status }) => statusBadge(status)],
   ['Progress', ({ processed, total }) => `${count(processed)} of ${count(total)}`, 'number'],
   ['Started', ({ created_at }) => moment(created_at)],
@@ -111,9 +116,10 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   const back = backPath(request, '');
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
   const cancel = linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog');
+  const undone = await undoneTexts(request, [job]);
   const none = isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.';
   return {
-    title: jobWords[job.type],
+    title: titleOf(job, undone),
     lead: html`!${statusBadge(job.status)} started by !${whoOf(starters.get(job.id) ?? null, users)},
     !${moment(job.created_at)}`,
     isLive: isRunning,

@@ -50,7 +50,7 @@ test("the undo on a contact's page takes back what a change has done with this c
   const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
   await customer.post('/contacts/batch/update', { items: ids.map((id) => ({ id, job_title: 'Baker' })) });
   const path = undoPath((await admin.get(`/app/contacts/${ids[0]}`)).body);
-  expect(textOf(await admin.get(path))).toContain('Undo 1 other record of this change, too');
+  expect(textOf(await admin.get(path))).toMatch(/^Undo for this contact only .* Undo all 2 records instead /);
   await undo(path);
   const titles = await Promise.all(ids.map(async (id) => (await customer.get(`/contacts/${id}`)).body.job_title));
   expect(titles).toEqual(['', 'Baker']);
@@ -99,7 +99,7 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   const { headers } = await customer.post('/contacts/merge', { id: ids[0], merge_ids: [ids[1]] });
   const merge = headers['x-change-id'] as string;
   const paths = ids.map((id) => `/app/contacts/${id}`);
-  expect((await admin.get(paths[0]!)).body).toContain(`/app/changes/${merge}/undo`);
+  expect(textOf(await admin.get(paths[0]!))).toMatch(/merged Ada Lovelace into it .* What it did · Undo the merge /);
   await undo(`/app/changes/${merge}/undo`);
   const [kept, merged] = await Promise.all(paths.map((path) => admin.get(path)));
   expect(textOf(kept!)).toMatch(
@@ -107,6 +107,15 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   );
   expect(textOf(merged!)).toMatch(/took back the merge: created it .* deleted it by a merge This merge was taken back/);
   for (const { body } of [kept!, merged!]) expect(body.split(`data-dialog >Undo</a>`)).toHaveLength(2);
+  const page = await admin.get(`/app/changes/${merge}`);
+  expect(textOf(page)).toMatch(/^Merged 1 contact into another .* Taken back .* · \S.* · See what that did/);
+  expect(page.body).not.toContain('/undo');
+  const [, path] = /href="([^"]+)">See what that did/.exec(page.body)!;
+  expect(textOf(await admin.get(path!))).toMatch(
+    /^Undo: merged 1 contact .* cannot be taken back: merge the records again/,
+  );
+  expect((await admin.get(`/app/changes/${merge}/undo`)).location).toBe(`/app/changes/${merge}`);
+  expect(textOf(await admin.get('/app/jobs'))).toContain('Undo: merged 1 contact into another');
 });
 
 test('a change that was taken back is offered to be taken back again only after the undo was undone', async () => {
@@ -118,6 +127,9 @@ test('a change that was taken back is offered to be taken back again only after 
   expect(textOf(taken)).toMatch(/took back the change: Job title: Baker → Clerk .* This change was taken back\./);
   await undo(undoPath(taken.body));
   expect(textOf(await admin.get(page))).toMatch(/→ Clerk This change was taken back\. .* Clerk → Baker \S+ .* Undo /);
+  const undone = await admin.get(undoPath(taken.body).replace(/\/undo.*/, ''));
+  expect(textOf(undone)).toMatch(/^Undo: changed 1 contact .* what it took back Taken back .* See what that did/);
+  expect(undone.body).not.toContain('/undo');
 });
 
 test('a change that created more than 100 records is taken back by admins only', async () => {
@@ -200,7 +212,9 @@ test('an import is taken back from its page', async () => {
   );
   await undo(undoPath(page.body));
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
-  expect(textOf(await admin.get(`/app/changes/${id}`))).toContain('Taken back by a job');
+  const taken = await admin.get(`/app/imports/${id}`);
+  expect(textOf(taken)).toMatch(/Taken back by .* See what that did/);
+  expect(taken.body).not.toContain('/undo');
 });
 
 test("a change's page links to its records, all or those of one kind, and tells what an undo gave back", async () => {
@@ -211,16 +225,16 @@ test("a change's page links to its records, all or those of one kind, and tells 
   const { headers } = await customer.post('/contacts/batch/create', { items });
   const path = `/app/changes/${headers['x-change-id'] as string}`;
   const page = await admin.get(path);
-  expect(textOf(page)).toMatch(/created 2 contacts and 2 companies .* Ada One contact created .* Navy company created/);
+  expect(textOf(page)).toMatch(/Created 2 contacts and 2 companies .* Ada One contact created .* Navy company created/);
   expect(page.body).toMatch(/<a href="\/app\/contacts\/[0-9a-f-]{36}">Ada One<\/a>/);
   const companies = textOf(await admin.get(`${path}?object=company`));
-  expect(companies).toMatch(/ Companies Show all records .* Army company created/);
+  expect(companies).toMatch(/ All Contacts Companies .* Army created/);
   expect(companies).not.toContain('Ada One');
   const contact = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
   await customer.patch(`/contacts/${contact}`, { job_title: 'Baker' });
   await undo(undoPath((await admin.get(`/app/contacts/${contact}`)).body));
   const [job] = await app.owner`select id from jobs where customer_id = ${customer.id} and type = 'undo'`;
   expect(textOf(await admin.get(`/app/changes/${job!['id']}`))).toMatch(
-    /It took back what updated 1 contact .* Ada Lovelace contact Job title: Baker → Clerk/,
+    /Undo: changed 1 contact .* Ada Lovelace Job title: Baker → Clerk/,
   );
 });

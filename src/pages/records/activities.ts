@@ -8,14 +8,28 @@ import { form, controlsFor, choices, cursorPager, differing, filterChoice, filte
 import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
-import { when, pager, pathWith, quiet, dialogLink, html, dayIn, dayOf, readDay, startOf, endOf } from '../base/html.ts';
+import {
+  when,
+  pager,
+  pathWith,
+  quiet,
+  dialogLink,
+  link,
+  html,
+  dayIn,
+  dayOf,
+  readDay,
+  startOf,
+  endOf,
+} from '../base/html.ts';
 import { today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, usersOf, userChoices, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import type { References } from './kinds.ts';
-import { readTimeline, type NamedRecord, type TakenBack } from '../../queries/history/timeline.ts';
+import type { TakenBack } from '../../queries/history/undo-state.ts';
+import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
 import type { Change } from '../../schemas/events.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import { changeText, companiesIn, namedRecords, recordLink, whoOf, type Telling } from '../changes.ts';
@@ -301,7 +315,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const { users } = place.telling;
   const { faults } = place.refused;
   const older = queryText(request, 'older');
-  const [tasks, { entries, undos, next }] = await Promise.all([
+  const [tasks, { entries, next, ...changed }] = await Promise.all([
     older === '' ? listTasks(request, place.filters).then(({ rows }) => rows) : [],
     ask(request, readTimeline, place, older),
   ]);
@@ -325,7 +339,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     )}
     <h2 id="timeline">Timeline</h2>
     <ol class="timeline">
-      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names }, undos)))}
+      !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names }, { ...changed, back: place.path })))}
     </ol>
     !${pager({ first: when(older, place.path), next: next && `${pathWith(place.path, { older: next })}#timeline` })}`;
 }
@@ -336,6 +350,9 @@ const subjectsOf = (activities: readonly Activity[], without = '') =>
   activities
     .flatMap((one) => references.map((member) => [nouns[member], one[member] ?? without] as const))
     .filter(([, id]) => id !== without);
+
+/** What the entries of a timeline know of its changes. */
+type Changed = Pick<Awaited<ReturnType<typeof readTimeline>>, 'undos' | 'wider' | 'merges'> & { back: string };
 
 interface Shown {
   users: readonly User[];
@@ -426,15 +443,25 @@ function activityEntry(one: Activity, shown: Shown): Html {
   );
 }
 
-function changeEntry(change: Change, telling: Telling, undos: readonly TakenBack[]): Html {
-  const took = undos.find(({ id }) => id === change.change_id);
-  const taken = undos.find(({ undo_of }) => undo_of === change.change_id);
+function changeEntry(change: Change, telling: Telling, { undos, wider, merges, back }: Changed): Html {
+  const { change_id: id, record_id, object, merged_into } = change;
+  const took = undos.find((one) => one.id === id);
+  const taken = undos.find((one) => one.undo_of === id && one.records > 0);
   const wordFor = ({ has_merges }: TakenBack): string => (has_merges ? 'merge' : 'change');
   const told = changeText(change, telling);
-  const undo = dialogLink('Undo', `/app/changes/${change.change_id}/undo?record=${change.record_id}`);
   const what = html`!${took ? `took back the ${wordFor(took)}: ` : ''}!${told}
   !${taken ? html`<span class="line quiet">This ${wordFor(taken)} was taken back.</span>` : ''}`;
-  const mayUndo = change.change_id && !took?.has_merges && !taken;
-  const said = [whoOf(change.actor, telling.users), what, moment(change.occurred_at), when(mayUndo, undo)] as const;
+  const page = `/app/changes/${id}`;
+  const isWide = wider.has(id ?? '');
+  // Of a merge of other records into one, a part is not undone.
+  const isMerge = merges.has(id ?? '') && !isWide;
+  const only = record_id === telling.id ? `this ${object}` : 'that one';
+  const undo = isMerge
+    ? dialogLink('Undo the merge', pathWith(`${page}/undo`, { back }))
+    : dialogLink(isWide ? `Undo for ${only} only` : 'Undo', `${page}/undo?record=${record_id}`);
+  const mayUndo = id && !took?.has_merges && !taken && (!isMerge || merged_into);
+  const whole = when(isWide || isMerge || took, link('What it did', page));
+  const acts = [whole, when(mayUndo, undo)].filter(Boolean).join(' · ');
+  const said = [whoOf(change.actor, telling.users), what, moment(change.occurred_at), acts] as const;
   return entry('<span class="kind change" aria-hidden="true"></span>', said);
 }

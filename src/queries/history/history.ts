@@ -1,6 +1,7 @@
 import type { Queryable, Database } from '../../database/db.ts';
 import { recordTypes, eventNouns, recordVerbs } from '../../schemas/events.ts';
 import type { EventNoun, Change, ChangeQuery, ChangeSummary, EventActor, EventSource } from '../../schemas/events.ts';
+import type { RecordVerb } from '../../schemas/events.ts';
 import { findActivities } from '../crm/activities.ts';
 import { findCompanies } from '../crm/companies.ts';
 import { findContacts } from '../crm/contacts.ts';
@@ -15,94 +16,7 @@ import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
 import { unpublishedColumns } from '../records/journal.ts';
 import { findPositionAt, newestPlace } from '../records/feed.ts';
-
-interface UndoState {
-  refusal: string | undefined;
-  undo_of: string | undefined;
-}
-
-export async function findUndoState(sql: Queryable, customerId: string, id: string, only?: string): Promise<UndoState> {
-  const [found] = await sql<{ undo_of: string | null; has_merges: boolean | null; is_running: boolean }[]>`
-    select
-      request ->> 'undo_of' as undo_of,
-      (request ->> 'has_merges')::boolean as has_merges,
-      finished_at is null as is_running
-    from jobs
-    where customer_id = ${customerId}::uuid
-      and id = ${id}::uuid
-    union all
-    select null, null, finished_at is null
-    from imports
-    where customer_id = ${customerId}::uuid
-      and id = ${id}::uuid`;
-  const stayed = found ? [] : await findStayed(sql, customerId, id, only);
-  const [later] = stayed.length === 0 ? [] : await findLaterMerges(sql, customerId, stayed);
-  return { undo_of: found?.undo_of ?? undefined, refusal: refusalOf(found) ?? (later && refusalAfter(later)) };
-}
-
-interface LaterMerge {
-  noun: EventNoun;
-  id: string;
-  merged_into: string;
-  change_id: string;
-}
-
-/**
- * Returns the later merges that deleted these records, the latest first. Ignores merges that were undone.
- * @param stayed ids of records that an earlier merge has kept
- */
-export const findLaterMerges = (sql: Queryable, customerId: string, stayed: readonly string[]) => sql<LaterMerge[]>`
-  select m.noun, m.id, j.data ->> 'merged_into' as merged_into, j.change_id
-  from merged_records m
-  join journal j
-    on j.customer_id = ${customerId}::uuid
-    and j.record_id = m.id
-    and j.data ->> 'merged_into' is not null
-  where m.customer_id = ${customerId}::uuid
-    and m.id = any(${stayed as string[]}::uuid[])
-  order by j.position desc`;
-
-async function findStayed(sql: Queryable, customerId: string, changeId: string, only: string | undefined) {
-  const rows = await sql<{ id: string }[]>`
-    select distinct data ->> 'merged_into' as id
-    from journal
-    where customer_id = ${customerId}::uuid
-      and change_id = ${changeId}::uuid
-      and (${only ?? null}::uuid is null or record_id = ${only ?? null}::uuid)
-      and data ->> 'merged_into' is not null`;
-  return rows.map(({ id }) => id);
-}
-
-const refusalAfter = ({ noun, id, merged_into, change_id }: LaterMerge): string =>
-  `The ${noun} ${id} was merged into ${merged_into} since: undo that change first (${change_id})`;
-
-function refusalOf(found: { has_merges: boolean | null; is_running: boolean } | undefined): string | undefined {
-  if (found?.is_running) return 'The job or import has not ended: cancel it, or wait until it has';
-  if (found?.has_merges) return 'The undo of a merge cannot be undone: merge the records again';
-  return undefined;
-}
-
-async function findUndos(sql: Queryable, customerId: string, changeId: string): Promise<string[]> {
-  const jobs = await sql<{ id: string }[]>`
-    select id
-    from jobs
-    where customer_id = ${customerId}::uuid
-      and type = 'undo'
-      and request ->> 'undo_of' = ${changeId}
-    order by id`;
-  return jobs.map(({ id }) => id);
-}
-
-export async function isUndoable(sql: Queryable, customerId: string, id: string): Promise<boolean> {
-  const [row] = await sql`
-    select 1
-    from journal
-    where customer_id = ${customerId}::uuid
-      and change_id = ${id}::uuid
-      and type = any(${recordTypes}::text[])
-    limit 1`;
-  return row !== undefined && (await findUndoState(sql, customerId, id)).refusal === undefined;
-}
+import { findTakenBack, findUndoState } from './undo-state.ts';
 
 interface Subject {
   id: string;
@@ -395,44 +309,74 @@ export const readLater = (
   ) found on true
   order by life.position, found.name, later.position`;
 
-export async function findChange(
+interface Sums {
+  source: EventSource;
+  actor: EventActor | null;
+  occurred_at: string;
+  counts: Record<string, Record<string, number>>;
+  records: number;
+  /** By kind of record: number of those that were merged into another. */
+  merged: Partial<Record<EventNoun, number>>;
+}
+
+export type ToldChange = ChangeSummary & Sums;
+
+/** Returns how many records changes have written, by the ids of the changes. */
+export async function sumChanges(
   db: Database,
   customerId: string,
   nouns: readonly EventNoun[],
-  id: string,
-): Promise<ChangeSummary | undefined> {
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, Sums>> {
   const rows = await db.search(
-    (sql) => sql<(Pick<Row, 'noun' | 'verb' | 'source' | 'actor' | 'occurred_at'> & { records: number })[]>`
+    (sql) => sql<
+      (Omit<Sums, 'counts' | 'merged'> & { change_id: string; noun: EventNoun; verb: RecordVerb; merged: number })[]
+    >`
       select
+        change_id,
         split_part(type, '.', 1) as noun,
         split_part(type, '.', 2) as verb,
         min(source) as source,
         (array_agg(actor order by position))[1] as actor,
         min(occurred_at) as occurred_at,
-        count(distinct record_id) as records
+        count(distinct record_id) as records,
+        count(*) filter (where data ->> 'merged_into' is not null) as merged
       from journal
       where customer_id = ${customerId}
-        and change_id = ${id}
+        and change_id = any(${ids as string[]}::uuid[])
         and type = any(${typesOf(nouns)}::text[])
-      group by type
-      order by min(occurred_at)`,
+      group by grouping sets ((change_id, type), (change_id))
+      order by noun nulls first`,
   );
-  const [first] = rows;
-  if (!first) return undefined;
-  const counts: Record<string, Record<string, number>> = {};
-  for (const { noun, verb, records } of rows) (counts[noun] ??= { created: 0, updated: 0, deleted: 0 })[verb] = records;
-  const { source, actor, occurred_at } = first;
-  const [{ undo_of, refusal }, undone_by] = await db.lookup((sql) =>
-    Promise.all([findUndoState(sql, customerId, id), findUndos(sql, customerId, id)]),
+  const sums = new Map<string, Sums>();
+  for (const { change_id, noun, verb, merged, ...all } of rows) {
+    const sum = sums.get(change_id);
+    if (!sum) {
+      sums.set(change_id, { ...all, counts: {}, merged: {} });
+      continue;
+    }
+    (sum.counts[noun] ??= { created: 0, updated: 0, deleted: 0 })[verb] = all.records;
+    if (merged > 0) sum.merged[noun] = merged;
+  }
+  return sums;
+}
+
+export async function findChange(
+  db: Database,
+  customerId: string,
+  nouns: readonly EventNoun[],
+  id: string,
+): Promise<ToldChange | undefined> {
+  const sums = (await sumChanges(db, customerId, nouns, [id])).get(id);
+  if (!sums) return undefined;
+  const [{ undo_of, refusal }, undos] = await db.lookup((sql) =>
+    Promise.all([findUndoState(sql, customerId, id), findTakenBack(sql, customerId, [id])]),
   );
   return {
     id,
-    source,
-    actor,
-    occurred_at,
-    counts,
+    ...sums,
     ...(undo_of !== undefined && { undo_of }),
-    undone_by,
+    undone_by: undos.flatMap((one) => (one.undo_of === id ? [one.id] : [])).toReversed(),
     undoable: refusal === undefined,
   };
 }

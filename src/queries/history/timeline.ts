@@ -1,12 +1,13 @@
 import type { Database, Queryable } from '../../database/db.ts';
 import { cursorFault } from '../../filters/cursor.ts';
 import type { Activity } from '../../schemas/activities.ts';
-import { eventNouns, type Change, type ChangeQuery, type EventNoun } from '../../schemas/events.ts';
+import { eventNouns, recordTypes, type Change, type ChangeQuery, type EventNoun } from '../../schemas/events.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import { listActivities } from '../crm/activities.ts';
 import { findListNames } from '../crm/lists.ts';
 import { findRestored } from '../records/journal.ts';
-import { findLaterMerges, findRecords, listChanges } from './history.ts';
+import { findRecords, listChanges } from './history.ts';
+import { findLaterMerges, findTakenBack, type TakenBack } from './undo-state.ts';
 
 type Entry = Activity | Change;
 
@@ -16,7 +17,8 @@ const pageSize = 25;
 
 /**
  * Returns a page of a record's changes and activities together, with the merges of other records into it, newest first.
- * Leaves out open tasks. Also returns the undos among the changes, and of them.
+ * Leaves out open tasks. Also returns the undos among the changes, and of them; the changes that wrote other
+ * records, and the merges.
  * @param filters filters for the activities of the record
  * @param older end of the previous page: `<cursor of the activities>~<position in the changes>`. Each part can be empty
  */
@@ -25,7 +27,13 @@ export async function readTimeline(
   customerId: string,
   { id, filters }: { id: string; filters: GivenFilters },
   older: string,
-): Promise<{ entries: Entry[]; undos: TakenBack[]; next: string | undefined }> {
+): Promise<{
+  entries: Entry[];
+  undos: TakenBack[];
+  wider: ReadonlySet<string>;
+  merges: ReadonlySet<string>;
+  next: string | undefined;
+}> {
   const [, cursor = '', position = ''] = /^([^~]*)~(\d{1,15})?$/.exec(older) ?? [];
   if (older !== '' && cursor === '' && position === '') throw cursorFault('is not a cursor of this list');
   const list = (limit: number) =>
@@ -43,44 +51,45 @@ export async function readTimeline(
   const entries: Entry[] = all.slice(0, pageSize);
   const isMore = all.length > pageSize || activities.nextCursor !== undefined || changes.length === pageSize;
   const told = entries.filter((entry): entry is Change => 'position' in entry);
-  const ids = told.flatMap(({ change_id }) => change_id ?? []);
-  const undos = ids.length === 0 ? [] : await db.lookup((sql) => findTakenBack(sql, customerId, id, ids));
-  if (!isMore) return { entries, undos, next: undefined };
+  const changed = new Map<string, string | null>();
+  for (const { change_id, merged_into } of told)
+    if (change_id !== null) changed.set(change_id, merged_into ?? changed.get(change_id) ?? null);
+  const [undos, others] =
+    changed.size === 0
+      ? [[], []]
+      : await db.lookup((sql) =>
+          Promise.all([
+            findTakenBack(sql, customerId, [...changed.keys()], id),
+            findWider(sql, customerId, id, changed),
+          ]),
+        );
+  const wider = new Set(others.map((one) => one.id));
+  const merges = new Set([...changed].flatMap(([change, merged_into]) => (merged_into === null ? [] : [change])));
+  const page = { entries, undos, wider, merges };
+  if (!isMore) return { ...page, next: undefined };
   const used = entries.length - told.length;
   const after = used === 0 ? cursor : used === pageSize ? activities.nextCursor : (await list(used)).nextCursor;
-  return { entries, undos, next: `${after ?? ''}~${told.at(-1)?.position ?? position}` };
+  return { ...page, next: `${after ?? ''}~${told.at(-1)?.position ?? position}` };
 }
 
-/** An undo that has written a record, and is not taken back itself. */
-export interface TakenBack {
-  id: string;
-  undo_of: string;
-  /** True if it has taken back a merge. It cannot be undone then. */
-  has_merges: boolean;
-}
-
-/** Returns the undos that are one of these changes of a record, or have taken back one. */
-const findTakenBack = (sql: Queryable, customerId: string, recordId: string, ids: readonly string[]) => sql<
-  TakenBack[]
->`
-  select id, request ->> 'undo_of' as undo_of, (request ->> 'has_merges')::boolean as has_merges
-  from jobs
-  where customer_id = ${customerId}::uuid
-    and type = 'undo'
-    and (id = any(${ids as string[]}::uuid[]) or request ->> 'undo_of' = any(${ids as string[]}::text[]))
-    and exists (
+/**
+ * Returns those of these changes of a record that wrote other records, too. A merge is one if it merged others into
+ * another record.
+ */
+const findWider = (sql: Queryable, customerId: string, recordId: string, changes: ReadonlyMap<string, string | null>) =>
+  sql<{ id: string }[]>`
+    select given.id
+    from unnest(${[...changes.keys()]}::uuid[], ${[...changes.values()]}::text[]) as given (id, merged_into)
+    cross join lateral (
       select 1
       from journal j
       where j.customer_id = ${customerId}::uuid
-        and j.record_id = ${recordId}::uuid
-        and j.change_id is not distinct from jobs.id)
-    and not exists (
-      select 1
-      from jobs again
-      where again.customer_id = ${customerId}::uuid
-        and again.type = 'undo'
-        and again.request ->> 'undo_of' = jobs.id::text
-        and again.succeeded > 0)`;
+        and j.change_id = given.id
+        and j.type = any(${recordTypes}::text[])
+        and j.record_id <> ${recordId}::uuid
+        and (given.merged_into is null or j.data ->> 'merged_into' <> given.merged_into)
+      limit 1
+    ) other`;
 
 /** Maximum number of pages of the journal that are searched for changes by others. */
 const maxPages = 10;

@@ -28,7 +28,8 @@ import { forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-record
 import { findRefused, findTaken } from '../records/references.ts';
 import { reattachActivities } from '../crm/links.ts';
 import { isOfChange, type Effect, type Values } from './effects.ts';
-import { findLaterMerges, readLater } from './history.ts';
+import { readLater } from './history.ts';
+import { findLaterMerges } from './undo-state.ts';
 import * as undo from './undo-links.ts';
 
 interface People {
