@@ -306,6 +306,13 @@ test('an opportunity has an amount without a product, a new company, and a conta
   expect(await stored()).toMatchObject({ price: 0, contacts_ids: [id], details: [] });
 });
 
+test('a product that is listed in another currency needs a price in that of the pipeline', async () => {
+  await make(customer, '/products', productBody({ name: 'Import', currency: 'EUR' }));
+  const deal = { name: 'Deal', product: 'Import', quantity: '1' };
+  expectPage(await admin.submit('/app/opportunities/new', deal), 400, 'Give a price for “Import” in USD');
+  expect((await admin.submit('/app/opportunities/new', { ...deal, price: '22' })).status).toBe(303);
+});
+
 test('an opportunity keeps the products and contacts that its form does not show', async () => {
   const many = Array.from({ length: 102 }, (_, i) => i);
   const made = async (path: string, items: object[]) => {

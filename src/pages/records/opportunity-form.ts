@@ -190,11 +190,13 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
     const found = named.get(fold(product));
     const known = canonicalId(product) ?? found?.id;
     const line = known === undefined ? undefined : before.get(known);
+    const listed = found?.currency === (currency ?? found?.currency) ? found?.price : undefined;
     const agreed =
-      price === '' ? (line?.price ?? found?.price) : price === String(line?.price) ? line!.price : readNumber(price);
+      price === '' ? (line?.price ?? listed) : price === String(line?.price) ? line!.price : readNumber(price);
     if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
-    else if (agreed === undefined && price === '') refuse(`give a price for “${product}”`);
+    else if (agreed === undefined && price === '')
+      refuse(`give a price for “${product}”${currency ? ` in ${currency}` : ''}`);
     else if (agreed === undefined)
       refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
     else if (currency && isInOtherCurrency(currency, price))
