@@ -44,7 +44,9 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
     const [beside, values, related, happened] = await Promise.all([
-      neighbourLinks(request, kind, found.id, list).catch(passing('validation_failed', '')),
+      neighbourLinks(request, kind, found.id, list)
+        .catch(passing('validation_failed', ''))
+        .catch(passing('payload_too_large', '')),
       valuesOf(kind, found, users),
       kind.related(request, found),
       workplaceOf(request, {
