@@ -191,6 +191,15 @@ async function expectTwoWaySync({ app, url }: TourService, { command, words, cwd
   expect([await total('/company'), await total('/contacts')]).toEqual([kept('company'), kept('contact')]);
   // An echo would have filled in what was not given here.
   expect(local.filter(({ own }) => own === 'company-0')).toMatchObject([{ body: '{"company_name":"Here 0"}' }]);
+
+  // The own id of a contact that was merged there names the contact that stays, which must not be deleted for it.
+  const [merged, stays] = local.filter(({ own }) => own.startsWith('contact-'));
+  await other.post('/contacts/merge', { id: stays!.id, merge_ids: [merged!.id] });
+  for (const body of ['{"last_name":"Late"}', null]) {
+    here.prepare('update records set body = ?, dirty = 1 where own = ?').run(body, merged!.own);
+    await sync();
+  }
+  expect((await other.get(`/contacts/${stays!.id}`)).status).toBe(200);
 }
 
 /** Runs the example receiver with the real worker: it handles each event once, and takes nothing that is not signed. */

@@ -77,8 +77,10 @@ for page in api.events.follow(run("select cursor from feed")[0][0], expand=True,
         if record := event.get("record"):
             receive(kind, record)
         else:
-            for sql in "delete from records where not dirty", "update records set id = null where true":
-                run(f"{sql} and kind = ? and id = ?", kind, event["data"]["id"])  # what was changed here is made again
+            # What was changed here is made again, unless it was merged: its own id now names the record that stays.
+            which = "true" if event["data"].get("merged_into") else "not dirty"
+            for sql in f"delete from records where {which}", "update records set id = null where true":
+                run(f"{sql} and kind = ? and id = ?", kind, event["data"]["id"])
     run("update feed set cursor = ?", page.cursor)
     run("commit")
     if not page.has_more:

@@ -68,9 +68,12 @@ for await (const { events, cursor, hasMore } of api.events.follow({ cursor: star
   db.exec('begin immediate');
   for (const { type, data, record } of theirs)
     if (record) receive(type.split('.')[0]!, record as Shown);
-    else
-      for (const sql of ['delete from records where not dirty', 'update records set id = null where true'])
-        run(`${sql} and kind = ? and id = ?`, type.split('.')[0], data.id); // what was changed here is made again
+    else {
+      // What was changed here is made again, unless it was merged: its own id now names the record that stays.
+      const which = data.merged_into ? 'true' : 'not dirty';
+      for (const sql of [`delete from records where ${which}`, 'update records set id = null where true'])
+        run(`${sql} and kind = ? and id = ?`, type.split('.')[0], data.id);
+    }
   run('update feed set cursor = ?', cursor);
   db.exec('commit');
   if (!hasMore) break;
