@@ -130,7 +130,10 @@ export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 export const Opportunity = wire.Named('Opportunity', {
   id: wire.Uuid('Id of the opportunity.'),
   ...writable,
-  price: Type.Number({ description: 'The sum of the lines, exact. Always less than 10^11.' }),
+  price: Type.Number({
+    description:
+      'The sum of the lines, exact, in the currency of the pipeline: that of a product is not converted. Always less than 10^11.',
+  }),
   // The contract does not allow null here, but no other value can honestly mean "no company".
   company_id: wire.Nullable(wire.Uuid('The company. Null: none.')),
   source_id: wire.Nullable(wire.Uuid('An id of your own, as given. Null: none.')),
