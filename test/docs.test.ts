@@ -65,13 +65,6 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
   });
 });
 
-test('every test that SECURITY.md names exists', () => {
-  const root = join(import.meta.dirname, '..');
-  const named = readFileSync(join(root, 'SECURITY.md'), 'utf8').match(/test\/[\w/.-]+\.ts/g) ?? [];
-  expect(named.length).toBeGreaterThan(20);
-  expect(named.filter((file) => !existsSync(join(root, file)))).toEqual([]);
-});
-
 test.each([
   ['sales-data-api.service', 'serve'],
   ['sales-data-api-worker.service', 'work'],

@@ -187,20 +187,27 @@ describe.each(resources.map((resource) => [resource.path, resource] as const))('
     expect(writtenIn(await readInList(resource, id), inList)).toEqual(pick(body, inList));
   });
 
-  test('keeps and shows every field of a change', async () => {
+  test('keeps and shows every field of a change, and tells each write by one event, if it changes anything', async () => {
+    const after = await findEnd(app.db, customer.id);
     const { id } = await create(resource, 0);
+    const path = `${resource.path}/${id}`;
     const { products, ...body } = bodyOf(resource.patch, 1);
     const lines = products === undefined ? {} : { products: { add: products } };
-    const after = await findEnd(app.db, customer.id);
-    const answer = await customer.patch(`${resource.path}/${id}`, { ...body, ...lines });
+    const answer = await customer.patch(path, { ...body, ...lines });
     expect(answer.status, JSON.stringify(answer.body)).toBe(200);
     const written = { ...body, ...(products === undefined ? {} : { products }) };
     const names = Object.keys(written);
     expect(writtenIn(await read(resource, id), names)).toEqual(written);
     expect(writtenIn(await readInList(resource, id), listed(names))).toEqual(pick(written, listed(names)));
+    for (const same of [body, {}]) expect((await customer.patch(path, same)).status).toBe(200);
+    expect((await customer.delete(path)).status).toBe(200);
     const { events } = await readEvents(app.db, customer.id, { after, limit: 10 });
     const told = names.flatMap((name) => toldAs[`${resource.path} ${name}`] ?? toldAs[name] ?? [name]);
-    expect(events.map(({ data }) => data.changed?.toSorted())).toEqual([told.toSorted()]);
+    expect(events.map(({ type, data }) => [type.split('.')[1], data['id'], data.changed?.toSorted()])).toEqual([
+      ['created', id, undefined],
+      ['updated', id, told.toSorted()],
+      ['deleted', id, undefined],
+    ]);
   });
 });
 

@@ -319,17 +319,6 @@ test('an address that was verified in the last 24 hours never costs more than wa
   expect((await ended(customer, id)).job).toMatchObject({ succeeded: 2, credits: { reserved: 1, charged: 1 } });
 });
 
-test('an address that was verified in the last 24 hours is written to the contact with sync_crm', async () => {
-  const customer = await funded();
-  const one = address();
-  await run(customer, [one]);
-  const contact = await make(customer, '/contacts', contactBody({ work_email: one }));
-  const id = await started(customer, { emails: [{ email: one, contact_id: contact }], sync_crm: true });
-  await work(customer);
-  expect((await ended(customer, id)).job.credits.charged).toBe(0);
-  expect((await customer.get(`/contacts/${contact}`)).body.verification_status).toBe('verified');
-});
-
 test('two jobs at once with the same addresses are charged once for each', async () => {
   const customer = await funded();
   const addresses = Array.from({ length: 30 }, address);

@@ -69,11 +69,3 @@ test('customers share the slots: none takes those that others could need', async
   await Promise.all(left.map(({ done }) => done));
   expect([limiter.inside, limiter.waiting]).toEqual([0, 0]);
 });
-
-test('customers who wait take turns, however many wait of each', async () => {
-  const limiter = new ConcurrencyLimiter({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 });
-  const entered: string[] = [];
-  const work = (customerId: string) => limiter.run({ customerId }, async () => (entered.push(customerId), turn()));
-  await Promise.all(['a', 'a', 'a', 'b', 'b'].map(work));
-  expect(entered).toEqual(['a', 'a', 'b', 'a', 'b']);
-});

@@ -8,18 +8,6 @@ afterEach(() => void vi.useRealTimers());
 const wait = (seconds: number) => vi.advanceTimersByTime(seconds * 1000);
 const usedBy = async (limit: Limit, key = 'one') => (await limit.read(key)).used;
 
-test('a window begins with its first request and ends a minute later, however many requests follow', async () => {
-  const limit = new Limit('default', 100, undefined);
-  wait(30);
-  expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
-  wait(59);
-  expect(await limit.count('one')).toMatchObject({ used: 2, msLeft: 1_000 });
-  wait(1);
-  expect(await usedBy(limit)).toBe(0);
-  wait(7);
-  expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
-});
-
 test('a counted request is not reverted in the next window, which counts other requests', async () => {
   const limit = new Limit('login', 100, undefined);
   const use = await limit.count('one');

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
-import { adminOfEachTest, expectPage, textOf } from './visitor.ts';
+import { adminOfEachTest, textOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -60,14 +60,6 @@ test("a company's page shows what happened with its contacts, and what was writt
   expect(page).toMatch(/had a call · \S* ?Lovelace/);
   expect(page).toContain('Liked the engine');
   expect(textOf(await admin.get(`/app/contacts/${contact}`))).toContain('Liked the engine');
-});
-
-test('an activity without a text is refused on the page of its record, and what was chosen stays', async () => {
-  const id = await makeContact();
-  const refused = await write(`/app/contacts/${id}`, { type: 'call', body: ' ' });
-  expectPage(refused, 400, /^Ada Lovelace .* Please look at the marked fields\. .* Write something\./);
-  expect(refused.body).toMatch(/value="call"\s+checked/);
-  expect((await write(`/app/contacts/${id}`, { type: 'call', body: 'x' })).status).toBe(303);
 });
 
 test('a form changes no text and no time that its user has not changed', async () => {

@@ -120,22 +120,6 @@ test('contacts of two companies of one name are not equal, and their companies a
   expect((await read(ids[0])).company.id).toBe(companies[1]);
 });
 
-test('the page of duplicates opens on the first kind that has some, and tells how many there are of each kind', async () => {
-  for (const domain of ['ada.example', 'ada.example', 'navy.example'])
-    await make(customer, '/company', companyBody({ company_name: domain, domain }));
-  for (const company_name of ['Gray Ltd', 'Gray Inc']) await make(customer, '/company', companyBody({ company_name }));
-  const opened = await admin.get('/app/duplicates');
-  expect(textOf(opened)).toMatch(
-    /work e-mail 0 profile 0 name and company being counted Companies .* name 1 domain 1 name, apart .* being counted /,
-  );
-  expect(textOf(opened)).toMatch(/ 1 group \. .* ada\.example .* 2 Compare /);
-  for (const _ of ['name_and_company', 'external_name'])
-    await turnQueues['count-duplicates'].handle(contextOf(app), { customerId: customer.id });
-  const counted = await admin.get('/app/duplicates?by=work_email');
-  expect(textOf(counted)).toMatch(/name and company 0 .* legal forms 2 No duplicates/);
-  expect(counted.body).toContain('<a href="/app/duplicates?by&#61;external_name">');
-});
-
 test('a count of duplicates says when it was made, and leaves out what is merged since', async () => {
   for (const company_name of ['Weißenböck Ges.m.b.H.', 'Weissenböck GmbH', 'Gray Ltd', 'Gray Inc'])
     await make(customer, '/company', companyBody({ company_name }));

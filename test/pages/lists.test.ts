@@ -156,20 +156,6 @@ test('the values of rules are written as people write them: users, days, countri
   }
 });
 
-test('a verification that would cost more than the page said shows the new price, and starts nothing', async () => {
-  const { body: list } = await customer.post('/list-contact', { name: 'Grows' });
-  const grow = (work_email: string) => contact({ work_email, list_ids: [list.id] });
-  await grow('a@example.com');
-  await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
-  const path = `/app/lists/${list.id}/verify`;
-  const fields = await admin.fieldsOf(path);
-  await grow('b@example.com');
-  const refused = await admin.post(path, fields);
-  expectPage(refused, 402, /would cost more.*At most 2 credits/);
-  expect(await app.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(0);
-  expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
-});
-
 test('opportunities stand in a column for each stage, with its total and its day, and are moved by a form', async () => {
   const stages = await stagesOf(customer);
   expect(textOf(await admin.get('/app/opportunities'))).toContain('No opportunities yet. Write down');

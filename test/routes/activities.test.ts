@@ -118,31 +118,6 @@ test('a deleted contact, company or opportunity takes its activities with it whe
   await note({ contact_id: await make(customer, '/contacts', contactBody()), external_id: 'all' });
 });
 
-const lines = async (body: object): Promise<string[]> =>
-  String((await customer.post('/activities/export', body)).body)
-    .trimEnd()
-    .split(/\r?\n/);
-
-test('an export holds all that the list pages through, with the fields of a create', async () => {
-  const call = await note({ type: 'call', occurred_at: '2026-01-01T00:00:00Z', external_id: 'n-1' });
-  await note({ body: 'Second' });
-  const [header, ...rows] = await lines({ format: 'csv' });
-  expect(header).toBe(
-    'id,external_id,type,title,body,contact_id,company_id,opportunity_id,assigned_to,due_at,done_at,occurred_at',
-  );
-  expect(rows).toHaveLength(2);
-  const filters = { type: 'call' };
-  expect(await lines({ format: 'csv', filters, fields: ['id', 'occurred_at', 'body'] })).toEqual([
-    'id,occurred_at,body',
-    `${call},2026-01-01T00:00:00.000Z,Wants a second engine`,
-  ]);
-  const [json] = await lines({ format: 'ndjson', filters, fields: 'all' });
-  expect(JSON.parse(json!)).toEqual(await read(call));
-  expect((await customer.post('/activities/export', { format: 'xlsx' })).status).toBe(200);
-  const wrong = await customer.post('/activities/export', { format: 'csv', fields: ['custom_fields.plan'] });
-  expect(wrong.status).toBe(400);
-});
-
 test.each([
   ['/contacts', 'contact_id', () => make(customer, '/contacts', contactBody())],
   ['/company', 'company_id', () => make(customer, '/company', companyBody())],

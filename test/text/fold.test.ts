@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { fold, words } from '../../src/text/fold.ts';
+import { fold, words, externalName } from '../../src/text/fold.ts';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 
 /** Every code point except surrogates, each as a string. */
 const everyCharacter = Array.from({ length: 0x110000 }, (_, code) => code)
@@ -60,4 +62,21 @@ describe('words', () => {
   ])('of %j are %j', (text, expected) => {
     expect(words(text)).toEqual(expected);
   });
+});
+
+/** Real companies: the name as registers have it, and the name by which people know the company. */
+const companies = readFileSync(join(import.meta.dirname, 'company-names.tsv'), 'utf8')
+  .trimEnd()
+  .split('\n')
+  .filter((line) => !line.startsWith('#'))
+  .map((line) => line.split('\t') as [registered: string, known: string]);
+
+test('the external name of companies of many countries lacks their legal form and punctuation, and nothing else', () => {
+  // Folding splits the marks of katakana, so these names are compared in the same form.
+  const expected = companies.map(([registered, known]) => [
+    registered,
+    /^[ -~]*$/.test(known) ? known : externalName(known),
+  ]);
+  expect(companies.map(([registered]) => [registered, externalName(registered)])).toEqual(expected);
+  expect(externalName('—')).toBe('');
 });

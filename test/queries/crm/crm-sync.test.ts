@@ -6,6 +6,7 @@ import { person } from '../../catalog/people.ts';
 import { customerOfEachTest, startApp } from '../../setup/app.ts';
 import { companyBody, contactBody, make } from '../../setup/factories.ts';
 import { wrongCounts } from '../memberships/recount.ts';
+import { holdLock, waiting } from '../../setup/bulk-lock.ts';
 
 const app = await startApp();
 const customer = customerOfEachTest(app);
@@ -190,4 +191,25 @@ test('concurrent batches of one customer create every contact and company once',
   expect(results.slice(0, -1).map((ids) => (ids as Map<string, string>).size)).toEqual(Array(8).fill(30));
   expect([await count('contacts'), await count('company')]).toEqual([44, 7]);
   await expectExact();
+});
+
+test('a batch that finds a company while it is renamed does not create it again', async () => {
+  const customer = await app.customer();
+  const acme = await make(customer, '/company', { company_name: 'Acme', type: 'x' });
+  const names = await holdLock(app, customer, 'names');
+  // Finds Acme, then waits to make the other company.
+  const created = customer.post('/contacts/batch/create', {
+    items: ['Acme', 'Bolt'].map((company) => contactBody({ company: { name: company } })),
+  });
+  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(1);
+  expect((await customer.patch(`/company/${acme}`, { company_name: 'Zenith' })).status).toBe(200);
+  await names.release();
+  expect((await created).body.data.counts.created).toBe(2);
+  const { body: companies } = await customer.post('/company/list', {});
+  expect(companies.map(({ company_name }: { company_name: string }) => company_name).toSorted()).toEqual([
+    'Bolt',
+    'Zenith',
+  ]);
+  const { body: contacts } = await customer.post('/contacts/list', { filters: { company_id: acme } });
+  expect(contacts).toHaveLength(1);
 });

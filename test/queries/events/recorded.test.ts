@@ -1,17 +1,15 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { readEvents, type FeedPosition } from '../../../src/queries/records/feed.ts';
 import { saveVerifications } from '../../../src/queries/crm/enrichment.ts';
 import { visitorOf } from '../../pages/visitor.ts';
 import { contactsCsv, importFile, newContacts } from '../../jobs/importing.ts';
 import { startApp } from '../../setup/app.ts';
 import {
-  activityBody,
   companyBody,
   contactBody,
   make,
   makeCustomer,
   opportunityBody,
-  productBody,
   type TestCustomer,
 } from '../../setup/factories.ts';
 let customer: TestCustomer;
@@ -36,61 +34,6 @@ async function news(): Promise<object[]> {
 let by: { actor: unknown; change: unknown }[];
 
 const ok = (answer: { status: number }) => expect(answer.status).toBeLessThan(300);
-
-describe('a single call makes one event', () => {
-  test.each<[noun: string, path: string, body: () => object | Promise<object>, patch: object, changed: string[]]>([
-    [
-      'contact',
-      '/contacts',
-      contactBody,
-      { job_title: 'New', custom_fields: { plan: 'gold' }, other_emails: ['a@example.com'] },
-      ['other_emails', 'job_title', 'custom_fields.plan'],
-    ],
-    [
-      'company',
-      '/company',
-      companyBody,
-      { size: '10', location_country: 'de', social1_url: 'https://example.com/x' },
-      ['size', 'social1_url', 'location_country'],
-    ],
-    ['list', '/list-contact', () => ({ name: 'List', description: 'about' }), { name: 'Other' }, ['name']],
-    ['product', '/products', productBody, { price: 77.5, active: false }, ['price', 'active']],
-    [
-      'opportunity',
-      '/opportunities',
-      () => opportunityBody(customer),
-      { priority: 'LOW', description: 'Changed' },
-      ['description', 'priority'],
-    ],
-    [
-      'activity',
-      '/activities',
-      () => activityBody(customer),
-      { type: 'task', title: 'Call', due_at: '2030-01-01T00:00:00Z' },
-      ['type', 'title', 'due_at'],
-    ],
-  ])('%s', async (noun, path, body, patch, changed) => {
-    const given = await body();
-    await news();
-    const answer = await customer.post(path, given);
-    ok(answer);
-    const id = answer.body.data?.id ?? answer.body.id;
-    const told = { id, source: 'api', ...(noun !== 'list' ? { external_id: null } : {}) };
-    expect(await news()).toEqual([{ type: `${noun}.created`, ...told }]);
-    ok(await customer.patch(`${path}/${id}`, patch));
-    const [updated] = (await news()) as { changed: string[] }[];
-    expect({ ...updated, changed: updated!.changed.toSorted() }).toEqual({
-      type: `${noun}.updated`,
-      ...told,
-      changed: changed.toSorted(),
-    });
-    ok(await customer.patch(`${path}/${id}`, patch));
-    ok(await customer.patch(`${path}/${id}`, {}));
-    expect(await news()).toEqual([]);
-    ok(await customer.delete(`${path}/${id}`));
-    expect(await news()).toEqual([{ type: `${noun}.deleted`, ...told }]);
-  });
-});
 
 test('every event says who made it, and all events of one call, import or job have one change', async () => {
   const key = { type: 'key', id: customer.keyId };
