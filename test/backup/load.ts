@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { contactBody } from '../setup/factories.ts';
+import { sendTo, type HttpAnswer } from '../setup/over-http.ts';
 
 /** A request that the service has answered with 2xx. */
 export interface Acknowledged {
@@ -50,6 +51,10 @@ export class Load {
     }
   }
 
+  #post(url: string, path: string, body: object, headers?: Record<string, string>): Promise<HttpAnswer> {
+    return sendTo({ url, key: this.#apiKey }, 'POST', path, body, headers);
+  }
+
   /** Sends one request with an Idempotency-Key to the service at `url`. */
   async send(
     path: string,
@@ -57,32 +62,20 @@ export class Load {
     key: string,
     url = this.#url,
   ): Promise<{ status: number; reply: Reply; isReplayed: boolean }> {
-    const answer = await fetch(`${url}/api/ext${path}`, {
-      method: 'POST',
-      headers: {
-        authorization: `X-API-Key ${this.#apiKey}`,
-        'content-type': 'application/json',
-        'idempotency-key': key,
-      },
-      body: JSON.stringify(body),
-    });
-    const isReplayed = answer.headers.get('idempotency-replayed') === 'true';
-    return { status: answer.status, reply: (await answer.json()) as Reply, isReplayed };
+    const { status, headers, body: reply } = await this.#post(url, path, body, { 'idempotency-key': key });
+    return { status, reply, isReplayed: headers.get('idempotency-replayed') === 'true' };
   }
 
   /** Reads the feed from a cursor to its end. Returns the created contacts, in order, and the cursor behind them. */
   async follow(cursor?: string, url = this.#url): Promise<{ status: number; ids: string[]; cursor: string }> {
     const ids: string[] = [];
     for (let at = cursor; ;) {
-      const answer = await fetch(`${url}/api/ext/events/list`, {
-        method: 'POST',
-        headers: { authorization: `X-API-Key ${this.#apiKey}`, 'content-type': 'application/json' },
-        body: JSON.stringify({ types: ['contact.created'], paginate: { limit: 100, ...(at ? { cursor: at } : {}) } }),
-      });
-      if (!answer.ok) return { status: answer.status, ids, cursor: '' };
-      ids.push(...((await answer.json()) as { data: { id: string } }[]).map(({ data }) => data.id));
-      at = answer.headers.get('x-next-cursor')!;
-      if (answer.headers.get('x-more') !== 'true') return { status: answer.status, ids, cursor: at };
+      const asked = { types: ['contact.created'], paginate: { limit: 100, ...(at ? { cursor: at } : {}) } };
+      const { status, headers, body } = await this.#post(url, '/events/list', asked);
+      if (status !== 200) return { status, ids, cursor: '' };
+      ids.push(...(body as { data: { id: string } }[]).map(({ data }) => data.id));
+      at = headers.get('x-next-cursor')!;
+      if (headers.get('x-more') !== 'true') return { status, ids, cursor: at };
     }
   }
 

@@ -1,5 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { sendTo } from '../setup/over-http.ts';
 
 /**
  * A script that keeps a copy of a customer's contacts and companies by the feed alone, and logs each event, until it is
@@ -39,20 +40,15 @@ function keep(events: readonly Event[], cursor: string): void {
 process.stdout.write('{}\n');
 for (let n = 0; ; n += 1) {
   const stored = db.prepare('select cursor from feed').get() as { cursor: string } | undefined;
-  const answer = await fetch(`${urls[n % urls.length]}/api/ext/events/list`, {
-    method: 'POST',
-    headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      types: ['contact', 'company'].flatMap((noun) =>
-        ['created', 'updated', 'deleted'].map((verb) => `${noun}.${verb}`),
-      ),
-      paginate: { limit: 1 + Math.floor(Math.random() * 500), ...stored },
-      expand: true,
-      wait: 1,
-    }),
+  const paginate = { limit: 1 + Math.floor(Math.random() * 500), ...stored };
+  const answer = await sendTo({ url: urls[n % urls.length], key }, 'POST', '/events/list', {
+    types: ['contact', 'company'].flatMap((noun) => ['created', 'updated', 'deleted'].map((verb) => `${noun}.${verb}`)),
+    paginate,
+    expand: true,
+    wait: 1,
   }).catch(() => undefined);
-  const events = answer?.ok ? ((await answer.json().catch(() => undefined)) as Event[] | undefined) : undefined;
-  if (events) keep(events, answer!.headers.get('x-next-cursor')!);
-  else if (answer && ![429, 503].includes(answer.status)) throw new Error(`${answer.status} ${await answer.text()}`);
+  if (answer?.status === 200) keep(answer.body as Event[], answer.headers.get('x-next-cursor')!);
+  else if (answer && ![429, 503].includes(answer.status))
+    throw new Error(`${answer.status} ${JSON.stringify(answer.body)}`);
   else await sleep(50);
 }

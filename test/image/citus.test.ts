@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { citusProgram, hasCitusProgram, needCitus } from '../setup/citus.ts';
 import { freePort } from '../setup/free-port.ts';
+import { sendTo } from '../setup/over-http.ts';
 import { composeCommand, hasImage, root, run, standIns } from './compose.ts';
 
 // deploy/compose.citus.yaml: the tables over three PostgreSQL servers. Without Elasticsearch, whose image is large.
@@ -68,14 +69,8 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     await compose('down', '-v', '--timeout', '20');
   });
 
-  const listContacts = async (key: string): Promise<unknown> => {
-    const answer = await fetch(`http://127.0.0.1:${port}/api/ext/contacts/list`, {
-      method: 'POST',
-      headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ paginate: { limit: 2 } }),
-    });
-    return answer.json();
-  };
+  const listContacts = async (key: string): Promise<unknown> =>
+    (await sendTo({ url: `http://127.0.0.1:${port}`, key }, 'POST', '/contacts/list', { paginate: { limit: 2 } })).body;
   const onCoordinator = (sql: string) =>
     compose(
       'exec', '-T', 'postgres', 'psql', '-h', '/var/run/postgresql', '-U', 'postgres', '-d', 'sales_data_api', '-Atc', sql,

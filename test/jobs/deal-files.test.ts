@@ -63,19 +63,9 @@ test.each(['csv', 'ndjson', 'xlsx'])(
         { mode: 'update', match: 'id' },
         { mode: 'upsert', match: 'external_id' },
       ]) {
-        const answer = await app.fastify.inject({
-          method: 'POST',
-          url: `/api/ext/${object}/export`,
-          headers: { authorization: `X-API-Key ${customer.key}` },
-          payload: { format, fields: 'importable' },
-        });
-        expect(answer.statusCode, answer.body).toBe(200);
-        const id = await sendBytes(
-          app,
-          customer,
-          settings(object, { ...mode, invalid_values: 'fail' }),
-          answer.rawPayload,
-        );
+        const { status, body } = await customer.post(`/${object}/export`, { format, fields: 'importable' });
+        expect(status).toBe(200);
+        const id = await sendBytes(customer, settings(object, { ...mode, invalid_values: 'fail' }), Buffer.from(body));
         await workAtAll(app, customer);
         const done = (await customer.get(`/imports/${id}`)).body;
         expect(countsOf(done), `${done.error} ${(await errorsOf(customer, id)).join()}`).toMatchObject({

@@ -22,21 +22,14 @@ export async function beginImport(customer: TestCustomer, settings: object = new
 }
 
 /** Sends the file of an import. */
-export const sendFile = (customer: TestCustomer, id: string, text: string) =>
-  customer.call('PUT', `/imports/${id}/file`, text, { 'content-type': 'text/csv' });
+export const sendFile = (customer: TestCustomer, id: string, file: string | Buffer) =>
+  customer.call('PUT', `/imports/${id}/file`, file, { 'content-type': 'text/csv' });
 
-/** Begins an import and sends bytes as its file. Returns its id. */
-export async function sendBytes(
-  app: TestApp,
-  customer: TestCustomer,
-  settings: object,
-  payload: Buffer,
-): Promise<string> {
+/** Begins an import and sends its file. Returns its id. */
+export async function sendBytes(customer: TestCustomer, settings: object, file: Buffer): Promise<string> {
   const id = await beginImport(customer, settings);
-  const headers = { authorization: `X-API-Key ${customer.key}`, 'content-type': 'application/octet-stream' };
-  const url = `/api/ext/imports/${id}/file`;
-  const sent = await app.fastify.inject({ method: 'PUT', url, headers, payload });
-  expect(sent.statusCode, sent.body).toBe(200);
+  const sent = await sendFile(customer, id, file);
+  expect(sent.status, JSON.stringify(sent.body)).toBe(200);
   return id;
 }
 
@@ -60,9 +53,7 @@ export async function importFile(
   text: string,
   seconds = 60,
 ): Promise<Import> {
-  const id = await beginImport(customer, settings);
-  const sent = await sendFile(customer, id, text);
-  expect(sent.status, JSON.stringify(sent.body)).toBe(200);
+  const id = await sendBytes(customer, settings, Buffer.from(text));
   await workAtAll(app, customer, { seconds });
   return (await customer.get(`/imports/${id}`)).body;
 }

@@ -28,7 +28,7 @@ describe('a file that somebody has reported is read as people expect', () => {
   test.each(reported)('$file', async ({ file, settings, stored, counts = {}, said = [] }) => {
     const customer = await app.customer();
     const wanted = { object: 'contacts', mode: 'create', guess: true, ...settings };
-    const id = await sendBytes(app, customer, wanted, read(`inputs/${file}`));
+    const id = await sendBytes(customer, wanted, read(`inputs/${file}`));
     await workAtAll(app, customer);
     const done = (await customer.get(`/imports/${id}`)).body;
     const failures = await failuresOf(customer, id);

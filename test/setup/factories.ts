@@ -124,7 +124,7 @@ export async function clientOf(
   };
 }
 
-/** Sends a request to the app without a socket. A string body is sent unchanged, any other as JSON. */
+/** Sends a request to the app without a socket. A string or bytes are sent unchanged, another body as JSON. */
 export async function inject(
   app: FastifyInstance,
   method: string,
@@ -136,14 +136,14 @@ export async function inject(
     method: method as 'GET',
     url,
     headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
-    ...(body === undefined ? {} : { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+    ...(body === undefined
+      ? {}
+      : { payload: typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body) }),
   });
-  const isJson = `${answer.headers['content-type']}`.includes('application/json');
-  return {
-    status: answer.statusCode,
-    headers: answer.headers,
-    body: isJson && answer.body !== '' ? answer.json() : answer.body,
-  };
+  const type = `${answer.headers['content-type']}`;
+  const text = type.includes('application/json') && answer.body !== '' ? answer.json() : answer.body;
+  const isWorkbook = type.includes('spreadsheetml');
+  return { status: answer.statusCode, headers: answer.headers, body: isWorkbook ? answer.rawPayload : text };
 }
 
 /** Returns the smallest body that creates a contact. */

@@ -34,7 +34,7 @@ const utf16le = Buffer.from(`\ufeff${german}`, 'utf16le');
 const utf16be = Buffer.from(utf16le).swap16();
 
 async function done(settings: object, bytes: Buffer) {
-  const id = await sendBytes(app, customer, settings, bytes);
+  const id = await sendBytes(customer, settings, bytes);
   await workAtAll(app, customer);
   return (await customer.get(`/imports/${id}`)).body;
 }
@@ -73,7 +73,7 @@ describe('the encoding of a file', () => {
   });
 
   test('is shown by the import and its preview, and can be changed before the start', async () => {
-    const id = await sendBytes(app, customer, waiting, Buffer.from('first_name\n\xa3\xb1\n', 'latin1'));
+    const id = await sendBytes(customer, waiting, Buffer.from('first_name\n\xa3\xb1\n', 'latin1'));
     expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ format: 'csv', encoding: 'windows-1252' });
     const shown = (await customer.get(`/imports/${id}/preview`)).body;
     expect(shown).toMatchObject({ encoding: 'windows-1252', separator: ',', sheets: null });
@@ -193,7 +193,7 @@ describe('an XLSX file', () => {
   });
 
   test('has a preview, and another sheet can be chosen before the start', async () => {
-    const id = await sendBytes(app, customer, waiting, Buffer.from(await workbook()));
+    const id = await sendBytes(customer, waiting, Buffer.from(await workbook()));
     const shown = (await customer.get(`/imports/${id}/preview`)).body;
     expect(shown).toMatchObject({ encoding: null, separator: null, sheets: ['People', 'Others', 'Empty'] });
     expect(shown.records[0]).toMatchObject({ first_name: 'Jörg', custom_fields: { code: '007' } });
@@ -217,7 +217,7 @@ describe('an XLSX file', () => {
     const bytes = Buffer.from(
       await writeXlsx({ sheets: [{ name: 'S', rows: [['first_name', 'last_name', 'work_email'], ...rows] }] }),
     );
-    const id = await sendBytes(app, customer, { ...created, dry_run: true }, bytes);
+    const id = await sendBytes(customer, { ...created, dry_run: true }, bytes);
     const stop = new AbortController();
     const context = contextOf(app);
     const stopping = {
@@ -244,10 +244,8 @@ describe('an XLSX file', () => {
 
   test('of more than 50 MiB is 413, and nothing is kept', async () => {
     const id = await beginImport(customer, { ...created, format: 'xlsx' });
-    const headers = { authorization: `X-API-Key ${customer.key}` };
-    const payload = Buffer.alloc(50 * 2 ** 20 + 1);
-    const sent = await app.fastify.inject({ method: 'PUT', url: `/api/ext/imports/${id}/file`, headers, payload });
-    expect([sent.statusCode, sent.body.includes('The XLSX file is larger than 50 MiB')]).toEqual([413, true]);
+    const { status, body } = await sendFile(customer, id, Buffer.alloc(50 * 2 ** 20 + 1));
+    expect([status, body.message]).toEqual([413, expect.stringContaining('The XLSX file is larger than 50 MiB')]);
     expect((await app.owner`select from import_chunks where import_id = ${id}`).count).toBe(0);
   });
 });

@@ -109,7 +109,7 @@ test('a column of a custom field keeps its type in the errors file, whichever re
 
 test('texts that do not look like the default encoding are named before and after an import', async () => {
   const file = encoderOf('macintosh').encode('first_name,work_email\nMüller,m@example.com\n');
-  const id = await sendBytes(app, customer, { ...created, start: false }, file);
+  const id = await sendBytes(customer, { ...created, start: false }, file);
   const warning = expect.stringContaining('but "MŸller" looks wrong');
   const preview = (await customer.get(`/imports/${id}/preview`)).body;
   expect(preview).toMatchObject({ encoding: 'windows-1252', warnings: [{ path: '/encoding', message: warning }] });
@@ -117,7 +117,7 @@ test('texts that do not look like the default encoding are named before and afte
   await workAtAll(app, customer);
   expect(await failuresOf(id)).toEqual([{ line: 1, warning, record: {} }]);
 
-  const named = await sendBytes(app, customer, { ...created, encoding: 'macintosh', start: false }, file);
+  const named = await sendBytes(customer, { ...created, encoding: 'macintosh', start: false }, file);
   expect((await customer.get(`/imports/${named}/preview`)).body.warnings).toEqual([]);
 });
 
